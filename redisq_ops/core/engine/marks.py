@@ -10,11 +10,11 @@ from .queue_classes import queue_class
 from .queue_types import KINDS
 from .registry import Registered, read_mark
 
-Place = tuple[str, int]
+ShardName = tuple[str, int]
 """a queue's name, and the number of a shard of it"""
 
 
-def settings_owners(key: bytes, prefix: str = PREFIX) -> list[Place]:
+def settings_owners(key: bytes, prefix: str = PREFIX) -> list[ShardName]:
     """The queues that may have their settings in this key."""
     try:
         name = key.decode()
@@ -24,13 +24,15 @@ def settings_owners(key: bytes, prefix: str = PREFIX) -> list[Place]:
     return list(dict.fromkeys(each for one in classes for each in one.owners(name, "cfg", prefix)))
 
 
-def marked_by(places: Sequence[Place], mark: bytes | None) -> Registered | None:
+def marked_by(places: Sequence[ShardName], mark: bytes | None) -> Registered | None:
     """The entry that a mark in the settings of one of these stands for: of the first that has so
     many shards, else of the last."""
     entries = [(Registered.marked(name, mark), shard) for name, shard in places]
     known = [(each, shard) for each, shard in entries if each is not None and each.kind in KINDS]
-    large = [each for each, shard in known if shard < each.all_shards]
-    return next(iter([*large, *(each for each, _ in known[-1:])]), None)
+    for each, shard in known:
+        if shard < each.all_shards:
+            return each
+    return known[-1][0] if known else None
 
 
 async def marked(name: str, prefix: str = PREFIX, shard: int = 0) -> Registered | None:

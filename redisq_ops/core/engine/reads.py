@@ -18,13 +18,13 @@ from ..model.consumer_load import (
     PendingQuery,
     pending_delivery,
 )
+from ..model.cut_element import is_cut, length
 from ..model.entry import Checkup, Counts, Entry, Event, Limit, Page, PageQuery, State, not_read
 from ..model.errors import WrongKind
 from ..model.queue_position import OTHERS, SEEN, QueuePosition
 from ..model.quoting import text
 from ..model.rates import Rates
 from ..model.states import ZSETS
-from ..redis.cut_replies import is_cut, length
 from ..redis.operation import C_co, Call, Description, both, operation, shortened, together
 from ..redis.parsers import moment, number, scored, spelt
 from .queue_base import QueueBase
@@ -93,11 +93,11 @@ class QueueReads(QueueBase[C_co]):
         in a long list. ``payloads``: also read payloads. ``glance``: for a look that repeats
         itself: long records of other programs need not be read, and say so.
         """
-        query = PageQuery(cursor, max, start, payloads, glance)
-        return shortened(self._page_without_cut(state, query))
+        return self._bounded_page(state, PageQuery(cursor, max, start, payloads, glance))
 
-    async def _page_without_cut(self, state: State, query: PageQuery) -> Page:
-        page = await self._page(state, query)
+    async def _bounded_page(self, state: State, query: PageQuery) -> Page:
+        """`_page`, of elements whose size nobody asks before they are read."""
+        page = await shortened(self._page(state, query))
         return replace(page, entries=tuple(map(record.without_cut, page.entries)))
 
     async def _page(self, state: State, query: PageQuery) -> Page:

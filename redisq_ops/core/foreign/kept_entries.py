@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from ..model.cut_element import UNREAD
 from ..model.entry import Entry
 from ..model.quoting import shown, text
-from ..redis.cut_replies import UNREAD
 from ..redis.operation import Call, both
 from ..redis.parsers import moment
 from .long_records import not_read
@@ -40,7 +40,7 @@ def kept(read: ReadKept, payloads: str, records: str) -> Read:
 
 
 def _values(key: str, fields: Sequence[bytes]) -> Call[list[bytes | None]]:
-    return Call(("HMGET", key, *fields), list[Any], key=key)
+    return Call(("HMGET", key, *fields), list[Any], key=key, cut=True)
 
 
 def _unread(place: Place, row: Row, size: int) -> Entry:

@@ -7,13 +7,13 @@ longer than `LONG_RECORD`. Sizes are asked first.
 from __future__ import annotations
 
 from ..model import entry
+from ..model.cut_element import LARGEST
 from ..model.entry import NOT_READ
-from ..redis.cut_replies import LARGEST
 from ..redis.operation import Call, attempt, both
 
 GLANCE = 1 << 22
 """bytes that one look reads of elements which hold payloads"""
-SAMPLED = 10_000
+SAMPLED = 1_000
 """elements (of a list: blocks of them) by whose sizes the server estimates that of a key"""
 LONG_RECORD = 1 << 16
 """a record of more bytes is read when its entry is asked for, and not in a list"""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ..model.cut_element import UNREAD
 from ..model.entry import Entry, Page, PageQuery, State
-from ..redis.cut_replies import UNREAD
 from ..redis.operation import together
 from .long_records import PAGE_BYTES
 from .places import LocatedEntry, Place

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from typing import Any, ClassVar, TypeVar
 
 from ..engine.queue import Queue
+from ..model.cut_element import LARGEST, UNREAD
 from ..model.entry import STATES, Checkup, Counts, Entry, Page, PageQuery, State
 from ..model.errors import WrongKind
 from ..model.quoting import bytes_of, legal, shown, text
 from ..model.states import FIXED
-from ..redis.cut_replies import LARGEST, UNREAD
 from ..redis.key_scan import Lane, literal, look
 from ..redis.operation import (
     C_co,
@@ -341,6 +341,9 @@ class PlacedPages(ForeignQueue[C_co]):
         return 0
 
     # --- pages -----------------------------------------------------------------------------------
+
+    def _bounded_page(self, state: State, query: PageQuery) -> Coroutine[Any, Any, Page]:
+        return self._page(state, query)  # places ask for sizes, and cut what can't be asked
 
     async def _page(self, state: State, query: PageQuery) -> Page:
         """As for every queue. One queue's part of a place that all queues share is found by reading

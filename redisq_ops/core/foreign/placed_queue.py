@@ -14,12 +14,12 @@ from functools import cached_property
 from ..engine.optional_features import HasWorkerProcesses
 from ..engine.reads import recent_consumers
 from ..model.activity import Activity
+from ..model.cut_element import UNREAD
 from ..model.entry import Entry, State
 from ..model.errors import WrongKind
 from ..model.queue_position import Ahead, QueuePosition, joined
 from ..model.quoting import legal, raw_of, stored
 from ..model.worker_process import Process
-from ..redis.cut_replies import UNREAD
 from ..redis.operation import C_co, attempt, both, operation, together
 from .list_place import DEPTH, reachable
 from .placed_pages import PAGE, PlacedPages, named

@@ -14,9 +14,9 @@ from typing import Any, Literal, Protocol
 
 from ..engine.state_scan import Position, ScoreRange, behind, positions, spelt
 from ..engine.state_scan import page as zset_page
+from ..model import cut_element
+from ..model.cut_element import LARGEST
 from ..model.entry import GONE, Entry, State
-from ..redis import cut_replies
-from ..redis.cut_replies import LARGEST
 from ..redis.key_scan import literal
 from ..redis.operation import Call, Description, both, together
 from ..redis.parsers import number
@@ -26,7 +26,7 @@ from .long_records import LONG_RECORD, PAGE_BYTES, few, mean_bytes, too_long
 
 def digest(element: bytes) -> str:
     """A short hash of an element, in place of its bytes."""
-    return cut_replies.digest(element)[:16]
+    return cut_element.digest(element)[:16]
 
 
 def orphan(place: Place, state: State, id: str, at_ms: int | None, what: str = "job") -> Entry:
@@ -51,7 +51,7 @@ class Row:
     @property
     def length(self) -> int:
         """Bytes of the element itself."""
-        return cut_replies.length(self.member) + cut_replies.length(self.value)
+        return cut_element.length(self.member) + cut_element.length(self.value)
 
 
 @dataclass(frozen=True, slots=True)

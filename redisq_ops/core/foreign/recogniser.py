@@ -140,8 +140,8 @@ def recognisers() -> list[Recogniser]:
 
 
 async def kinds_of(keys: Iterable[str], at: str, what: str) -> set[str]:
-    """The kinds of which these keys show a queue: its only owner, as a rule; none if all are empty.
-    ``at``, ``what``: as of the queue's `Find`; an empty ``what`` stands for any queue there."""
+    """The kinds that claim a queue by these keys; none if the keys don't exist. ``at``, ``what``:
+    as of the queue's `Find`; an empty ``what`` stands for any queue there."""
     found, now_ms = recognisers(), await server_ms()
     for key, type_ in (await types_of(keys)).items():
         look = KeyLook(type_, bytes_of(key), now_ms)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..redis.cut_replies import is_cut, length, unread_name
 from ..redis.parsers import moment
+from .cut_element import is_cut, length, unread_name
 from .entry import Entry, Failure, State, not_read
 from .errors import Unreadable
 from .quoting import bytes_of

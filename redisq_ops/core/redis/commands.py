@@ -233,6 +233,34 @@ async def attempt_read(description: Description[T]) -> T | Exception:
     return found
 
 
+class _Driven(Generic[T]):
+    """A description whose rounds are sent in another way: by `_sent`."""
+
+    def __init__(self, description: Description[T]) -> None:
+        self._description = description
+
+    def _sent(self, calls: Round) -> Generator[Round, Replies, Replies]:
+        return (yield calls)
+
+    def __await__(self) -> Generator[Round, Replies, T]:
+        coroutine = coroutine_of(self._description)
+        advance: Callable[[], Any] = partial(coroutine.send, None)
+        try:
+            while True:
+                try:
+                    calls = checked(advance())
+                except StopIteration as stop:
+                    return cast(T, stop.value)  # untyped in typeshed
+                try:
+                    advance = partial(coroutine.send, (yield from self._sent(calls)))
+                except GeneratorExit:
+                    raise
+                except BaseException as error:  # the description's own `except` and `finally`
+                    advance = partial(coroutine.throw, error)
+        finally:
+            coroutine.close()
+
+
 async def apart(description: Description[T]) -> T | Exception:
     """As `attempt`; also the loss of a cluster node is the error of what needs that node only.
 
@@ -268,55 +296,25 @@ async def shortened(description: Description[T]) -> T:
     return await _Shortened(description)
 
 
-class _Shortened(Generic[T]):
-    def __init__(self, description: Description[T]) -> None:
-        self._description = description
-
-    def __await__(self) -> Generator[Round, Replies, T]:
-        coroutine = coroutine_of(self._description)
-        advance: Callable[[], Any] = partial(coroutine.send, None)
-        try:
-            while True:
-                try:
-                    calls = checked(advance())
-                except StopIteration as stop:
-                    return cast(T, stop.value)  # untyped in typeshed
-                try:
-                    replies = yield tuple([call.shortened() for call in calls])
-                    advance = partial(coroutine.send, replies)
-                except Exception as error:
-                    advance = partial(coroutine.throw, error)
-        finally:
-            coroutine.close()
+class _Shortened(_Driven[T]):
+    def _sent(self, calls: Round) -> Generator[Round, Replies, Replies]:
+        return (yield tuple([call.shortened() for call in calls]))
 
 
-class TimedRounds(Generic[T]):
+class TimedRounds(_Driven[T]):
     """A description whose rounds are timed: `longest_s` are the seconds of the longest one."""
 
     def __init__(self, description: Description[T], clock: Callable[[], float]) -> None:
-        self._description = description
+        super().__init__(description)
         self._clock = clock
         self.longest_s = 0.0
 
-    def __await__(self) -> Generator[Round, Replies, T]:
-        coroutine = coroutine_of(self._description)
-        advance: Callable[[], Any] = partial(coroutine.send, None)
+    def _sent(self, calls: Round) -> Generator[Round, Replies, Replies]:
+        began = self._clock()
         try:
-            while True:
-                try:
-                    calls = checked(advance())
-                except StopIteration as stop:
-                    return cast(T, stop.value)  # untyped in typeshed
-                began = self._clock()
-                try:
-                    advance = partial(coroutine.send, (yield calls))
-                except GeneratorExit:
-                    raise
-                except BaseException as error:  # the description's own `except` and `finally`
-                    advance = partial(coroutine.throw, error)
-                self.longest_s = max(self.longest_s, self._clock() - began)
+            return (yield calls)
         finally:
-            coroutine.close()
+            self.longest_s = max(self.longest_s, self._clock() - began)
 
 
 _CALLS = {Call}

@@ -12,21 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from hashlib import sha1
-from secrets import token_bytes
 from typing import Any
 
 from redis._parsers.hiredis import _AsyncHiredisParser, _HiredisParser
 
-from ..model.quoting import text
+from ..model.cut_element import HEAD, LARGEST, placeholder
 
-LARGEST = 1 << 24
-"""a longer record is never read: in memory it takes several times its bytes"""
-HEAD = 1024
-"""bytes kept of an element that is cut: sorted sets order equal scores by them"""
-_END = b"\0cut by redisq " + token_bytes(8)
-"""ends an element that was cut; nobody else can write what is taken for one"""
 _STRING = ord("$")
-_TAIL = 20 + 40 + len(_END)
 
 _round: ContextVar[object | None] = ContextVar("round", default=None)
 """stands for the round whose replies are cut; None: replies are whole"""
@@ -40,37 +32,6 @@ def cutting() -> Iterator[None]:
         yield
     finally:
         _round.reset(token)
-
-
-def is_cut(element: bytes) -> bool:
-    """Whether only the beginning of an element is here."""
-    return element.endswith(_END)
-
-
-def length(element: bytes) -> int:
-    """Bytes of an element on the server; of one that was cut, those of the whole."""
-    return int(element[-_TAIL : 20 - _TAIL]) if is_cut(element) else len(element)
-
-
-def digest(element: bytes) -> str:
-    """The SHA-1 of an element, of the whole of it where it was cut."""
-    if is_cut(element):
-        return element[20 - _TAIL : -len(_END)].decode()
-    return sha1(element).hexdigest()
-
-
-UNREAD = "*"
-"""prefix of what an unread entry has in place of an id; no id begins with it"""
-
-
-def unread_name(element: bytes) -> str:
-    """What stands for an element that is too long to be a name here."""
-    return UNREAD + digest(element)[:16]
-
-
-def name(element: bytes) -> str:
-    """A name as text (see `quoting.text`)."""
-    return unread_name(element) if is_cut(element) else text(element)
 
 
 class _Element:
@@ -89,7 +50,7 @@ class _Element:
 
     def reply(self) -> bytes:
         """What stands for it in the reply."""
-        cut = self._head + b"%020d" % self._length + self._hash.hexdigest().encode() + _END
+        cut = placeholder(self._head, self._length, self._hash.hexdigest())
         return b"$%d\r\n%s\r\n" % (len(cut), cut)
 
 

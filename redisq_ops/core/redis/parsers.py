@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .cut_replies import name
+from ..model.cut_element import name
 from .operation import Call
 
 _NEVER = 2**63

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from .cut_replies import name
+from ..model.cut_element import name
 from .operation import Call, Description, together
 from .parsers import scored, words
 
@@ -29,7 +29,8 @@ async def set_members(key: str | bytes) -> list[bytes]:
     found: list[bytes] = []
     cursor = 0
     while True:
-        cursor, part = await Call(("SSCAN", key, cursor, "COUNT", PAGE), tuple[int, Any], key=key)
+        command = ("SSCAN", key, cursor, "COUNT", PAGE)
+        cursor, part = await Call(command, tuple[int, Any], key=key, cut=True)
         found += part
         if not cursor:
             return list(dict.fromkeys(found))
@@ -64,8 +65,8 @@ def strings(keys: Sequence[bytes], one_slot: bool = False) -> Description[list[b
     """The value of each key, None where there is no string. ``one_slot``: no Cluster has them in
     several slots, so one command asks for all."""
     if one_slot and keys:
-        return Call(("MGET", *keys), list[bytes | None], key=keys[0])
-    return together(Call(("MGET", key), lambda reply: reply[0], key=key) for key in keys)
+        return Call(("MGET", *keys), list[bytes | None], key=keys[0], cut=True)
+    return together(Call(("MGET", key), lambda reply: reply[0], key=key, cut=True) for key in keys)
 
 
 def has_type(key: str | bytes, type_: str) -> Call[bool]:

@@ -11,11 +11,11 @@ import pytest
 import redis
 
 from redisq_ops.core.foreign.rq import RqQueue
+from redisq_ops.core.model import cut_element
+from redisq_ops.core.model.cut_element import LARGEST
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import WrongKind
-from redisq_ops.core.redis import cut_replies
 from redisq_ops.core.redis.client import aconnect, connect
-from redisq_ops.core.redis.cut_replies import LARGEST
 from redisq_ops.core.redis.operation import Call, arun, run, together
 from redisq_ops.demo.other_programs import register_found
 from redisq_ops.ops.deployment import Deployment
@@ -396,8 +396,8 @@ def test_what_needs_whole_replies_gets_them_beside_cut_ones(
             assert size == 4 and got == long and none is None
             assert whole == [short, long, short, b""] and listed[::2] == whole[::2]
             assert len(listed[1]) < 2000 and listed[1].startswith(long[:1000])
-            assert cut_replies.length(listed[1]) == len(long) and listed[3] == b""
-            assert cut_replies.digest(listed[1]) == cut_replies.digest(long)
+            assert cut_element.length(listed[1]) == len(long) and listed[3] == b""
+            assert cut_element.digest(listed[1]) == cut_element.digest(long)
 
 
 @pytest.mark.alike

@@ -10,8 +10,9 @@ from typing import Any
 import hiredis
 import pytest
 
+from redisq_ops.core.model.cut_element import digest, length
 from redisq_ops.core.redis import cut_replies
-from redisq_ops.core.redis.cut_replies import CuttingReader, cutting, digest, length
+from redisq_ops.core.redis.cut_replies import CuttingReader, cutting
 
 MOST = 50
 

@@ -145,7 +145,9 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         workers."""
         if self._sep is None:
             keys = (f"{self.at}{BINDING.decode()}{self.own_name}", self.process_registry)
-            asks: list[Call[Any]] = [Call(("SRANDMEMBER", key), optional, key=key) for key in keys]
+            asks: list[Call[Any]] = [
+                Call(("SRANDMEMBER", key), optional, key=key, cut=True) for key in keys
+            ]
             found = await together(map(attempt, asks))
             told = (separator_of(one) for one in found if isinstance(one, bytes))
             self._sep = next((text(one) for one in told if one), None)

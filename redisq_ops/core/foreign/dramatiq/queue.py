@@ -90,7 +90,7 @@ class DramatiqQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
     async def workers_of(self) -> Sequence[str]:
         """Brokers, by their ids: those of workers, and of programs that only send."""
         key = self.at + "__heartbeats__"
-        latest = Call(("ZRANGE", key, 0, BROKERS - 1, "REV"), list[bytes], key=key)
+        latest = Call(("ZRANGE", key, 0, BROKERS - 1, "REV"), list[bytes], key=key, cut=True)
         return sorted(text(broker) for broker in await latest)
 
     @operation

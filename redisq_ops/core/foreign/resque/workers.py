@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...engine.registry import server_ms
+from ...model.cut_element import UNREAD
 from ...model.quoting import text
 from ...model.worker_process import Process, RunningJob
-from ...redis.cut_replies import UNREAD
 from ...redis.operation import Call, attempt, both, in_batches
 from ...redis.parsers import optional
 from ..iso_times import iso_ms

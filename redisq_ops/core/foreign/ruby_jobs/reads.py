@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import ClassVar
 
 from ...engine.optional_features import HasWorkerProcesses
+from ...model.cut_element import UNREAD
 from ...model.entry import Entry, State
 from ...model.worker_process import Process, RunningJob
-from ...redis.cut_replies import UNREAD
 from ...redis.operation import C_co, Call, attempt, both, operation, together
 from ...redis.parsers import moment
 from ..changes import ForeignChanges

@@ -7,9 +7,9 @@ from collections.abc import Collection, Sequence
 from itertools import accumulate
 from typing import Any
 
+from ...model.cut_element import UNREAD
 from ...model.quoting import bytes_of, text
 from ...model.worker_process import Process, RunningJob
-from ...redis.cut_replies import UNREAD
 from ...redis.operation import Call, attempt, both, in_batches, together
 from ...redis.whole_keys import set_members
 from ..keys import ForeignKeys

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...model.cut_element import LARGEST, length
 from ...model.entry import GONE, Consumer, Entry, Page, PageQuery, State
 from ...model.quoting import bytes_of, raw_of
-from ...redis.cut_replies import LARGEST, length
 from ...redis.operation import Call, together
 from ..long_records import not_read
 

@@ -28,12 +28,12 @@ from ...model.consumer_load import (
     PendingQuery,
     Reassigned,
 )
+from ...model.cut_element import LARGEST
 from ...model.entry import Checkup, Consumer, Counts, Entry, Page, PageQuery, State
 from ...model.errors import NotFound, WrongKind
 from ...model.keys import GivenKeys
 from ...model.queue_position import Ahead, QueuePosition
 from ...model.quoting import bytes_of, legal, raw_of, shown, text
-from ...redis.cut_replies import LARGEST
 from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import words
 from ...redis.whole_keys import has_type

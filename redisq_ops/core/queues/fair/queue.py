@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 from ...engine.queue import Queue
 from ...engine.state_scan import WaitingIds
+from ...model.cut_element import is_cut, length, name
 from ...model.entry import Counts, Delivery, Entry, Page, PageQuery, State, not_read
 from ...model.errors import Refused
 from ...model.keys import checked_name
@@ -28,7 +29,6 @@ from ...model.settings import BATCH, MAX_PAYLOAD
 from ...model.states import ZSETS
 from ...model.ulid import ulids
 from ...model.validation import PAIR, PAYLOAD, checked_pairs, listed, pair
-from ...redis.cut_replies import is_cut, length, name
 from ...redis.operation import C_co, Call, Description, both, operation, shortened, together
 from ...redis.parsers import row_words, words
 from . import waiting_pages

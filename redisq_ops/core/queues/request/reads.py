@@ -233,9 +233,8 @@ class RequestReads(RequestRecords[C_co]):
         if request is None or not 1 <= int(n) <= request.total:
             return None
         entry = (await self._entries("waiting", [(id, None)]))[0]
-        if (
-            entry.payload is None and not entry.unread
-        ):  # its stream entry is gone: settled, or swept from the trash
+        # Without its stream entry it was settled, or swept from the trash.
+        if entry.payload is None and not entry.unread:
             ((result,), (purged,)) = await both(
                 self._results(rid, int(n), 1), self._purged_numbers(rid, int(n), 1)
             )
