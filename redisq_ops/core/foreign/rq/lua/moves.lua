@@ -1,25 +1,14 @@
 -- What RQ writes when a job goes from one of its lists and sets to another. `e.member` is the job's id.
 -- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
--- IMPLEMENTS: moves_lacks_record
--- KEYS: t_queues t_workers t_job_ t_queue_ t_results_ t_scheduled_ t_wip_
--- USES: remove_from_list put_into_list kept_keys calendar type_check
+-- KEYS: t_queues t_queue_ t_results_ t_scheduled_
+-- USES: jobs remove_from_list put_into_list kept_keys calendar type_check
 local CHANGED = {'status', 'enqueued_at', 'started_at', 'ended_at', 'exc_info'}
 local NO_TEXT = 'x\156\3\0\0\0\0\1' -- zlib, of nothing
 local FOREVER = 10000000000 -- seconds
 local SOON = 60 -- s: RQ's scheduler may already handle a job that is due this soon
 
-local function job_of(e)
-  return t_job_ .. e.member
-end
-
 local function is_list(key)
   return key:sub(1, #t_queue_) == t_queue_
-end
-
--- The job's hash, and what else RQ removes with a job.
-local function keys_of(e)
-  local job = job_of(e)
-  return {job, job .. ':dependents', t_job_ .. ':' .. e.member .. ':dependencies'}
 end
 
 local function is_due(e)
@@ -27,42 +16,17 @@ local function is_due(e)
 end
 
 local function list_of(e)
-  return t_queue_ .. (redis.call('HGET', job_of(e), 'origin') or '')
+  return t_queue_ .. (redis.call('HGET', jobs_key(e), 'origin') or '')
 end
 
 local function moves_fit(e)
   type_check_key(e.key, is_list(e.key) and 'list' or 'zset')
-  type_check_key(job_of(e), 'hash')
+  type_check_key(jobs_key(e), 'hash')
   type_check_key(list_of(e), 'list')
 end
 
--- Whether a living worker says that it runs a job: by its execution since RQ 3, by its id before.
-local function runs_now(member, id)
-  for _, worker in ipairs(redis.call('SMEMBERS', t_workers)) do
-    local fields = redis.call('HMGET', worker, 'last_heartbeat', 'death', 'current_job')
-    local beat, death, job = unpack(fields)
-    if beat and (death or '') == '' and (job == member or job == id
-      or redis.call('SISMEMBER', worker .. ':executions', member) == 1) then return true end
-  end
-  return false
-end
-
--- A started job has its execution's id behind its own since RQ 2; its score is the time (s) up to which
--- its worker said that it runs it, or infinite: then only the workers know.
-local function moves_lacks_record(e)
-  if e.key:sub(1, #t_wip_) == t_wip_ then
-    local till = tonumber(e.score or redis.call('ZSCORE', e.key, e.member) or nil)
-    local id = #e.member > 33 and e.member:sub(-33):match('^:%x+$') and e.member:sub(1, -34)
-    if till and till >= now / 1000 and (till < math.huge or runs_now(e.member, id)) then
-      return nil, 'busy'
-    end
-    if id and redis.call('EXISTS', t_job_ .. id) == 1 then return nil end
-  end
-  return redis.call('EXISTS', job_of(e)) == 0
-end
-
 local function moves_take_out(e, to)
-  local job = job_of(e)
+  local job = jobs_key(e)
   local fields = redis.call('HMGET', job, 'created_at', 'enqueued_at', 'ended_at', 'status',
     'rate_limit_key', 'description')
   if table.concat({fields[1] or '', fields[2] or '', fields[3] or '', fields[4] or ''}, ' ') ~= e.stamp
@@ -79,7 +43,7 @@ local function moves_take_out(e, to)
   end
   if e.dry then return true end
   e.shown = fields[6] or ''
-  local keys = keys_of(e)
+  local keys = jobs_keys(e)
   if to == 'waiting' or to == 'delayed' then
     e.before = kept_keys_fields(job, CHANGED, keys)
   else
@@ -97,7 +61,7 @@ local function moves_take_out(e, to)
 end
 
 local function moves_put_in(e, to, at)
-  local job = job_of(e)
+  local job = jobs_key(e)
   if to == 'delayed' then
     e.there = string.format('%.0f', math.floor(at / 1000))
     redis.call('ZADD', e.key, e.there, e.member)
@@ -114,7 +78,7 @@ local function moves_put_in(e, to, at)
     redis.call('HSET', job, 'started_at', '', 'ended_at', '', 'exc_info', NO_TEXT)
   end
   local ttl = tonumber(redis.call('HGET', job, 'ttl') or nil)
-  for _, key in ipairs(keys_of(e)) do
+  for _, key in ipairs(jobs_keys(e)) do
     if ttl and ttl >= 1 and ttl < FOREVER then
       redis.call('EXPIRE', key, string.format('%.0f', math.floor(ttl)))
     else
@@ -132,7 +96,7 @@ local function moves_take_back(e, to, list, seen)
     e.seen = seen or e.seen
     return moves_take_out(e, 'trash')
   end
-  local state, enqueued = unpack(redis.call('HMGET', job_of(e), 'status', 'enqueued_at'))
+  local state, enqueued = unpack(redis.call('HMGET', jobs_key(e), 'status', 'enqueued_at'))
   if list then
     if state ~= 'queued' or enqueued ~= e.there then return nil end
     return out_of_list(list, e.member, seen)
@@ -153,7 +117,7 @@ local function moves_put_back(e)
   if e.kept then
     kept_keys_restore(e.kept)
   else
-    kept_keys_put_fields(job_of(e), CHANGED, keys_of(e), e.before)
+    kept_keys_put_fields(jobs_key(e), CHANGED, jobs_keys(e), e.before)
   end
   if e.score then
     redis.call('ZADD', e.key, e.score, e.member)
