@@ -237,6 +237,7 @@ def test_batch_size_follows_the_measured_call_time() -> None:
         stride.learn(stride.size, stride.size * 0.01)
     assert stride.size == 10
     stride.learn(1, 10.0)  # the short rest at the end of a run tells nothing
+    stride.learn(0, 10.0, 1)  # nor does an entry that somebody else changed
     assert stride.size == 10
 
 

@@ -59,11 +59,11 @@ class Stride:
     ) -> None:
         """Adapt the size to a step that handled ``done`` of ``asked`` entries (default: `size`).
 
-        A step that handled less than half of them, such as the last one, changes nothing.
+        A step that handled none, or less than half of them as the last one may, changes nothing.
         ``longest_s``: seconds of its longest call, where it has several.
         """
         call_s = seconds if longest_s is None else longest_s
-        if done < (asked or self.size) // 2 or call_s <= self.round_trip_s:
+        if self._says_little(done, asked) or call_s <= self.round_trip_s:
             return
         # If the round trip was measured in a slow moment, the step would seem to cost nothing.
         busy = max(call_s - self.round_trip_s, done * LEAST_S)
@@ -71,6 +71,9 @@ class Stride:
         aim = int(self.step_s / sorted(self._per_entry_s)[:2][-1])
         # Half way to the aim: one slow call must not stall a long run, nor one fast call rush it.
         self.size = min(self.largest, max(10, (self.size + aim) // 2))
+
+    def _says_little(self, done: int, asked: int | None) -> bool:
+        return not done or done < (asked or self.size) // 2
 
 
 class EvenStride(Stride):
@@ -95,7 +98,7 @@ class EvenStride(Stride):
     def learn(
         self, done: int, seconds: float, asked: int | None = None, longest_s: float | None = None
     ) -> None:
-        if done < (asked or self.size) // 2:
+        if self._says_little(done, asked):
             return
         self._latest.append((done, seconds))
         latest = list(self._latest)[-self.in_flight :]

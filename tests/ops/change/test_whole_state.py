@@ -468,6 +468,7 @@ def test_steps_that_a_rate_keeps_small_are_learnt_from_too() -> None:
     for _ in range(9):
         asked = min(stride.size, 25)  # a second
         stride.learn(asked, asked * 0.000_1, asked)
+    stride.learn(0, 10.0, 1)
     assert stride.size == 10
 
 
