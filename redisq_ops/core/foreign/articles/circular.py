@@ -15,8 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ...model.cut_element import is_cut, length, unread_name
 from ...model.entry import Checkup, Counts, Entry, Page, PageQuery, State
 from ...model.quoting import legal, raw_of, text
+from ...model.record import not_read
 from ...redis.operation import C_co, Call, both, operation
 from ...redis.whole_keys import has_type
 from ..list_place import ListPlace
@@ -50,6 +52,8 @@ class Element:
 
     @property
     def entry(self) -> Entry:
+        if is_cut(self.id):
+            return Entry(unread_name(self.id), "waiting", problem=not_read(length(self.id)))
         if self.since_ms is None:
             return Entry(legal(self.id), "waiting", payload=self.id)
         return Entry(
@@ -79,7 +83,7 @@ class RawCircularQueue(RawLayout[C_co]):
         def read(reply: Sequence[bytes]) -> list[Element]:
             return [Element.read(raw) for raw in reversed(reply)]
 
-        return Call(("LRANGE", self.key, -1 - last, -1 - first), read, key=self.key)
+        return Call(("LRANGE", self.key, -1 - last, -1 - first), read, key=self.key, cut=True)
 
     def _length(self) -> Call[int]:
         return Call(("LLEN", self.key), int, key=self.key)
@@ -129,7 +133,8 @@ class RawCircularQueue(RawLayout[C_co]):
         """Checks a thousand elements from each end."""
         raw = raw_of(id)
         seen, _ = await self._ends(2 * WHOLE)
-        return next((element.entry for element in seen if element.id == raw), None)
+        entries = (element.entry for element in seen)
+        return next((entry for entry in entries if raw_of(entry.id) == raw), None)
 
     @operation
     async def checkup(self, thorough: bool = False) -> Checkup:
@@ -142,10 +147,13 @@ class RawCircularQueue(RawLayout[C_co]):
             if len(page) < WHOLE:
                 break
         now = await self._now()
-        unseen = None
+        unseen = []
         if size > len(seen):
-            unseen = f"only {len(seen):,} of {size:,} elements, from the tail"
-        return Checkup(tuple(_flaws(seen, now)), unseen)
+            unseen.append(f"only {len(seen):,} of {size:,} elements, from the tail")
+        read = [element for element in seen if not is_cut(element.id)]
+        if len(read) < len(seen):
+            unseen.append(f"{len(seen) - len(read):,} elements are too long to be read")
+        return Checkup(tuple(_flaws(read, now)), "; ".join(unseen) or None)
 
 
 def _flaws(seen: Sequence[Element], now_ms: int) -> list[str]:

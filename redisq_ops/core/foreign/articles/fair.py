@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
+from ...model.cut_element import is_cut
 from ...model.entry import Checkup, Counts, Entry, Page, PageQuery, State
 from ...model.quoting import bytes_of, legal, raw_of, text
 from ...redis.key_scan import Lane, literal, look
@@ -117,7 +118,7 @@ class RawFairQueue(RawLayout[C_co]):
         def read(reply: Sequence[bytes]) -> list[Message]:
             return [Message.read(raw) for raw in reversed(reply)]
 
-        return Call(("LRANGE", key, -first - max, -first - 1), read, key=key)
+        return Call(("LRANGE", key, -first - max, -first - 1), read, key=key, cut=True)
 
     async def _page_clients(self, cursor: str | None, max: int) -> Page:
         keys = self._own((await self._look())[0])[:CLIENTS]
@@ -159,7 +160,7 @@ class RawFairQueue(RawLayout[C_co]):
             unseen.append(f"only {len(rows):,} of {size:,} messages in processing")
         found = [f"{size:,} in processing, and nothing says since when: what a dead worker left "
                 "looks like what is worked on"] if size else []  # fmt: skip
-        found += flaws(rows, "in processing")
+        found += flaws(_read(rows, unseen), "in processing")
         own = self._own(keys)
         if len(own) > CLIENTS:
             unseen.append(f"only {CLIENTS:,} of {len(own):,} clients' lists")
@@ -167,7 +168,7 @@ class RawFairQueue(RawLayout[C_co]):
         if left:
             unseen.append(f"only {len(waiting):,} of {len(waiting) + left:,} messages in clients' "
                           "lists")  # fmt: skip
-        found += flaws(waiting, "in clients' lists")
+        found += flaws(_read(waiting, unseen), "in clients' lists")
         if dead:
             found.append(f"dead letters are a set ({dead:,} now): equal messages are one there")
         found += self._ambiguous(keys)
@@ -201,3 +202,11 @@ class RawFairQueue(RawLayout[C_co]):
         if self.own_name in ("processing", "dead"):
             found.append(f"its lists are where another queue keeps what is {self.own_name}")
         return found
+
+
+def _read(rows: Sequence[Message], unseen: list[str]) -> list[Message]:
+    """The messages that were read; ``unseen`` names the others."""
+    read = [message for message in rows if not is_cut(message.raw)]
+    if len(read) < len(rows):
+        unseen.append(f"{len(rows) - len(read):,} messages are too long to be read")
+    return read

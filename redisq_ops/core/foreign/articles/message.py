@@ -11,6 +11,7 @@ from typing import Any
 
 from ...model.entry import Entry, State
 from ...model.quoting import bytes_of, legal
+from ...model.record import without_cut
 
 ATTEMPTS = 4
 """the article's limit: a message with more becomes a dead letter"""
@@ -44,10 +45,10 @@ class Message:
 
     def entry(self, state: State) -> Entry:
         called = {"pending": "processing", "dead": "dead"}.get(state)
-        return Entry(
+        return without_cut(Entry(
             self.id, state, payload=self.raw, failures=self.attempts or 0, client=self.client,
             called=called,
-        )  # fmt: skip
+        ))  # fmt: skip
 
 
 def flaws(rows: Sequence[Message], where: str) -> list[str]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...engine.optional_features import HasPriorityLevels
+from ...model.cut_element import is_cut, unread_name
 from ...model.entry import Checkup, Counts, Entry, Level, Page, PageQuery, State
 from ...model.quoting import bytes_of, legal, raw_of
 from ...redis.key_scan import Lane, literal, look
@@ -104,10 +105,10 @@ class RawRequestQueue(RawLayout[C_co], HasPriorityLevels[C_co]):
         sizes = await together(Call(("LLEN", key), int, key=key) for key in lists)
         there = [(key, size) for key, size in zip(lists, sizes, strict=True) if size]
         read: list[list[bytes]] = await together(
-            Call(("LRANGE", key, -most, -1), list[bytes], key=key) for key, _ in there
+            Call(("LRANGE", key, -most, -1), list[bytes], key=key, cut=True) for key, _ in there
         )
-        of = Counter(id for ids in read for id in ids)
-        return Tokens(of, all(size <= most for _, size in there))
+        of = Counter(id for ids in read for id in ids if not is_cut(id))
+        return Tokens(of, of.total() == sum(size for _, size in there))
 
     async def _requests(self, ids: Sequence[bytes]) -> list[Raw]:
         return await in_batches(map(self._request, ids))
@@ -115,7 +116,7 @@ class RawRequestQueue(RawLayout[C_co], HasPriorityLevels[C_co]):
     async def _request(self, id: bytes) -> Raw:
         stream, counter = self._stream(id), bytes_of(self.at) + b"counter:{" + id + b"}"
         # A key of another type must not hide the other requests.
-        value = attempt(Call(("GET", counter), optional, key=counter))
+        value = attempt(Call(("GET", counter), optional, key=counter, cut=True))
         read = attempt(groups.groups(stream))
         size = attempt(Call(("XLEN", stream), int, key=stream))
         count, (there, length) = await both(value, both(read, size))
@@ -153,10 +154,10 @@ class RawRequestQueue(RawLayout[C_co], HasPriorityLevels[C_co]):
         sizes = await together(Call(("LLEN", key), int, key=key) for key in lists)
         used = [p for p, size in enumerate(sizes) if size]
         heads: list[list[bytes]] = await together(
-            Call(("LRANGE", lists[p], -10, -1), list[bytes], key=lists[p]) for p in used
+            Call(("LRANGE", lists[p], -10, -1), list[bytes], key=lists[p], cut=True) for p in used
         )
         return [
-            Level(p, sizes[p], tuple(dict.fromkeys(map(legal, reversed(ids)))))
+            Level(p, sizes[p], tuple(dict.fromkeys(map(_name, reversed(ids)))))
             for p, ids in zip(used, heads, strict=True)
         ]
 
@@ -223,6 +224,10 @@ class RawRequestQueue(RawLayout[C_co], HasPriorityLevels[C_co]):
             f"{part.label[:-1]}: no token is left, and what its workers have, they have had for "
             f"{hours(idle_ms)}: it stands still"
         ]
+
+
+def _name(id: bytes) -> str:
+    return unread_name(id) if is_cut(id) else legal(id)
 
 
 def _at_work(request: Raw, tokens: Tokens) -> bool:
