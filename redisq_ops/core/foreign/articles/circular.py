@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...model.cut_element import is_cut, length, unread_name
-from ...model.entry import Checkup, Counts, Entry, Page, PageQuery, State
+from ...model.entry import Checkup, Counts, Entry, Page, PageQuery, State, not_read
 from ...model.quoting import legal, raw_of, text
-from ...model.record import not_read
 from ...redis.operation import C_co, Call, both, operation
 from ...redis.whole_keys import has_type
 from ..list_place import ListPlace
