@@ -1,6 +1,7 @@
 // Jobs of a real BullMQ and its workers: run by bullmq_program.py, with BullMQ's packages.
 //
 // node bullmq_jobs.cjs PORT call JSON      [[method of Queue, ...arguments], ...]; prints what they return
+// node bullmq_jobs.cjs PORT job ID METHOD  a method of a job
 // node bullmq_jobs.cjs PORT flow OPTION    a parent "p" with a child "c" that fails, and one that does not;
 //                                          what c's failure means to p
 // node bullmq_jobs.cjs PORT work [N]       a worker, until N jobs have ended; without N, until it is killed
@@ -61,6 +62,9 @@ async function main() {
       found.push(result && result.id !== undefined ? result.id : result);
     }
     console.log(JSON.stringify(found));
+  } else if (command === "job") {
+    const job = await queue.getJob(given);
+    await job[process.argv[5]]();
   } else if (command === "flow") {
     const flow = new FlowProducer({ connection });
     const child = (id, name) => ({

@@ -62,6 +62,11 @@ class Program:
         found: list[Any] = json.loads(out)
         return found
 
+    def does(self, id: str, method: str) -> None:
+        """A method of a job."""
+        with self._started("job", id, method) as process:
+            assert process.wait(60) == 0
+
     def flow(self, option: str = "ignoreDependencyOnFailure") -> None:
         with self._started("flow", option) as process:
             assert process.wait(60) == 0

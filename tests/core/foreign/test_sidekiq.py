@@ -781,7 +781,7 @@ def test_the_deployment_s_entries_go_where_their_records_say(
     assert ids(queue.page("trash")) == [] and ids(whole.page("trash")) == ["b", "c"]
     assert moved(whole, ["c"], "trash", "restore", "x") == ["moved"]
     assert whole.undo("p", 1, target="trash", by="u", seq=1) == (1, 1)
-    assert ids(low.page("waiting")) == ["d", "e", "c"]
+    assert ids(low.page("waiting")) == ["c", "d", "e"], "in its place"
     assert whole.undo("r", 1, target="waiting", by="v", seq=1) == (2, 0)
     assert [e.id for e in whole.page("dead").entries] == ["e", "f", broken]
     assert whole.counts().waiting == 4 and whole.invariants() == []

@@ -9,6 +9,9 @@
 
 -- jobs_pop(name, n): removes up to n jobs from a queue and returns them, the next one first.
 
+-- jobs_taken_right(): whether workers take from the right end of a list.
+local function jobs_taken_right() return false end
+
 -- jobs_paused(): whether the owner's own mark pauses the queue.
 
 -- jobs_in_list(key): whether a place of the owner's is a list; else it is a sorted set.

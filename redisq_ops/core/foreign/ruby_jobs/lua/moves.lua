@@ -1,12 +1,14 @@
 -- What is written when a job goes from one place of Resque's or Sidekiq's to another. Jobs are found by
--- their exact bytes, `e.member`. One that a worker of ours holds is in `lease`, by its ticket. Lists get
--- a job back at the end where new ones come.
+-- their exact bytes, `e.member`. One that a worker of ours holds is in `lease`, by its ticket. A
+-- job goes back to its place in a list, or to the end where new ones come if its neighbour is long.
 -- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
 -- IMPLEMENTS: moves_done
--- KEYS: lease body meta t_queue_
+-- KEYS: lease body meta t_queue_ t_queues
 -- NEEDS: queue caller
--- USES: type_check remove_from_list leased_jobs job_lists record wake_workers
--- USES: jobs_append jobs_prepend jobs_in_list
+-- USES: type_check remove_from_list put_into_list leased_jobs job_lists record wake_workers
+-- USES: jobs_append jobs_prepend jobs_in_list jobs_taken_right
+local NEIGHBOUR = 1024 -- bytes of the job beside a job in its list that are kept, to put it back there
+
 local function is_list(key)
   return key ~= lease and jobs_in_list(key)
 end
@@ -22,7 +24,11 @@ end
 local function moves_take_out(e, to)
   if to == 'waiting' and not can_wait(e.queue) then return nil, 'invalid' end
   if e.dry then return true end
-  if is_list(e.key) then return out_of_list(e.key, e.member, tonumber(e.seen)) end
+  if is_list(e.key) then
+    e.rank, e.left = tonumber(e.seen), left_of(e.key, e.member, tonumber(e.seen))
+    if e.left and #e.left > NEIGHBOUR then e.left, e.last = nil, true end
+    return out_of_list(e.key, e.member, tonumber(e.seen))
+  end
   e.score = redis.call('ZSCORE', e.key, e.member)
   if not e.score then return nil end
   -- Its deadline moves while a worker holds it; anywhere else another score means that it came again.
@@ -86,7 +92,14 @@ local function moves_put_back(e, restored)
     hold(e.ticket, e.member, e.line or record_pack(record_unpack(nil)), e.score)
   elseif is_list(e.key) then
     local name = e.key:sub(1, #t_queue_) == t_queue_ and e.key:sub(#t_queue_ + 1)
-    if name then jobs_append(name, e.member) else redis.call('RPUSH', e.key, e.member) end
+    if not e.last then
+      if name then redis.call('SADD', t_queues, name) end
+      into_list(e.key, e.member, e.left, jobs_taken_right())
+    elseif name then
+      jobs_append(name, e.member)
+    else
+      redis.call('RPUSH', e.key, e.member)
+    end
     return e.key, e.member
   else
     e.at, e.there = e.score, into_set(e.key, e.score, e.member)

@@ -1,6 +1,7 @@
 -- Sidekiq's part of the jobs interface: lists taken from the right, and the sets `retry` and `dead`.
 -- EXTENDS: foreign.ruby_jobs
--- IMPLEMENTS: jobs_append jobs_prepend jobs_pop jobs_paused jobs_in_list jobs_retry jobs_bury jobs_daily
+-- IMPLEMENTS: jobs_append jobs_prepend jobs_pop jobs_taken_right jobs_paused jobs_in_list jobs_retry
+-- IMPLEMENTS: jobs_bury jobs_daily
 -- KEYS: t_queues t_queue_ t_paused t_retry t_dead
 -- NEEDS: queue
 -- USES: job_lists calendar
@@ -17,6 +18,8 @@ end
 local function jobs_pop(name, n)
   return redis.call('RPOP', t_queue_ .. name, n)
 end
+
+local function jobs_taken_right() return true end
 
 local function jobs_paused()
   return redis.call('SISMEMBER', t_paused, queue) == 1

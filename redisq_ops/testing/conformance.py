@@ -1,0 +1,60 @@
+"""Whether redisq reads and changes a kind of queue as its program does: shown on a real server.
+
+A `Specimen` is a small queue of the kind, filled by the program itself where it can be. `conform`
+knows no kind: what it holds the kind to is the specimen's own statement, and the program's own
+verbs. A kind's test is:
+
+    def test_it_conforms() -> None:
+        with redis.Redis(port=...) as client:
+            assert [*conform(client, SPECIMEN)] == []
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from redisq_ops.core.model.errors import BadInput
+
+from . import change_checks, reading_checks
+from .specimen import Specimen
+from .stage import Stage
+
+__all__ = ["CHECKS", "Specimen", "conform"]
+
+CHECKS: Mapping[str, Callable[[Stage], Iterator[str]]] = {
+    "recognition": reading_checks.recognition,
+    "states": reading_checks.states,
+    "scores": reading_checks.scores,
+    "odd bytes": reading_checks.odd_bytes,
+    "looks": reading_checks.writes_nothing,
+    "undo": change_checks.undo,
+    "restored": change_checks.restored,
+    "own verbs": change_checks.own_verbs,
+    "races": change_checks.races,
+    "touched": change_checks.touched,
+    "types": change_checks.types,
+    "rights": change_checks.rights,
+    "vanishing": reading_checks.vanishing,
+}
+
+
+def conform(client: Any, specimen: Specimen) -> Iterator[str]:
+    """Everything that the kind does otherwise than it should; nothing: it conforms.
+
+    ``client`` is of an empty database of a server for tests: the database is emptied at the end,
+    the server's statistics are reset, and a user ``redisq-conformance`` comes and goes. Raises
+    `BadInput` if the database isn't empty, or the specimen leaves nothing in it.
+    """
+    if client.dbsize():
+        raise BadInput("a specimen needs an empty database: this one has keys")
+    try:
+        stage = Stage(client, specimen)
+        for name, check in CHECKS.items():
+            stage.put_back()
+            try:
+                yield from (f"{name}: {finding}" for finding in check(stage))
+            except Exception as error:
+                yield f"{name}: {type(error).__name__}: {error}"
+    finally:
+        client.flushdb()

@@ -1,0 +1,88 @@
+"""What other programs may write between an operator's look and the script that changes an entry."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from redisq_ops.core.model.entry import Entry
+from redisq_ops.core.redis.commands import coroutine_of
+from redisq_ops.core.redis.operation import Call, Description, exchange
+
+from .picture import Picture
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Interference:
+    """One write of another program's. ``what``: its key and what is changed there, with ``{id}``
+    for the entry's id: ``rq:job:{id} status``."""
+
+    what: str
+    command: tuple[Any, ...]
+
+    def __call__(self, client: Any) -> None:
+        client.execute_command(*self.command)
+
+
+def interferences(picture: Picture, entry: Entry, id: bytes) -> Iterator[Interference]:
+    """A change of every element and field that has the entry's id or payload, and of the keys that
+    have its id in their names: another score, another value, gone."""
+    whole = re.compile(rb"(?<![\w-])" + re.escape(id) + rb"(?![\w-])")
+
+    def mentions(text: bytes) -> bool:  # a job of Resque has no id
+        return bool(whole.search(text) or (entry.payload and entry.payload in text))
+
+    for name, key in picture.keys.items():
+        shown = name.replace(id, b"{id}").decode("utf-8", "backslashreplace")
+        content: Any = key.content
+        own = mentions(name)
+        if key.type == b"zset":
+            for member, score in content.items():
+                if mentions(member):
+                    yield Interference(f"{shown} score", ("ZADD", name, score + 1, member))
+                    yield Interference(f"{shown} gone", ("ZREM", name, member))
+        elif key.type == b"list":
+            for at, element in enumerate(content[b"elements"]):
+                if mentions(element):
+                    yield Interference(f"{shown} gone", ("LREM", name, 0, element))
+                    yield Interference(f"{shown} changed", ("LSET", name, at, element + b" "))
+        elif key.type == b"hash":
+            for field, value in content.items():
+                if own or mentions(field):
+                    part = field.replace(id, b"{id}").decode("utf-8", "backslashreplace")
+                    yield Interference(f"{shown} {part}", ("HSET", name, field, value + b"0"))
+        elif key.type == b"set" and id in content:
+            yield Interference(f"{shown} gone", ("SREM", name, id))
+        elif key.type == b"string" and own:
+            yield Interference(f"{shown} changed", ("APPEND", name, b" "))
+        if own:
+            yield Interference(f"{shown} gone", ("DEL", name))
+
+
+def raced(client: Any, change: Description[T], meanwhile: Callable[[], object]) -> T:
+    """Run a change; ``meanwhile`` is called between its last look and its script."""
+    return interrupted(client, change, lambda calls, n: any(c.source for c in calls), meanwhile)
+
+
+def interrupted(
+    client: Any,
+    description: Description[T],
+    when: Callable[[Sequence[Call[Any]], int], bool],
+    happens: Callable[[], object],
+) -> T:
+    """Run a description; ``happens`` is called before each round trip that ``when`` chooses, by its
+    calls and its number from 0."""
+    coroutine, number = coroutine_of(description), 0
+    try:
+        calls = coroutine.send(None)
+        while True:
+            if when(calls, number):
+                happens()
+            calls, number = coroutine.send(exchange(client, calls)), number + 1
+    except StopIteration as stop:
+        value: T = stop.value
+        return value

@@ -1,0 +1,109 @@
+"""All keys of a small database: to compare what two moments have, and to put one back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Content = Mapping[bytes, object] | bytes
+"""of a string its bytes; of another key, what each of its parts has"""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key, as it is now."""
+
+    type: bytes
+    content: Content
+    until_ms: int
+    """when it expires; -1: never"""
+    dump: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What a database has."""
+
+    keys: Mapping[bytes, Key]
+
+    @classmethod
+    def of(cls, client: Any) -> Picture:
+        """Read everything; the database must be small, and nobody may write meanwhile."""
+        names = sorted(client.scan_iter(count=1000))
+        pipe = client.pipeline(transaction=False)
+        for name in names:
+            pipe.type(name).dump(name).pexpiretime(name)
+        found = pipe.execute()
+        types = dict(zip(names, found[::3], strict=True))
+        contents = _contents(client, types)
+        return cls({
+            name: Key(types[name], content, until, dump)
+            for name, content, dump, until in zip(
+                names, contents, found[1::3], found[2::3], strict=True
+            )
+        })  # fmt: skip
+
+    def put_back(self, client: Any) -> None:
+        """Make this the database's content."""
+        pipe = client.pipeline(transaction=False).flushdb()
+        for name, key in self.keys.items():
+            pipe.restore(name, max(0, key.until_ms), key.dump, absttl=key.until_ms > 0)
+        pipe.execute()
+
+    def changed(self, now: Picture) -> list[tuple[bytes, str]]:
+        """What ``now`` has otherwise: each key, with its part, ``content``, ``type`` or ``ttl``."""
+        return [
+            (name, part)
+            for name in sorted({*self.keys, *now.keys})
+            for part in _differences(self.keys.get(name), now.keys.get(name))
+        ]
+
+
+def _contents(client: Any, types: Mapping[bytes, bytes]) -> list[Content]:
+    pipe = client.pipeline(transaction=False)
+    for name, type_ in types.items():
+        if type_ == b"hash":
+            pipe.hgetall(name)
+        elif type_ == b"list":
+            pipe.lrange(name, 0, -1)
+        elif type_ == b"zset":
+            pipe.zrange(name, 0, -1, withscores=True)
+        elif type_ == b"set":
+            pipe.smembers(name)
+        elif type_ == b"stream":
+            pipe.xrange(name)
+        else:
+            pipe.get(name)
+    return [
+        _parts(type_, reply) for type_, reply in zip(types.values(), pipe.execute(), strict=True)
+    ]
+
+
+def _parts(type_: bytes, reply: Any) -> Content:
+    if type_ == b"list":  # a place in it counts
+        return {b"elements": tuple(reply)}
+    if type_ == b"set":
+        return dict.fromkeys(reply, True)
+    if type_ in (b"zset", b"stream"):
+        return dict(reply)
+    text: bytes = reply
+    return text
+
+
+def _differences(was: Key | None, now: Key | None) -> Iterator[str]:
+    if was is None or now is None:
+        yield "gone" if now is None else "new"
+        return
+    if was.until_ms != now.until_ms:
+        yield "ttl"
+    if was.type != now.type:
+        yield "type"
+    elif isinstance(was.content, Mapping) and isinstance(now.content, Mapping):
+        parts = {*was.content, *now.content}
+        for part in sorted(
+            part for part in parts if was.content.get(part) != now.content.get(part)
+        ):
+            yield part.decode("utf-8", "backslashreplace")
+    elif was.content != now.content:
+        yield "content"

@@ -1,0 +1,42 @@
+"""A small queue of a kind, by which `conform` judges how redisq reads and changes the kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from redisq_ops.core.model.entry import State
+from redisq_ops.core.model.states import Verb
+
+
+@dataclass(frozen=True, slots=True)
+class Specimen:
+    """A queue of a kind, what is in it, and what its program does."""
+
+    queue: str
+    """its name in redisq, such as ``rq:low``"""
+    fill: Callable[[Any], Mapping[State, Sequence[str]]]
+    """fills an empty database; returns the ids in each state, in the order in which they are taken
+    or shown. A state that is left out has none, or isn't shown"""
+    unordered: frozenset[State] = frozenset()
+    """states that the program keeps in no order"""
+    matters: str = ".*"
+    """after which changes of another program's an entry is another one: a pattern for the whole of
+    an `Interference.what`"""
+    follows: str = "(?!)"
+    """a pattern for changes that the program makes only together with one that matters, so that
+    an undo may overwrite them"""
+    own_verbs: Mapping[tuple[Verb, State], Callable[[Any, str], object]] = field(
+        default_factory=dict
+    )
+    """what the program does itself to an entry: with a client, and the id"""
+    differs: Mapping[str, str] = field(default_factory=dict)
+    """pattern for the whole of ``key part`` that a verb of redisq may leave otherwise -> why"""
+    logs: str = "(?!)"
+    """pattern for keys to which the program adds, whatever happens: an undo leaves them"""
+    fixed: frozenset[str] = frozenset()
+    """ids that nobody may change now, such as those that wait for others"""
+    meanwhile: Mapping[str, Callable[[Any, str], object]] = field(default_factory=dict)
+    """what else may happen to an entry after the look, so that nobody may touch it, such as that a
+    worker takes it: with a client, and the id"""

@@ -1,0 +1,62 @@
+"""Every kind of another program's queues passes the public conformance test, which finds liars."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import redis
+
+from redisq_ops.core.foreign.dramatiq import DramatiqQueue
+from redisq_ops.core.model.errors import BadInput
+from redisq_ops.testing.conformance import conform
+
+from .specimens import DRAMATIQ, SPECIMENS, Stated
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("kind", SPECIMENS)
+def test_a_kind_conforms(client: redis.Redis, kind: str) -> None:
+    found = [*conform(client, SPECIMENS[kind])]
+    assert not found, "\n" + "\n".join(found)
+    assert not client.dbsize()
+
+
+@pytest.mark.alike
+def test_a_specimen_that_lies_is_told(client: redis.Redis) -> None:
+    def lies(client: Any) -> Stated:
+        stated = DRAMATIQ.fill(client)
+        return {**stated, "waiting": stated["waiting"][::-1], "dead": [*stated["dead"], "x"]}
+
+    def leaves(client: Any, id: str) -> None:
+        client.set("more", id)
+
+    liar = replace(DRAMATIQ, fill=lies, own_verbs={("replay", "dead"): leaves})
+    found = "\n".join(conform(client, liar))
+    assert "states: waiting has" in found and "4 dead entries are counted" in found
+    assert "undo: NotFound: the dead entry x isn't found" in found
+    honest = replace(DRAMATIQ, own_verbs={("replay", "dead"): leaves})
+    assert any(
+        "another more new" in each or "more gone" in each for each in conform(client, honest)
+    )
+
+
+@pytest.mark.alike
+def test_a_kind_that_raises_is_told(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def breaks(*_: object, **__: object) -> object:
+        raise ZeroDivisionError("no")
+
+    monkeypatch.setattr(DramatiqQueue, "read", breaks)
+    assert "states: ZeroDivisionError: no" in [*conform(client, DRAMATIQ)]
+
+
+@pytest.mark.alike
+def test_only_an_empty_database_is_used(client: redis.Redis) -> None:
+    client.set("mine", 1)
+    with pytest.raises(BadInput, match="empty database"):
+        next(conform(client, DRAMATIQ))
+    assert client.get("mine") == b"1"
+    client.delete("mine")
+    with pytest.raises(BadInput, match="has no entries"):
+        next(conform(client, replace(DRAMATIQ, fill=lambda client: {})))

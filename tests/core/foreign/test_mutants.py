@@ -1,0 +1,210 @@
+"""Faults planted in how other programs' queues are read and changed: `conform` alone finds each."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+import redis
+
+from redisq_ops.testing.conformance import conform
+
+from ...model.spoiling import Change, spoilt
+from .specimens import SPECIMENS
+
+OFF = "if not e.score or tonumber(e.score) ~= tonumber(e.seen) then return nil end"
+NO_SCORE = "if not e.score then return nil end"
+IN_LIST = ("remove_from_list", "redis.call('LINDEX', key, at) == member", "true")
+FOUND = ("remove_from_list", "if other == member and", "if")
+
+MUTANTS: dict[str, dict[str, Change]] = {
+    "rq": {
+        "comparison off": ("moves", ", ' ') ~= e.stamp", ", ' ') == nil"),
+        "score ignored": ("moves", OFF, NO_SCORE),
+        "wrong end": ("moves", "front and 'LPUSH' or 'RPUSH'", "'LPUSH'"),
+        "state not set": ("moves", "'status', 'queued', 'enqueued_at'", "'enqueued_at'"),
+        "times left": ("moves", "'started_at', '', 'ended_at', '', ", ""),
+        "results left": ("moves", "keys[4] = t_results_ .. e.member", ""),
+        "expiry left": ("moves", "redis.call('PERSIST', key)", ""),
+        "type check off": ("moves", "type_check_key(jobs_key(e), 'hash')", ""),
+        "list's type check off": ("moves", "type_check_key(list_of(e), 'list')", ""),
+        "undo forgets the state": ("moves", "CHANGED = {'status', ", "CHANGED = {"),
+        "undo forgets the score": (
+            "moves",
+            "redis.call('ZADD', e.key, e.score",
+            "redis.call('ZADD', e.key, 1",
+        ),
+        "undo of what runs again": (
+            "moves",
+            "if state ~= 'queued' or enqueued ~= e.there then return nil end",
+            "",
+        ),
+        "another's place in the list": IN_LIST,
+        "dependents left": ("jobs", "{job, job .. ':dependents', ", "{job, job, "),
+    },
+    "bullmq": {
+        "comparison off": ("moves", "if not jobs_seen(e) then return nil end", "e.shown = ''"),
+        "lock ignored": ("moves", "redis.call('EXISTS', key .. ':lock') == 1 or", "false or"),
+        "score ignored": ("moves", OFF, NO_SCORE),
+        "wrong end": (
+            "waiting",
+            "else redis.call('LPUSH', key, e.member)",
+            "else redis.call('RPUSH', key, e.member)",
+        ),
+        "end of the failure left": (
+            "moves",
+            "if state == 'failed' then redis.call('HDEL'",
+            "if false then redis.call('HDEL'",
+        ),
+        "delay left": (
+            "moves",
+            "if state == 'delayed' then redis.call('HSET'",
+            "if false then redis.call('HSET'",
+        ),
+        "priority ignored": ("waiting", "if priority > 0 then", "if false then"),
+        "type check off": ("moves", "type_check_key(jobs_key(e), 'hash')", ""),
+        "a neighbour's type check off": (
+            "moves",
+            "for part, kind in pairs(TYPES)",
+            "for part, kind in pairs({})",
+        ),
+        "record left": ("jobs", "redis.call('UNLINK', unpack(keys))", ""),
+        "undo of another score": (
+            "moves",
+            "if tonumber(redis.call('ZSCORE', set, e.member) or nil) ~= tonumber(e.there) then",
+            "if false then",
+        ),
+        "undo forgets the failure": (
+            "moves",
+            "CHANGED = {'processedOn', 'finishedOn', 'failedReason', ",
+            "CHANGED = {",
+        ),
+        "undo at the wrong place": (
+            "moves",
+            "into_list(e.key, e.member, e.left, true)",
+            "into_list(e.key, e.member, nil, true)",
+        ),
+        "another's place in the list": IN_LIST,
+    },
+    "dramatiq": {
+        "comparison off": ("messages", "redis.sha1hex(message) == digest and message", "message"),
+        "score ignored": ("moves", OFF, NO_SCORE),
+        "message left": ("moves", "redis.call('HDEL', messages, e.member)", ""),
+        "type check off": ("moves", "type_check_key(messages_of(e), 'hash')", ""),
+        "list's type check off": ("moves", "type_check_key(list, 'list')", ""),
+        "undo of another message": (
+            "moves",
+            "if not messages_get(went .. '.msgs', e, e.digest) then return nil end",
+            "",
+        ),
+        "undo forgets the message": (
+            "moves",
+            "redis.call('HSET', messages_of(e), e.member, e.message)",
+            "",
+        ),
+        "undo at the wrong place": (
+            "moves",
+            "into_list(e.key, e.member, e.left)",
+            "into_list(e.key, e.member)",
+        ),
+        "another's place in the list": IN_LIST,
+    },
+    "arq": {
+        "comparison off": ("moves", "data and redis.sha1hex(data) == digest", "data and true"),
+        "score ignored": (
+            "moves",
+            "if is_job and tonumber(score or nil) ~= tonumber(e.seen)",
+            "if false",
+        ),
+        "mark ignored": ("moves", "if not what or jobs_in_progress(e)", "if not what"),
+        "record left": ("moves", "redis.call('UNLINK', unpack(keys))", ""),
+        "type check off": ("moves", "type_check_key(prefix .. e.member, 'string')", ""),
+        "set's type check off": ("moves", "type_check_key(e.key, 'zset')", ""),
+        "undo forgets the score": (
+            "moves",
+            "redis.call('ZADD', e.key, e.score",
+            "redis.call('ZADD', e.key, 1",
+        ),
+        "undo forgets the record": ("moves", "kept_keys_restore(e.kept)", ""),
+    },
+    "celery": {
+        "comparison off": IN_LIST,
+        "type check off": ("moves", "type_check_key(e.key, 'list')", ""),
+        "undo at the wrong place": (
+            "moves",
+            "into_list(e.key, e.member, e.left, true)",
+            "into_list(e.key, e.member, nil, true)",
+        ),
+    },
+    "sidekiq": {
+        "comparison off": IN_LIST,
+        "score ignored": (
+            "moves",
+            "if e.key ~= lease and tonumber(e.score) ~= tonumber(e.seen) then",
+            "if false then",
+        ),
+        "wrong end": (
+            "jobs",
+            "redis.call('LPUSH', t_queue_ .. name, ...)",
+            "redis.call('RPUSH', t_queue_ .. name, ...)",
+        ),
+        "job left": ("moves", "else\n    redis.call('ZREM', e.key, e.member)", "else"),
+        "type check off": ("moves", "if to and not e.label then", "if false then"),
+        "undo forgets the score": (
+            "moves",
+            "into_set(e.key, e.score, e.member)",
+            "into_set(e.key, 1, e.member)",
+        ),
+        "undo at the wrong place": (
+            "moves",
+            "into_list(e.key, e.member, e.left, ",
+            "into_list(e.key, e.member, nil, ",
+        ),
+    },
+    "resque": {
+        "comparison off": IN_LIST,
+        "type check off": ("moves", "if to and not e.label then", "if false then"),
+        "undo at the wrong place": (
+            "moves",
+            "into_list(e.key, e.member, e.left, ",
+            "into_list(e.key, e.member, nil, ",
+        ),
+    },
+}
+"""kind -> fault -> where it is planted"""
+
+
+@pytest.mark.slow
+@pytest.mark.alike
+@pytest.mark.parametrize(("kind", "name"), [(k, name) for k in MUTANTS for name in MUTANTS[k]])
+def test_a_fault_is_found(client: redis.Redis, kind: str, name: str) -> None:
+    with spoilt([MUTANTS[kind][name]]):
+        assert next(conform(client, SPECIMENS[kind]), None)
+
+
+RECOGNISERS = [
+    (kind, method)
+    for kind in SPECIMENS
+    for method in ("by_name", "finds")
+    if (kind, method) != ("arq", "by_name")  # its set is recognised by its content, too
+]
+
+
+@pytest.mark.slow
+@pytest.mark.alike
+@pytest.mark.parametrize(("kind", "method"), RECOGNISERS)
+def test_a_fault_of_a_recogniser_is_found(
+    client: redis.Redis, kind: str, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def no(*_: object) -> bool:
+        return False
+
+    async def nothing(*_: object) -> list[object]:
+        return []
+
+    module = import_module(f"redisq_ops.core.foreign.{kind}.recogniser")
+    name = "JobRecogniser" if kind in ("sidekiq", "resque") else f"{kind.title()}Recogniser"
+    recogniser = getattr(module, name)
+    spoiled = {"by_name": no, "finds": nothing}[method]
+    monkeypatch.setattr(recogniser, method, spoiled)
+    assert next(conform(client, SPECIMENS[kind]), None)
