@@ -27,7 +27,10 @@ from redisq_ops.core.engine.registry import (
     plain_name,
 )
 from redisq_ops.core.foreign import recogniser
-from redisq_ops.core.foreign.recogniser import Find, KeyLook, recognisers
+from redisq_ops.core.foreign.guarded_recogniser import Guarded
+from redisq_ops.core.foreign.plug_ins import plug_ins
+from redisq_ops.core.foreign.recogniser import Find, KeyLook
+from redisq_ops.core.foreign.recognition import recognisers
 from redisq_ops.core.model.entry import Checkup, Counts
 from redisq_ops.core.model.errors import Forbidden, NotFound, Refused, Unreachable
 from redisq_ops.core.model.quoting import bytes_of, raw_of, text
@@ -94,6 +97,12 @@ class Discovery:
         self._began = 0.0
         self._ours = _ours(deployment.prefix)
         self._now = 0
+
+    @property
+    def unusable(self) -> list[str]:
+        """Why kinds that other packages bring weren't looked for; after `finds`."""
+        found = [one.problem for one in self._recognisers if isinstance(one, Guarded)]
+        return [problem for problem in found if problem]
 
     @property
     def over(self) -> bool:
@@ -170,7 +179,7 @@ _OURS = re.compile(rb"(.+?):\{[^{}]+\}:", re.DOTALL)
 
 def _ours(prefix: str) -> re.Pattern[bytes]:
     """Our keys under a prefix: of queues, of the registry, and beside other programs' queues."""
-    kinds = "|".join(map(re.escape, (*KINDS, *LAYOUTS)))
+    kinds = "|".join(map(re.escape, (*KINDS, *LAYOUTS, *plug_ins())))
     own = rf"(?:.*:)?{re.escape(prefix)}:(?:registry\Z|(?:\w+:)?\{{|(?:{kinds}):)"
     return re.compile(bytes_of(own), re.DOTALL)
 

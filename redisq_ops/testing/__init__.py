@@ -1,1 +1,1 @@
-"""For tests of programs that use redisq, and of kinds of queues that live outside it."""
+"""For tests of kinds of queues."""

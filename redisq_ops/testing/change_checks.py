@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from secrets import token_hex
 from typing import Any
 
 import redis
@@ -19,11 +20,10 @@ from .interference import interferences
 from .picture import Picture
 from .stage import Stage
 
-USER = "redisq-conformance"
-
 
 def undo(stage: Stage) -> Iterator[str]:
     """A step sent twice is done once, and its undo restores each byte."""
+    before = stage.all_ids()
     for verb, state, entry in stage.steps(also_first=True):
         stage.put_back()
         said = run(stage.client, stage.step(verb, state, entry.id))
@@ -35,13 +35,16 @@ def undo(stage: Stage) -> Iterator[str]:
         elif stage.changed(after):
             yield f"{verb} of a {state} entry, sent again, is done again: {stage.changed(after)}"
         elif verb != "hard":
-            stage.undo(verb)
+            back = stage.undo(verb)
             if left := stage.changed(stage.picture):
                 yield f"undo of {verb} of a {state} entry leaves {left}"
+            if back != 1 or stage.all_ids() != before:
+                yield f"undo of {verb} of a {state} entry puts {back} back, not into its place"
 
 
 def restored(stage: Stage) -> Iterator[str]:
     """What was purged and is restored is where it was, byte for byte."""
+    before = stage.all_ids()
     for verb, state, entry in stage.steps(also_first=True):
         if verb != "purge" or state == "pending":  # who had it is gone: it waits again
             continue
@@ -53,6 +56,8 @@ def restored(stage: Stage) -> Iterator[str]:
                 yield f"restore of a {state} entry is {said[0]}"
         if left := stage.changed(stage.picture):
             yield f"purge and restore of a {state} entry leave {left}"
+        if stage.all_ids() != before:
+            yield f"purge and restore of a {state} entry leave it in another place"
 
 
 def own_verbs(stage: Stage) -> Iterator[str]:
@@ -152,19 +157,20 @@ def _change_type(client: Any, key: bytes, type_: bytes) -> None:
 
 def rights(stage: Stage) -> Iterator[str]:
     """A user who lacks the right to one of the commands does nothing, or all of it."""
-    admin = stage.client
-    admin.acl_setuser(USER, enabled=True, nopass=True, reset=True, keys=["*"], channels=["*"])
+    admin, user = stage.client, f"redisq-conformance-{token_hex(4)}"
     pool = admin.connection_pool
-    words = pool.connection_kwargs | {"username": USER, "password": ""}
+    words = pool.connection_kwargs | {"username": user, "password": ""}
+    own = redis.ConnectionPool(connection_class=pool.connection_class, **words)
     try:
-        with redis.Redis.from_pool(type(pool)(pool.connection_class, **words)) as limited:
+        admin.acl_setuser(user, enabled=True, nopass=True, reset=True, keys=["*"], channels=["*"])
+        with redis.Redis.from_pool(own) as limited:
             for verb, state, entry in stage.steps():
                 stage.put_back()
                 admin.config_resetstat()
                 run(admin, stage.step(verb, state, entry.id))
                 for command in admin.info("commandstats"):
                     name = command.removeprefix("cmdstat_")
-                    admin.execute_command("ACL", "SETUSER", USER, "+@all", f"-{name}")
+                    admin.execute_command("ACL", "SETUSER", user, "+@all", f"-{name}")
                     stage.put_back()
                     step, word = stage.step(verb, state, entry.id), "refused"
                     with suppress(RedisqError):  # it says which right is missing
@@ -172,4 +178,4 @@ def rights(stage: Stage) -> Iterator[str]:
                     if word != "moved" and (left := stage.changed(stage.picture)):
                         yield f"{verb} of a {state} entry is half done without {name}: {left}"
     finally:
-        admin.acl_deluser(USER)
+        admin.acl_deluser(user)

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import redis
+
 from redisq_ops.core.model.errors import BadInput
 
 from . import change_checks, reading_checks
@@ -40,12 +42,15 @@ CHECKS: Mapping[str, Callable[[Stage], Iterator[str]]] = {
 
 
 def conform(client: Any, specimen: Specimen) -> Iterator[str]:
-    """Everything that the kind does otherwise than it should; nothing: it conforms.
+    """One sentence for each fault of the kind; none: it conforms.
 
     ``client`` is of an empty database of a server for tests: the database is emptied at the end,
-    the server's statistics are reset, and a user ``redisq-conformance`` comes and goes. Raises
-    `BadInput` if the database isn't empty, or the specimen leaves nothing in it.
+    the server's statistics are reset, and a user ``redisq-conformance-…`` comes and goes. Raises
+    `BadInput` if the database isn't empty, the specimen leaves nothing in it, or the client is
+    async or decodes replies.
     """
+    if not isinstance(client, redis.Redis) or client.get_encoder().decode_responses:
+        raise BadInput("a specimen needs a client of redis.Redis that doesn't decode replies")
     if client.dbsize():
         raise BadInput("a specimen needs an empty database: this one has keys")
     try:

@@ -57,8 +57,8 @@ def states(stage: Stage) -> Iterator[str]:
         if counts.of(state) not in (None, len(stated)):
             yield f"{counts.of(state)} {state} entries are counted, and there are {len(stated)}"
         for size in (1, 3):
-            if Counter(stage.ids(state, size)) != Counter(found):
-                yield f"pages of {size} of the {state} entries repeat or leave out some"
+            if ordered(stage.ids(state, size)) != ordered(found):
+                yield f"pages of {size} of the {state} entries are others than one page of all"
         for id in found:
             entry = stage.queue.get(id)
             if entry is None or (entry.id, entry.state) != (id, state):

@@ -22,17 +22,16 @@ class Specimen:
     unordered: frozenset[State] = frozenset()
     """states that the program keeps in no order"""
     matters: str = ".*"
-    """after which changes of another program's an entry is another one: a pattern for the whole of
-    an `Interference.what`"""
+    """regex for the whole of `Interference.what`: after such a change a verb must skip the entry,
+    after any other it must still work"""
     follows: str = "(?!)"
-    """a pattern for changes that the program makes only together with one that matters, so that
-    an undo may overwrite them"""
+    """regex for changes that an undo may overwrite, because the program never makes them alone"""
     own_verbs: Mapping[tuple[Verb, State], Callable[[Any, str], object]] = field(
         default_factory=dict
     )
     """what the program does itself to an entry: with a client, and the id"""
     differs: Mapping[str, str] = field(default_factory=dict)
-    """pattern for the whole of ``key part`` that a verb of redisq may leave otherwise -> why"""
+    """regex for ``key part`` -> why a verb of redisq may differ there from the program's own"""
     logs: str = "(?!)"
     """pattern for keys to which the program adds, whatever happens: an undo leaves them"""
     fixed: frozenset[str] = frozenset()

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redisq_ops.core.model.entry import Entry, State
+from redisq_ops.core.model.entry import STATES, Entry, State
 from redisq_ops.core.model.errors import BadInput, NotFound, RedisqError
+from redisq_ops.core.model.quoting import text
 from redisq_ops.core.model.states import VERBS, Verb
 from redisq_ops.core.redis.operation import Description, run
 from redisq_ops.ops.deployment import Deployment
@@ -19,6 +20,8 @@ from .specimen import Specimen
 
 OP = "op-1"
 LATER_MS = 7_200_000
+MOST_PAGES = 10_000
+"""a specimen is small"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,22 +68,33 @@ class Stage:
         self.queue = self._opened()
 
     def ids(self, state: State, size: int = 1000) -> list[str]:
+        """The ids of a state, by pages of ``size``; raises `RedisqError` if they don't end."""
         found: list[str] = []
         cursor: str | None = None
-        while True:
+        for _ in range(MOST_PAGES):
             page = self.queue.page(state, cursor, size)
+            if len(page.entries) > size:
+                raise RedisqError(
+                    f"a page of {size} of the {state} entries has {len(page.entries)}"
+                )
             found += [entry.id for entry in page.entries]
             cursor = page.cursor
             if cursor is None:
                 return found
+        raise RedisqError(f"the pages of the {state} entries don't end")
 
-    def changed(self, was: Picture, now: Picture | None = None) -> list[str]:
+    def all_ids(self) -> dict[State, list[str]]:
+        """Of every state, in order where it has one."""
+        found = {state: self.ids(state) for state in STATES}
+        return {s: sorted(ids) if s in self.specimen.unordered else ids for s, ids in found.items()}
+
+    def changed(self, was: Picture) -> list[str]:
         """What of the program's is otherwise: its own logs and redisq's own keys don't count."""
-        changes = was.changed(now or Picture.of(self.client))
+        changes = was.changed(Picture.of(self.client))
         return [
-            f"{key.decode('utf-8', 'backslashreplace')} {part}"
+            f"{text(key)} {part}"
             for key, part in changes
-            if not key.startswith(self.own) and not re.fullmatch(self.specimen.logs, key.decode())
+            if not key.startswith(self.own) and not re.fullmatch(self.specimen.logs, text(key))
         ]
 
     def steps(self, also_first: bool = False) -> list[tuple[Verb, State, Entry]]:

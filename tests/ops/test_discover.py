@@ -21,6 +21,7 @@ import redis
 
 from redisq_ops.core.engine.registry import Registered, adopt, all_queues, distinct_name
 from redisq_ops.core.foreign import recogniser
+from redisq_ops.core.foreign.recognition import recognisers
 from redisq_ops.core.model.quoting import legal, raw_of, shown
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
@@ -385,7 +386,7 @@ def test_round_trips_are_bounded_by_the_keys(client: Client) -> None:
     # One a thousand keys, three more where keys are looked into, and ten to begin and to end.
     assert len(trips) <= 20 + 3 * 20 + 10
     stats: Any = client.info("commandstats")
-    assert stats["cmdstat_scan"]["calls"] <= len(recogniser.lanes(recogniser.recognisers())) * 22
+    assert stats["cmdstat_scan"]["calls"] <= len(recogniser.lanes(recognisers())) * 22
     looked_into = sum(row["calls"] for name, row in stats.items() if name != "cmdstat_scan")
     assert looked_into < 200  # nothing is asked about the other keys
 

@@ -55,6 +55,8 @@ def discover(s: Session, given: dict[str, Any]) -> int:
         say(f"not looked at: {why}")
     if search.barred:
         say(f"not looked at: {count(search.barred)} keys that this user may not read")
+    for why in search.unusable:
+        say(f"not looked for: {why}")
     for what, number in sorted(search.unread().items()):
         say(f"not shown: {quantity(number, 'key')} {what}")
     if not finished:

@@ -6,7 +6,7 @@ import sys
 from dataclasses import asdict
 from typing import Any, cast
 
-from redisq_ops.core.engine.queue_types import FOREIGN_CLASSES
+from redisq_ops.core.engine.queue_classes import foreign_class
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.exit_codes import DONE, FAILED
 from redisq_ops.ops.acl_roles import ROLES, Role, rules, setuser
@@ -38,7 +38,7 @@ def acl(s: Session, given: dict[str, Any]) -> int:
     if role not in ROLES:
         raise BadInput(f"no role {role!r}; there are {', '.join(ROLES)}")
     for name in given["queues"] or ():
-        if (kind := name.partition(":")[0]) != name and kind in FOREIGN_CLASSES:
+        if (kind := name.partition(":")[0]) != name and foreign_class(kind):
             raise BadInput(f"{name}: the keys of another program: name them by --keys PATTERN")
     words = rules(
         cast(Role, role), prefix=s.config.prefix, queues=given["queues"] or (),

@@ -46,7 +46,7 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
     schema: ClassVar[int] = 1
     """version of the kind's stored layout; a queue of a newer one is refused"""
     package: ClassVar[str]
-    """the package under `redisq_ops.core` that has the kind's Lua files"""
+    """the package that has the kind's Lua files: under `redisq_ops.core`, or outside redisq"""
     keys_class: ClassVar[type[Keys]] = Keys
     """how the kind's keys are named"""
     key_types: ClassVar[dict[str, str]] = {}

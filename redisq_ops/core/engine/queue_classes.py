@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from typing import Any
 
 from ..foreign.base import ForeignQueue
-from ..model.errors import NotFound, Unreadable
+from ..foreign.plug_ins import INTERFACE, plug_ins, refused
+from ..model.errors import NotFound, Refused, Unreadable
 from ..sharding.sharded_queue import ShardedQueue
 from .queue import Queue
 from .queue_types import FOREIGN_CLASSES, OWN_CLASSES
@@ -18,13 +20,45 @@ from .registry import Registered
 def queue_class(kind: str) -> type[Queue[Any]] | None:
     """The class of an unsharded queue of ``kind``; None: this release doesn't know the kind."""
     place = OWN_CLASSES.get(kind) or FOREIGN_CLASSES.get(kind)
-    return place and _imported(*place[:2])
+    return _imported(*place[:2]) if place else plug_in_class(kind)
 
 
 def foreign_class(kind: str) -> type[ForeignQueue[Any]] | None:
-    """The class that reads another program's queues of ``kind``; None: there is none."""
+    """The class that reads another program's queues of ``kind``; None: there is none. Raises
+    `Refused` if another package brings the kind, and it can't be used."""
     place = FOREIGN_CLASSES.get(kind)
-    return place and _imported(*place)
+    return _imported(*place) if place else None if kind in OWN_CLASSES else plug_in_class(kind)
+
+
+@cache
+def plug_in_class(kind: str) -> type[ForeignQueue[Any]] | None:
+    """The class of a kind; None: no package brings it. Raises `Refused` if it can't be used."""
+    found = plug_ins().get(kind)
+    if found is None:
+        return None
+    try:
+        made = found.load()
+    except Exception as error:  # whatever a stranger's module does
+        raise refused(found, f"{type(error).__name__}: {error}") from error
+    if not (isinstance(made, type) and issubclass(made, ForeignQueue)):
+        raise refused(found, f"{found.value} is no class of queues")
+    if getattr(made, "interface", None) != INTERFACE:
+        theirs = getattr(made, "interface", "none")
+        raise refused(found, f"it is for interface {theirs}, and this release has {INTERFACE}")
+    if made.kind != kind:
+        raise refused(found, f"its class is of kind {made.kind}")
+    return made
+
+
+def foreign_classes() -> dict[str, type[ForeignQueue[Any]]]:
+    """Kind -> class, of all kinds of other programs' queues that can be used."""
+    found = dict[str, type[ForeignQueue[Any]]]()
+    for kind in (*FOREIGN_CLASSES, *plug_ins()):
+        with suppress(Refused):
+            made = foreign_class(kind)
+            if made is not None:
+                found[kind] = made
+    return found
 
 
 @cache

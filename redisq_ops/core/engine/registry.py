@@ -15,6 +15,7 @@ from functools import lru_cache
 from hashlib import blake2s
 from typing import Any
 
+from ..foreign.plug_ins import plug_ins
 from ..model.errors import CORRUPT, BadInput, NotFound, SchemaTooNew, Unreadable, WrongKind
 from ..model.keys import PREFIX, Keys, checked_name, known_name, registry_key
 from ..model.quoting import bytes_of, legal, stored, text
@@ -232,7 +233,8 @@ def _checked(name: str) -> str:
     """The name; raises `BadInput`. The name of another program's queue may have letters outside
     ASCII."""
     owner, colon, _ = name.partition(":")
-    return (known_name if colon and owner in LAYOUTS else checked_name)(name, "queue name")
+    theirs = colon and (owner in LAYOUTS or (not name.isascii() and owner in plug_ins()))
+    return (known_name if theirs else checked_name)(name, "queue name")
 
 
 async def read_mark(keys: Keys) -> bytes | None:
@@ -249,7 +251,7 @@ async def read_mark(keys: Keys) -> bytes | None:
 def refuse_reserved_name(name: str, kind: str) -> None:
     """Raise `BadInput` for a new queue whose name would hide another program's queue."""
     owner, colon, _ = name.partition(":")
-    if colon and owner in LAYOUTS and owner != kind:
+    if colon and owner != kind and (owner in LAYOUTS or owner in plug_ins()):
         raise BadInput(f"queue name {name!r}: names that begin with {owner}: are other programs'")
 
 

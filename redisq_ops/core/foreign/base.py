@@ -38,6 +38,8 @@ class ForeignQueue(Queue[C_co]):
     a queue at other keys gets the name with a digest that `discover` would give it.
     """
 
+    interface: ClassVar[int]
+    """of a kind outside redisq: the version of the interface for which it was written"""
     home: ClassVar[str] = ""
     """what its owner's keys begin with by default"""
     one_key: ClassVar[bool] = False

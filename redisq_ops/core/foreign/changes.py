@@ -26,7 +26,7 @@ from ..redis.parsers import words
 from . import undo_search
 from .placed_queue import PlacedQueue
 from .places import LocatedEntry
-from .recogniser import kinds_of
+from .recognition import kinds_of
 
 DAY_MS = 86_400_000
 JOB_VERBS: Mapping[Verb, tuple[State, ...]] = {

@@ -8,18 +8,14 @@ A layout's folder has a module ``recogniser`` with a subclass of `Recogniser` fo
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, ClassVar
 
-from ..engine.registry import server_ms
-from ..model.quoting import bytes_of
 from ..redis.key_scan import Lane
 from ..redis.operation import Call, both
 from ..redis.parsers import optional
-from ..redis.whole_keys import types_of
-from . import LAYOUTS
 
 UNKNOWN_STATE = "of {}'s queues, in a state that this release of redisq doesn't know"
 """what `Recogniser.unread` says of such keys"""
@@ -105,6 +101,10 @@ class Recogniser(ABC):
     lanes: ClassVar[tuple[Lane, ...]]
     """the keys it wants: a type, and a pattern for SCAN if their names have one"""
 
+    def wanted(self) -> tuple[Lane, ...]:
+        """The lanes of this object."""
+        return self.lanes
+
     async def by_name(self, look: KeyLook) -> bool:
         """Whether a key is this program's, by its name; remembers what is needed for `finds`."""
         return False
@@ -126,33 +126,15 @@ class Recogniser(ABC):
         return {}
 
 
-def recognisers() -> list[Recogniser]:
-    """A new recogniser of each program, for one scan of a server: first that of programs that can't
-    be read, then the order of `LAYOUTS`."""
-    from .unread_programs import UnreadPrograms
-
-    found = dict[type[Recogniser], None]({UnreadPrograms: None})  # packages may share one
-    for package, _ in LAYOUTS.values():
-        for each in vars(import_module(f"redisq_ops.core.{package}.recogniser")).values():
-            if isinstance(each, type) and issubclass(each, Recogniser) and each is not Recogniser:
-                found[each] = None
-    return [each() for each in found]
-
-
-async def kinds_of(keys: Iterable[str], at: str, what: str) -> set[str]:
-    """The kinds that claim a queue by these keys; none if the keys don't exist. ``at``, ``what``:
-    as of the queue's `Find`; an empty ``what`` stands for any queue there."""
-    found, now_ms = recognisers(), await server_ms()
-    for key, type_ in (await types_of(keys)).items():
-        look = KeyLook(type_, bytes_of(key), now_ms)
-        for one in found:
-            if await one.by_name(look):
-                break
-    finds = [find for one in found for find in await one.finds()]
-    here = (bytes_of(at), bytes_of(what))
-    return {find.kind for find in finds if (find.at, find.what if what else b"") == here}
+def recognisers_in(module: str) -> list[type[Recogniser]]:
+    """The recognisers that a module has."""
+    return [
+        each
+        for each in vars(import_module(module)).values()
+        if isinstance(each, type) and issubclass(each, Recogniser) and each is not Recogniser
+    ]
 
 
 def lanes(found: list[Recogniser]) -> tuple[Lane, ...]:
     """The lanes of all of them, each once."""
-    return tuple(dict.fromkeys(lane for one in found for lane in one.lanes))
+    return tuple(dict.fromkeys(lane for one in found for lane in one.wanted()))

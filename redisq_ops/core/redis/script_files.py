@@ -36,6 +36,8 @@ from importlib.resources.abc import Traversable
 
 ENGINE = "engine"
 _CORE = "redisq_ops.core"
+_ROOMS = (ENGINE, "foreign", "queues")
+"""the folders of the core that have packages of kinds; any other package is outside redisq"""
 _PARAGRAPH = re.compile(r"-- (\w+)")
 """how a hook's comment begins"""
 _GOES_ON = re.compile(r"\s|(end|else|elseif|until)\b|[)}]")
@@ -170,12 +172,17 @@ def folders(package: str) -> tuple[str, ...]:
     """Where a kind's files are looked for: its own folder, those it extends, its neighbours', the
     engine's."""
     extended = [place for _, header in _headers(package) for place in header.extends]
-    return tuple(dict.fromkeys((package, *extended, package.partition(".")[0], ENGINE)))
+    room = package.partition(".")[0] if _is_core(package) else "foreign"
+    return tuple(dict.fromkeys((package, *extended, room, ENGINE)))
+
+
+def _is_core(package: str) -> bool:
+    return package.partition(".")[0] in _ROOMS
 
 
 @cache
 def _folder(package: str) -> Traversable:
-    return files(f"{_CORE}.{package}") / "lua"
+    return files(f"{_CORE}.{package}" if _is_core(package) else package) / "lua"
 
 
 @cache  # most files are in many scripts

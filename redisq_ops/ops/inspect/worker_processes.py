@@ -7,8 +7,7 @@ from typing import Any
 
 from redisq_ops.core.engine.optional_features import HasWorkerProcesses, HasWorkerTraces
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.engine.queue_classes import foreign_class
-from redisq_ops.core.engine.queue_types import LAYOUTS
+from redisq_ops.core.engine.queue_classes import foreign_classes
 from redisq_ops.core.engine.worker_register import registered_workers
 from redisq_ops.core.model.worker_process import Process
 from redisq_ops.core.redis.operation import attempt, both, together
@@ -38,8 +37,7 @@ async def process_registers(deployment: Deployment) -> list[ProcessRegister]:
     deployments at their usual place."""
     registered = await deployment.queues()
     queues = [queue for queue in registered if isinstance(queue, HasWorkerTraces)]
-    classes = {kind: foreign_class(kind) for kind in LAYOUTS}
-    kinds = [kind for kind, cls in classes.items() if cls and issubclass(cls, HasWorkerProcesses)]
+    kinds = [kind for kind, cls in foreign_classes().items() if issubclass(cls, HasWorkerProcesses)]
     usual: list[Any] = await together(attempt(deployment.foreign(kind)) for kind in kinds)
     queues += [queue for queue in usual if isinstance(queue, HasWorkerProcesses)]
     distinct: dict[tuple[str, str], HasWorkerTraces[Any]] = {}

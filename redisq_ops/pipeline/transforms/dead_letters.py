@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from redisq_ops.core.engine.queue_classes import foreign_class
-from redisq_ops.core.engine.queue_types import LAYOUTS
+from redisq_ops.core.engine.queue_classes import foreign_classes
 from redisq_ops.ops.groups.fingerprint import normalized
 from redisq_ops.ops.groups.traits import (
     DEPTH,
@@ -125,7 +124,7 @@ def contrasts(dead: DataFrame, payloads: DataFrame | None = None) -> DataFrame:
 def payload_fields(dead: DataFrame, redaction: Redaction = NO_REDACTION) -> DataFrame:
     """Fields of JSON payloads, redacted: queue, fingerprint, id, field, value (as text)."""
     rows = readable(dead).where(F.col("payload").isNotNull())
-    wrapped = [kind for kind in LAYOUTS if (found := foreign_class(kind)) and found.enveloped]
+    wrapped = [kind for kind, made in foreign_classes().items() if made.enveloped]
     paths = F.explode(_payload_leaves(redaction, "payload", F.col("kind").isin(*wrapped)))
     return rows.select("queue", "fingerprint", "id", paths.alias("field", "value"))
 

@@ -58,5 +58,7 @@ def test_only_an_empty_database_is_used(client: redis.Redis) -> None:
         next(conform(client, DRAMATIQ))
     assert client.get("mine") == b"1"
     client.delete("mine")
+    with pytest.raises(BadInput, match="doesn't decode"):
+        next(conform(redis.Redis(decode_responses=True), DRAMATIQ))
     with pytest.raises(BadInput, match="has no entries"):
         next(conform(client, replace(DRAMATIQ, fill=lambda client: {})))

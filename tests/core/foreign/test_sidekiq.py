@@ -23,6 +23,7 @@ import redis
 import redis.asyncio
 
 from redisq_ops.core.foreign import undo_search
+from redisq_ops.core.foreign.resque import ResqueQueue
 from redisq_ops.core.foreign.ruby_jobs import Job
 from redisq_ops.core.foreign.ruby_jobs import job as records
 from redisq_ops.core.foreign.sidekiq import SidekiqQueue
@@ -1338,3 +1339,33 @@ def test_who_asks_one_queue_asks_the_deployment(
     assert (
         SidekiqQueue(client, "sidekiq").queue_position().asked_ms == queue.queue_position().asked_ms
     )
+
+
+@pytest.mark.parametrize("step", [1, -1])
+@pytest.mark.parametrize("kind", [SidekiqQueue, ResqueQueue])
+def test_neighbours_are_restored_in_their_order(client: redis.Redis, kind: Any, step: int) -> None:
+    queue = kind(client, f"{kind.kind}:low")
+    queue.push([Job("T", [n]) for n in "pzaq"])
+    before = client.lrange(queue.list_key, 0, -1)
+    some = ids(queue.page("waiting"))[1:3]
+    assert moved(queue, some, "waiting", "trash", "p") == ["moved"] * 2
+    back = {id.partition(".")[0]: id for id in ids(queue.page("trash"))}
+    chosen = [back[id] for id in some[::step]]
+    assert moved(queue, chosen, "trash", "restore", "r") == ["moved"] * 2
+    assert client.lrange(queue.list_key, 0, -1) == before
+
+
+def test_what_is_appended_displaces_nothing_in_a_long_list(client: redis.Redis) -> None:
+    """Behind a neighbour of more than 1 KiB; the list is turned for another one meanwhile."""
+    queue = SidekiqQueue(client, "sidekiq:low")
+    jobs = [Job("T", ["x" * 2000 if n == 29_950 else n]) for n in range(30_000)]
+    for n in range(0, 30_000, 500):
+        queue.push(jobs[n : n + 500])
+    before = client.lrange("queue:low", 0, -1)
+    long = next(n for n, job in enumerate(before) if len(job) > 2000)
+    some = [json.loads(before[n])["jid"] for n in (long + 1, long + 51)]
+    assert moved(queue, some, "waiting", "trash", "p") == ["moved"] * 2
+    assert queue.undo("p", 1, target="trash", by="u", seq=1)[0] == 2
+    after = client.lrange("queue:low", 0, -1)
+    appended = before.pop(long + 1)
+    assert after == [appended, *before]

@@ -33,7 +33,13 @@ for i = first, #ARGV, width do
   if word == '' then moves_fit(e, to) end
   entries[#entries + 1] = {e, word}
 end
-for i = 1, #entries do
+local order = {}
+for i = 1, #entries do order[i] = i end
+if to == 'restore' then -- neighbours from one list come back in their order
+  local function rank(i) return entries[i][1] and entries[i][1].rank or 0 end
+  table.sort(order, function(a, b) return rank(a) < rank(b) or rank(a) == rank(b) and a < b end)
+end
+for _, i in ipairs(order) do
   local e, word = entries[i][1], entries[i][2]
   local ok, why = word == '', word
   if ok and to == 'restore' then

@@ -31,6 +31,12 @@ local function into_right_end(key, member, left)
   return true
 end
 
+-- Put an element where new ones come: on the right, or the left if jobs are taken on the right.
+local function into_list_end(key, member, taken_right)
+  turn_back(key, turned[key] or 0)
+  redis.call(taken_right and 'LPUSH' or 'RPUSH', key, member)
+end
+
 -- Put an element back behind that neighbour. If the neighbour was taken, it is the next one: on the
 -- left, or the right if jobs are taken there. In a list so long that the neighbour may lie too deep, it
 -- is last.

@@ -11,7 +11,7 @@ local mark = '\1redisq ' .. caller .. ' ' .. seq .. ' '
 
 -- Where a member is now that was seen at a position: others may have come and gone at both ends. A
 -- search may walk far, so there are few; past them it is `unsure` whether it is still there.
-local function position(key, member, seen)
+local function search(key, member, seen)
   local at = seen + (drift[key] or 0)
   if at >= 0 and redis.call('LINDEX', key, at) == member then return at end
   local low, best, most = math.max(0, at - AROUND), nil, budget.all or budget[key] or MOST
@@ -32,8 +32,18 @@ local function position(key, member, seen)
   return best
 end
 
+-- The same place is asked for twice, by `left_of` and `out_of_list`: it is searched once.
+local found = {}
+local function position(key, member, seen)
+  if found[1] ~= key or found[2] ~= member or found[3] ~= seen then
+    found = {key, member, seen, search(key, member, seen)}
+  end
+  return found[4], found[5]
+end
+
 local function out_of_list(key, member, seen)
   local at, why = position(key, member, seen)
+  found = {}
   if not at then return nil, why end
   local behind = redis.call('LLEN', key) - at
   local near = at < behind and 'L' or 'R'

@@ -26,7 +26,7 @@ local function moves_take_out(e, to)
   if e.dry then return true end
   if is_list(e.key) then
     e.rank, e.left = tonumber(e.seen), left_of(e.key, e.member, tonumber(e.seen))
-    if e.left and #e.left > NEIGHBOUR then e.left, e.last = nil, true end
+    if e.left and #e.left > NEIGHBOUR then e.left, e.appended = nil, true end
     return out_of_list(e.key, e.member, tonumber(e.seen))
   end
   e.score = redis.call('ZSCORE', e.key, e.member)
@@ -86,19 +86,18 @@ end
 
 local function moves_put_back(e, restored)
   if e.ticket and restored then -- its holder is long gone
-    jobs_append(queue, e.member)
+    redis.call('SADD', t_queues, queue)
+    into_list_end(t_queue_ .. queue, e.member, jobs_taken_right())
     return t_queue_ .. queue, e.member
   elseif e.ticket then
     hold(e.ticket, e.member, e.line or record_pack(record_unpack(nil)), e.score)
   elseif is_list(e.key) then
     local name = e.key:sub(1, #t_queue_) == t_queue_ and e.key:sub(#t_queue_ + 1)
-    if not e.last then
-      if name then redis.call('SADD', t_queues, name) end
+    if name then redis.call('SADD', t_queues, name) end
+    if e.rank and not e.appended then
       into_list(e.key, e.member, e.left, jobs_taken_right())
-    elseif name then
-      jobs_append(name, e.member)
     else
-      redis.call('RPUSH', e.key, e.member)
+      into_list_end(e.key, e.member, jobs_taken_right())
     end
     return e.key, e.member
   else
