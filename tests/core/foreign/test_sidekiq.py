@@ -1358,12 +1358,12 @@ def test_neighbours_are_restored_in_their_order(client: redis.Redis, kind: Any, 
 def test_what_is_appended_displaces_nothing_in_a_long_list(client: redis.Redis) -> None:
     """Behind a neighbour of more than 1 KiB; the list is turned for another one meanwhile."""
     queue = SidekiqQueue(client, "sidekiq:low")
-    jobs = [Job("T", ["x" * 2000 if n == 29_950 else n]) for n in range(30_000)]
+    jobs = [Job("T", ["x" * 2000 if n == 49 else n]) for n in range(30_000)]
     for n in range(0, 30_000, 500):
         queue.push(jobs[n : n + 500])
     before = client.lrange("queue:low", 0, -1)
     long = next(n for n, job in enumerate(before) if len(job) > 2000)
-    some = [json.loads(before[n])["jid"] for n in (long + 1, long + 51)]
+    some = [json.loads(before[n])["jid"] for n in (long - 49, long + 1)]
     assert moved(queue, some, "waiting", "trash", "p") == ["moved"] * 2
     assert queue.undo("p", 1, target="trash", by="u", seq=1)[0] == 2
     after = client.lrange("queue:low", 0, -1)
