@@ -29,8 +29,8 @@ class Interference:
 
 
 def interferences(picture: Picture, entry: Entry, id: bytes) -> Iterator[Interference]:
-    """A change of every element and field that has the entry's id or payload, and of the keys that
-    have its id in their names: another score, another value, gone."""
+    """A change of every element that has the entry's id or payload, of every field whose name has
+    its id, and of the keys that have it in their names: another score, another value, gone."""
     whole = re.compile(rb"(?<![\w-])" + re.escape(id) + rb"(?![\w-])")
 
     def mentions(text: bytes) -> bool:  # a job of Resque has no id
@@ -64,7 +64,8 @@ def interferences(picture: Picture, entry: Entry, id: bytes) -> Iterator[Interfe
 
 
 def raced(client: Any, change: Description[T], meanwhile: Callable[[], object]) -> T:
-    """Run a change; ``meanwhile`` is called between its last look and its script."""
+    """Run a change; ``meanwhile`` is called before each round trip with a script, after the
+    looks."""
     return interrupted(client, change, lambda calls, n: any(c.source for c in calls), meanwhile)
 
 

@@ -37,12 +37,14 @@ class Picture:
         found = pipe.execute()
         types = dict(zip(names, found[::3], strict=True))
         contents = _contents(client, types)
-        return cls({
-            name: Key(types[name], content, until, dump)
-            for name, content, dump, until in zip(
-                names, contents, found[1::3], found[2::3], strict=True
-            )
-        })  # fmt: skip
+        return cls(
+            {
+                name: Key(types[name], content, until, dump)
+                for name, content, dump, until in zip(
+                    names, contents, found[1::3], found[2::3], strict=True
+                )
+            }
+        )
 
     def put_back(self, client: Any) -> None:
         """Make this the database's content."""
@@ -87,8 +89,8 @@ def _parts(type_: bytes, reply: Any) -> Content:
         return dict.fromkeys(reply, True)
     if type_ in (b"zset", b"stream"):
         return dict(reply)
-    text: bytes = reply
-    return text
+    content: Content = reply  # a string's bytes, or a hash's fields
+    return content
 
 
 def _differences(was: Key | None, now: Key | None) -> Iterator[str]:

@@ -134,11 +134,14 @@ def _looks(stage: Stage) -> Iterator[str]:
     queue = stage.queue
     now = queue.now()
     looks: dict[str, Callable[[], object]] = {
-        "exists": queue.exists, "counts": lambda: queue.full_counts(now),
-        "fsck": lambda: queue.checkup(thorough=True), "position": queue.queue_position,
-        "activity": lambda: queue.activity(now - 60_000), "rates": lambda: queue.rates(now, 60),
+        "exists": queue.exists,
+        "counts": lambda: queue.full_counts(now),
+        "fsck": lambda: queue.checkup(thorough=True),
+        "position": queue.queue_position,
+        "activity": lambda: queue.activity(now - 60_000),
+        "rates": lambda: queue.rates(now, 60),
         **{f"the {state} entries": _page_of(stage, state) for state in STATES},
-    }  # fmt: skip
+    }
     for name, look in looks.items():
         try:
             look()

@@ -115,9 +115,15 @@ class Stage:
         """The description of a verb's change of one entry."""
         now = self.queue.now()
         made: Description[list[str]] = self.queue.move.op(
-            op, 1, [id], source=state, target=VERBS[verb][1], consumer="me",
-            high_water_ms=now + 60_000, lease_ms=now + LATER_MS,
-        )  # fmt: skip
+            op,
+            1,
+            [id],
+            source=state,
+            target=VERBS[verb][1],
+            consumer="me",
+            high_water_ms=now + 60_000,
+            lease_ms=now + LATER_MS,
+        )
         return made
 
     def raced(self, verb: Verb, state: State, id: str, happens: Callable[[Any], object]) -> Race:
