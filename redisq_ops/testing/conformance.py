@@ -25,6 +25,7 @@ from .stage import Stage
 __all__ = ["CHECKS", "Specimen", "conform"]
 
 CHECKS: Mapping[str, Callable[[Stage], Iterator[str]]] = {
+    "statements": reading_checks.statements,
     "recognition": reading_checks.recognition,
     "states": reading_checks.states,
     "scores": reading_checks.scores,
@@ -54,7 +55,13 @@ def conform(client: Any, specimen: Specimen) -> Iterator[str]:
     if client.dbsize():
         raise BadInput("a specimen needs an empty database: this one has keys")
     try:
-        stage = Stage(client, specimen)
+        try:
+            stage = Stage(client, specimen)
+        except BadInput:
+            raise
+        except Exception as error:
+            yield f"specimen: {type(error).__name__}: {error}"
+            return
         for name, check in CHECKS.items():
             stage.put_back()
             try:

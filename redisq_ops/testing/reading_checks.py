@@ -29,6 +29,21 @@ ODD = b"\xff\xfe {*}|\x00"
 """bytes that no program would choose"""
 
 
+def statements(stage: Stage) -> Iterator[str]:
+    """The specimen has an entry for every verb, and says nothing that can't be used."""
+    specimen = stage.specimen
+    steps = {(verb, state) for verb, state, _ in stage.steps()}
+    for verb, states in stage.queue.actions.items():
+        for state in states:
+            if state != "trash" and (verb, state) not in steps:
+                yield f"{verb} of {state} entries isn't tried: there is none"
+    for verb, state in specimen.own_verbs.keys() - steps:
+        yield f"own_verbs has {verb} of {state} entries, which the kind doesn't do"
+    known = {id for ids in stage.stated.values() for id in ids}
+    for odd in (specimen.fixed - known) | (specimen.unordered - set(STATES)):
+        yield f"fixed or unordered has {odd}, which isn't there"
+
+
 def recognition(stage: Stage) -> Iterator[str]:
     """`discover` finds the queue, and takes no key of the program's for another kind's."""
     found = run(stage.client, _found(Deployment(stage.client)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -36,6 +37,11 @@ def test_a_specimen_that_lies_is_told(client: redis.Redis) -> None:
     found = "\n".join(conform(client, liar))
     assert "states: waiting has" in found and "4 dead entries are counted" in found
     assert "undo: NotFound: the dead entry x isn't found" in found
+    useless = replace(DRAMATIQ, own_verbs={("claim", "dead"): leaves}, fixed=frozenset({"zz"}))
+    found = "\n".join(islice(conform(client, useless), 2))
+    assert "own_verbs has claim of dead" in found and "unordered has zz" in found
+    nowhere = replace(DRAMATIQ, queue="dramatiq:none")
+    assert next(conform(client, nowhere)).startswith("specimen: NotFound: no queue")
     honest = replace(DRAMATIQ, own_verbs={("replay", "dead"): leaves})
     assert any(
         "another more new" in each or "more gone" in each for each in conform(client, honest)
