@@ -32,9 +32,8 @@ from redisq_ops.ops.deployment import Deployment
 
 from ...proxy import FlakyProxy
 
-pytestmark = pytest.mark.slow
-
 LOSSES = int(os.environ.get("REDISQ_LOSSES", "4"))
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300 + 20 * LOSSES)]
 SUBMIT: dict[str, Callable[[Any, str], object]] = {
     "request": lambda queue, id: queue.submit([b"x"], id=id),
     "delay": lambda queue, id: queue.schedule([(id, b"x")]),
