@@ -78,6 +78,8 @@ class Step:
     """what each was, the place where it is now, its version then"""
     times: dict[int, int] = field(default_factory=dict)
     """by number: the time the step gave it, where it gave one"""
+    line: list[int] = field(default_factory=list)
+    """the owner's list before it"""
 
 
 class JobModel(ABC):
@@ -337,7 +339,7 @@ class JobModel(ABC):
         named = {number_of(entry.payload): entry.id for entry in page}
         ids = [named.get(unit.number, unit.id) for unit in picked] + ["nobody"]
         self.operations += 1
-        step = Step(f"{verb}-{self.operations}", target)
+        step = Step(f"{verb}-{self.operations}", target, line=[*self.line])
         given = self.now + LEASE if target == "delayed" else LEASE
         said = self.run(self.queue.move.op(
             step.op, 1, ids, source=source, target=target, high_water_ms=self.now,
@@ -357,6 +359,8 @@ class JobModel(ABC):
                 if target in ("delayed", "restore") and unit.place in TIMES:
                     step.times[unit.number] = unit.at
         self.line[:0] = front
+        if target == "restore":
+            self.follow({before.number for before, *_ in step.rows})
         self.empty_trash()
         if step.rows and target != "gone":
             self.steps.append(step)
@@ -423,6 +427,18 @@ class JobModel(ABC):
             unit.lost, unit.lost_at = lost, lost_at
             if before.place == "line":
                 self.line.append(unit.number)
+        self.follow({unit.number for unit, _ in rows}, step.line)
+
+    def follow(self, back: set[int], before: Sequence[int] = ()) -> None:
+        """What came back is beside its neighbour, wherever that is by now: the others stay. Where
+        nothing else went or came since, all is as ``before``."""
+        there = [number_of(element) for element in self.listed()]
+        assert sorted(there) == sorted(self.line)
+        others = [n for n in self.line if n not in back]
+        assert [n for n in there if n not in back] == others
+        if [n for n in before if n not in back] == others and len(before) == len(there):
+            assert there == [*before]
+        self.line = there
 
     # --- the checks ----------------------------------------------------------------------------
 

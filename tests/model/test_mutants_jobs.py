@@ -46,7 +46,7 @@ MUTANTS = {
     "moved and still there": (("moves", "    redis.call('ZREM', e.key, e.member)\n", ""), SIDEKIQ),
     "marks left behind": (("move", "sweep_marks()\n", ""), BOTH),
     "undone in disorder": (
-        ("undo", "back[#back + 1] = entries[i]", "table.insert(back, 1, entries[i])"), BOTH,
+        ("undo", "back[#back + 1] = entries[i]", "table.insert(back, 1, entries[i])"), SIDEKIQ,
     ),
     "an older change undone over a newer one": (
         ("moves", "if not score or tonumber(score) ~= tonumber(e.at) then", "if not score then"),
