@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Literal, get_args
 
-from redisq_ops.core.engine.queue_classes import foreign_classes
-from redisq_ops.core.engine.queue_types import OWN_CLASSES
+from redisq_ops.core.engine.queue_classes import plug_in_classes
+from redisq_ops.core.engine.queue_types import FOREIGN_CLASSES, OWN_CLASSES
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.keys import PREFIX, checked_name, checked_prefix, known_name
 from redisq_ops.core.model.quoting import stored
@@ -126,8 +126,9 @@ def _allowed(*names: Iterable[str]) -> list[str]:
 def _written(scripts: tuple[str, ...]) -> tuple[str, ...]:
     """The commands of these scripts, in every kind of queue, that the other rules don't allow."""
     found, absent = set[str](), set(scripts)
-    theirs = (made.package for made in foreign_classes().values())
-    for package in dict.fromkeys((*(kind[0] for kind in OWN_CLASSES.values()), *theirs)):
+    packages = [kind[0] for kind in (*OWN_CLASSES.values(), *FOREIGN_CLASSES.values())]
+    packages += [made.package for made in plug_in_classes().values()]
+    for package in dict.fromkeys(packages):
         for name in scripts:
             try:
                 text = script(package, name).text

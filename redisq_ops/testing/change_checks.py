@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
+from functools import partial, reduce
 from secrets import token_hex
 from typing import Any
 
 import redis
 
-from redisq_ops.core.model.entry import STATES
 from redisq_ops.core.model.errors import RedisqError
 from redisq_ops.core.model.quoting import raw_of, text
 from redisq_ops.core.redis.operation import run
@@ -22,64 +21,68 @@ from .stage import Stage
 
 
 def undo(stage: Stage) -> Iterator[str]:
-    """A step sent twice is done once, and its undo restores each byte."""
+    """A step sent twice is done once, and its undo restores each byte and place."""
     before = stage.all_ids()
-    for verb, state, entry in stage.steps(also_first=True):
+    for verb, state, ids in stage.groups():
+        what = f"{verb} of {len(ids)} {state} entries"
         stage.put_back()
-        said = run(stage.client, stage.step(verb, state, entry.id))
+        said = run(stage.client, stage.step(verb, state, ids))
         after = Picture.of(stage.client)
-        if said != ["moved"]:
-            yield f"{verb} of a {state} entry is {said[0]}"
-        elif run(stage.client, stage.step(verb, state, entry.id)) != said:
-            yield f"{verb} of a {state} entry, sent again, says something else"
+        if said != ["moved"] * len(ids):
+            yield f"{what}: {said}"
+        elif run(stage.client, stage.step(verb, state, ids)) != said:
+            yield f"{what}, sent again, says something else"
         elif stage.changed(after):
-            yield f"{verb} of a {state} entry, sent again, is done again: {stage.changed(after)}"
+            yield f"{what}, sent again, is done again: {stage.changed(after)}"
         elif verb != "hard":
             back = stage.undo(verb)
             if left := stage.changed(stage.picture):
-                yield f"undo of {verb} of a {state} entry leaves {left}"
-            if back != 1 or stage.all_ids() != before:
-                yield f"undo of {verb} of a {state} entry puts {back} back, not into its place"
+                yield f"undo of {what} leaves {left}"
+            if back != len(ids) or stage.all_ids() != before:
+                yield f"undo of {what} puts {back} back, not all into their places"
 
 
 def restored(stage: Stage) -> Iterator[str]:
-    """What was purged and is restored is where it was, byte for byte."""
+    """What was purged and is restored is where it was, byte for byte, in whichever order."""
     before = stage.all_ids()
-    for verb, state, entry in stage.steps(also_first=True):
+    for verb, state, ids in stage.groups():
         if verb != "purge" or state == "pending":  # who had it is gone: it waits again
             continue
-        stage.put_back()
-        run(stage.client, stage.step(verb, state, entry.id))
-        for id in stage.ids("trash"):
-            said = run(stage.client, stage.step("restore", "trash", id, op="op-2"))
-            if said != ["moved"]:
-                yield f"restore of a {state} entry is {said[0]}"
-        if left := stage.changed(stage.picture):
-            yield f"purge and restore of a {state} entry leave {left}"
-        if stage.all_ids() != before:
-            yield f"purge and restore of a {state} entry leave it in another place"
+        for order in (1, -1):
+            stage.put_back()
+            run(stage.client, stage.step(verb, state, ids))
+            trash = stage.ids("trash")[::order]
+            said = run(stage.client, stage.step("restore", "trash", trash, op="op-2"))
+            if said != ["moved"] * len(ids):
+                yield f"restore of {len(ids)} {state} entries: {said}"
+            if left := stage.changed(stage.picture):
+                yield f"purge and restore of {len(ids)} {state} entries leave {left}"
+            if stage.all_ids() != before:
+                yield f"purge and restore of {len(ids)} {state} entries change their places"
 
 
 def own_verbs(stage: Stage) -> Iterator[str]:
-    """A verb leaves what the program's own verb leaves."""
-    for verb, state, entry in stage.steps(also_first=True):
+    """A verb leaves what the program's own verb leaves, entry by entry."""
+    for verb, state, ids in stage.groups():
         own = stage.specimen.own_verbs.get((verb, state))
         if own is None:
             continue
+        what = f"{verb} of {len(ids)} {state} entries"
         stage.put_back()
-        own(stage.client, entry.id)
-        theirs, places = Picture.of(stage.client), {state: stage.ids(state) for state in STATES}
+        for id in ids:
+            own(stage.client, id)
+        theirs, places = Picture.of(stage.client), stage.all_ids()
         stage.put_back()
-        said = run(stage.client, stage.step(verb, state, entry.id))
-        if said != ["moved"]:
-            yield f"{verb} of a {state} entry is {said[0]}"
-        for where, ids in places.items():
-            if stage.ids(where) != ids and where not in (*stage.specimen.unordered, "trash"):
-                yield f"{verb} of a {state} entry has another order of the {where} entries"
+        said = run(stage.client, stage.step(verb, state, ids))
+        if said != ["moved"] * len(ids):
+            yield f"{what}: {said}"
+        for where, there in stage.all_ids().items():
+            if there != places[where] and where != "trash":
+                yield f"{what} has another order of the {where} entries"
         for part in stage.changed(theirs):
-            named = part.replace(entry.id, "{id}")
+            named = reduce(lambda text, id: text.replace(id, "{id}"), ids, part)
             if not any(re.fullmatch(allowed, named) for allowed in stage.specimen.differs):
-                yield f"{verb} of a {state} entry leaves another {named} than the program's own"
+                yield f"{what} leaves another {named} than the program's own"
 
 
 def races(stage: Stage) -> Iterator[str]:
@@ -96,12 +99,7 @@ def races(stage: Stage) -> Iterator[str]:
                 should = "another entry" if matters else "the same entry"
                 yield f"{verb} of a {state} entry: {race.word} after {change.what}: it is {should}"
         for what, happens in stage.specimen.meanwhile.items():
-            race = stage.raced(
-                verb,
-                state,
-                entry.id,
-                partial(_to, happens, entry.id),
-            )
+            race = stage.raced(verb, state, entry.id, partial(_to, happens, entry.id))
             yield from race.half_done
             if race.word == "moved":
                 yield f"{verb} of a {state} entry is done although it is {what}"
@@ -119,7 +117,7 @@ def touched(stage: Stage) -> Iterator[str]:
         if verb == "hard":
             continue
         stage.put_back()
-        run(stage.client, stage.step(verb, state, entry.id))
+        run(stage.client, stage.step(verb, state, [entry.id]))
         moved = Picture.of(stage.client)
         for change in interferences(stage.of_program(moved), entry, raw_of(entry.id)):
             moved.put_back(stage.client)
@@ -167,12 +165,12 @@ def rights(stage: Stage) -> Iterator[str]:
             for verb, state, entry in stage.steps():
                 stage.put_back()
                 admin.config_resetstat()
-                run(admin, stage.step(verb, state, entry.id))
+                run(admin, stage.step(verb, state, [entry.id]))
                 for command in admin.info("commandstats"):
                     name = command.removeprefix("cmdstat_")
                     admin.execute_command("ACL", "SETUSER", user, "+@all", f"-{name}")
                     stage.put_back()
-                    step, word = stage.step(verb, state, entry.id), "refused"
+                    step, word = stage.step(verb, state, [entry.id]), "refused"
                     with suppress(RedisqError):  # it says which right is missing
                         (word,) = run(limited, step)
                     if word != "moved" and (left := stage.changed(stage.picture)):

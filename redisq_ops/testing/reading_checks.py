@@ -17,6 +17,7 @@ from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.discover import Discovery, RegisteredFind, named
 
 from .interference import interferences, interrupted
+from .picture import Picture
 from .stage import Stage
 
 SCORES: Mapping[str, Callable[[int, float], float]] = {
@@ -119,7 +120,8 @@ def odd_bytes(stage: Stage) -> Iterator[str]:
 def writes_nothing(stage: Stage) -> Iterator[str]:
     """A look changes no key."""
     yield from _looks(stage)
-    yield from (f"a look changed {part}" for part in stage.changed(stage.picture))
+    changed = stage.picture.changed(Picture.of(stage.client))
+    yield from (f"a look changed {text(key)} {part}" for key, part in changed)
 
 
 def vanishing(stage: Stage) -> Iterator[str]:

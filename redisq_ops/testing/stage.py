@@ -9,6 +9,7 @@ from typing import Any
 
 from redisq_ops.core.model.entry import STATES, Entry, State
 from redisq_ops.core.model.errors import BadInput, NotFound, RedisqError
+from redisq_ops.core.model.keys import PREFIX, registry_key
 from redisq_ops.core.model.quoting import text
 from redisq_ops.core.model.states import VERBS, Verb
 from redisq_ops.core.redis.operation import Description, run
@@ -48,6 +49,7 @@ class Stage:
             run(client, self.queue._ensure_registered())
         self.picture = Picture.of(client)
         self.own = self.queue.keys["op_"].removesuffix("op:").encode()
+        """what redisq's own keys beside the program's begin with"""
 
     @property
     def theirs(self) -> Picture:
@@ -56,9 +58,8 @@ class Stage:
 
     def of_program(self, picture: Picture) -> Picture:
         keys = picture.keys.items()
-        return Picture(
-            {k: v for k, v in keys if not k.startswith(self.own) and b"redisq:" not in k}
-        )
+        ours = self.own, registry_key(PREFIX).encode()
+        return Picture({key: value for key, value in keys if not key.startswith(ours)})
 
     def _opened(self) -> Any:
         return run(self.client, Deployment(self.client).queue(self.specimen.queue))
@@ -97,27 +98,43 @@ class Stage:
             if not key.startswith(self.own) and not re.fullmatch(self.specimen.logs, text(key))
         ]
 
-    def steps(self, also_first: bool = False) -> list[tuple[Verb, State, Entry]]:
-        """Every verb for every state that has entries, with the last of them."""
-        self.put_back()
+    def movable(self, state: State) -> list[str]:
+        """The stated ids of a state that a verb may change."""
+        return [id for id in self.stated.get(state, ()) if id not in self.specimen.fixed]
+
+    def groups(self) -> list[tuple[Verb, State, list[str]]]:
+        """Every verb and state with entries that one step changes: the last; the first; and
+        neighbours behind it, from both sides."""
         found = []
         for verb, states in self.queue.actions.items():
             for state in states:
-                ids = [id for id in self.stated.get(state, ()) if id not in self.specimen.fixed]
-                for id in dict.fromkeys(ids[: int(also_first)] + ids[-1:]):
-                    entry = self.queue.get(id)
-                    if entry is None:
-                        raise NotFound(f"the {state} entry {id} isn't found by its id")
-                    found.append((verb, state, entry))
+                ids = self.movable(state)
+                groups = {tuple(group) for group in (ids[-1:], ids[:1], ids[1:4], ids[3:0:-1])}
+                found += [(verb, state, [*group]) for group in sorted(groups) if group]
         return found
 
-    def step(self, verb: Verb, state: State, id: str, op: str = OP) -> Description[list[str]]:
-        """The description of a verb's change of one entry."""
+    def steps(self) -> list[tuple[Verb, State, Entry]]:
+        """Every verb and state with the last of its entries."""
+        self.put_back()
+        found = []
+        for verb, states in self.queue.actions.items():
+            for state in filter(self.movable, states):
+                id = self.movable(state)[-1]
+                entry = self.queue.get(id)
+                if entry is None:
+                    raise NotFound(f"the {state} entry {id} isn't found by its id")
+                found.append((verb, state, entry))
+        return found
+
+    def step(
+        self, verb: Verb, state: State, ids: Sequence[str], op: str = OP
+    ) -> Description[list[str]]:
+        """The description of a verb's change of some entries."""
         now = self.queue.now()
         made: Description[list[str]] = self.queue.move.op(
             op,
             1,
-            [id],
+            ids,
             source=state,
             target=VERBS[verb][1],
             consumer="me",
@@ -137,7 +154,7 @@ class Stage:
 
         word, said = "refused", ""
         try:
-            (word,) = raced(self.client, self.step(verb, state, id), meanwhile)
+            (word,) = raced(self.client, self.step(verb, state, [id]), meanwhile)
         except RedisqError as error:
             said = str(error)
         before = was[-1] if was else self.picture

@@ -52,13 +52,16 @@ def plug_in_class(kind: str) -> type[ForeignQueue[Any]] | None:
 
 def foreign_classes() -> dict[str, type[ForeignQueue[Any]]]:
     """Kind -> class, of all kinds of other programs' queues that can be used."""
-    found = dict[str, type[ForeignQueue[Any]]]()
-    for kind in (*FOREIGN_CLASSES, *plug_ins()):
+    return {kind: _imported(*place) for kind, place in FOREIGN_CLASSES.items()} | plug_in_classes()
+
+
+def plug_in_classes() -> dict[str, type[ForeignQueue[Any]]]:
+    """Kind -> class, of the kinds of other packages that can be used."""
+    found = {}
+    for kind in plug_ins():
         with suppress(Refused):
-            made = foreign_class(kind)
-            if made is not None:
-                found[kind] = made
-    return found
+            found[kind] = plug_in_class(kind)
+    return {kind: made for kind, made in found.items() if made}
 
 
 @cache

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from itertools import chain
 from typing import ClassVar, TypeVar
 
 from ..engine.queue_classes import plug_in_class
@@ -31,17 +32,13 @@ class Guarded(Recogniser):
         return tuple(lane for one in self._own for lane in one.wanted())
 
     async def by_name(self, look: KeyLook) -> bool:
-        return await self._asked([one.by_name(look) for one in self._own])
+        return any(await self._asked(lambda one: one.by_name(look)))
 
     async def by_content(self, look: KeyLook) -> bool:
-        return await self._asked([one.by_content(look) for one in self._own])
+        return any(await self._asked(lambda one: one.by_content(look)))
 
     async def finds(self) -> list[Find]:
-        try:
-            found = [find for one in self._own for find in await one.finds()]
-        except Exception as error:
-            self._fails(error)
-            return []
+        found = chain.from_iterable(await self._asked(lambda one: one.finds()))
         return [find for find in found if find.kind == self._kind]
 
     def owns(self, key: bytes) -> bool:
@@ -50,14 +47,14 @@ class Guarded(Recogniser):
     def unread(self) -> Mapping[str, Collection[bytes]]:
         return self._told(lambda: dict(ChainMap(*(dict(one.unread()) for one in self._own))), {})
 
-    async def _asked(self, answers: Sequence[Awaitable[bool]]) -> bool:
+    async def _asked(self, ask: Callable[[Recogniser], Awaitable[T]]) -> list[T]:
         try:
-            return any([await answer for answer in answers])
+            return [await ask(one) for one in self._own]
         except RedisqError:  # of the key, or of the server
             raise
         except Exception as error:
             self._fails(error)
-            return False
+            return []
 
     def _told(self, tell: Callable[[], T], instead: T) -> T:
         try:

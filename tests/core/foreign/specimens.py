@@ -99,8 +99,10 @@ def arq_jobs(client: Any) -> Stated:
 
 def celery_tasks(client: Any) -> Stated:
     celery_program.specimen(client)
+    for id in ("w6", "w7"):
+        celery_program.app_on(client).send_task("shop.fine", (id,), task_id=id)
     return {
-        "waiting": ["w0", "w4", "w1", "w5", "w2", "w3"],  # by priority
+        "waiting": ["w0", "w4", "w6", "w7", "w1", "w5", "w2", "w3"],  # by priority
         "pending": numbered("run", 4), "delayed": [*numbered("eta", 5), "again"],
         "dead": numbered("bad", 4), "done": numbered("good", 4),
     }  # fmt: skip

@@ -36,7 +36,7 @@ def test_a_specimen_that_lies_is_told(client: redis.Redis) -> None:
     liar = replace(DRAMATIQ, fill=lies, own_verbs={("replay", "dead"): leaves})
     found = "\n".join(conform(client, liar))
     assert "states: waiting has" in found and "4 dead entries are counted" in found
-    assert "undo: NotFound: the dead entry x isn't found" in found
+    assert "statements: NotFound: the dead entry x isn't found" in found
     useless = replace(DRAMATIQ, own_verbs={("claim", "dead"): leaves}, fixed=frozenset({"zz"}))
     found = "\n".join(islice(conform(client, useless), 2))
     assert "own_verbs has claim of dead" in found and "unordered has zz" in found

@@ -15,10 +15,28 @@ from .specimens import SPECIMENS
 OFF = "if not e.score or tonumber(e.score) ~= tonumber(e.seen) then return nil end"
 NO_SCORE = "if not e.score then return nil end"
 IN_LIST = ("remove_from_list", "redis.call('LINDEX', key, at) == member", "true")
-FOUND = ("remove_from_list", "if other == member and", "if")
+NEIGHBOURS: dict[str, Change] = {
+    "undone in disorder": (
+        "undo",
+        "back[#back + 1] = entries[i]",
+        "table.insert(back, 1, entries[i])",
+    ),
+    "restored in disorder": (
+        "move",
+        "rank(a) < rank(b) or rank(a) == rank(b) and a < b",
+        "a < b",
+    ),
+    "kept in disorder": (
+        "move",
+        "table.sort(undo, function(a, b) return a.rank < b.rank end)",
+        "local _",
+    ),
+}
+"""faults in the order of neighbours of one list"""
 
 MUTANTS: dict[str, dict[str, Change]] = {
     "rq": {
+        **NEIGHBOURS,
         "comparison off": ("moves", ", ' ') ~= e.stamp", ", ' ') == nil"),
         "score ignored": ("moves", OFF, NO_SCORE),
         "wrong end": ("moves", "front and 'LPUSH' or 'RPUSH'", "'LPUSH'"),
@@ -43,6 +61,7 @@ MUTANTS: dict[str, dict[str, Change]] = {
         "dependents left": ("jobs", "{job, job .. ':dependents', ", "{job, job, "),
     },
     "bullmq": {
+        **NEIGHBOURS,
         "comparison off": ("moves", "if not jobs_seen(e) then return nil end", "e.shown = ''"),
         "lock ignored": ("moves", "redis.call('EXISTS', key .. ':lock') == 1 or", "false or"),
         "score ignored": ("moves", OFF, NO_SCORE),
@@ -87,6 +106,7 @@ MUTANTS: dict[str, dict[str, Change]] = {
         "another's place in the list": IN_LIST,
     },
     "dramatiq": {
+        **NEIGHBOURS,
         "comparison off": ("messages", "redis.sha1hex(message) == digest and message", "message"),
         "score ignored": ("moves", OFF, NO_SCORE),
         "message left": ("moves", "redis.call('HDEL', messages, e.member)", ""),
@@ -128,6 +148,7 @@ MUTANTS: dict[str, dict[str, Change]] = {
         "undo forgets the record": ("moves", "kept_keys_restore(e.kept)", ""),
     },
     "celery": {
+        **NEIGHBOURS,
         "comparison off": IN_LIST,
         "type check off": ("moves", "type_check_key(e.key, 'list')", ""),
         "undo at the wrong place": (
@@ -137,6 +158,7 @@ MUTANTS: dict[str, dict[str, Change]] = {
         ),
     },
     "sidekiq": {
+        **NEIGHBOURS,
         "comparison off": IN_LIST,
         "score ignored": (
             "moves",
@@ -162,6 +184,7 @@ MUTANTS: dict[str, dict[str, Change]] = {
         ),
     },
     "resque": {
+        **NEIGHBOURS,
         "comparison off": IN_LIST,
         "type check off": ("moves", "if to and not e.label then", "if false then"),
         "undo at the wrong place": (

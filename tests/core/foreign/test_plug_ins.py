@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -33,7 +34,7 @@ def installed(project: Path, at: Path) -> Path:
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("shop")
     project = folder / "project"
-    subprocess.run(["cp", "-r", str(SHOP), str(project)], check=True)
+    shutil.copytree(SHOP, project)
     return installed(project, folder)
 
 
@@ -42,7 +43,7 @@ def ran(url: str, tmp_path: Path) -> Run:
     def run(site: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             [sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, check=False,
-            env=os.environ | {"PYTHONPATH": f"{site}:{os.getcwd()}", "REDIS_URL": url},
+            env=os.environ | {"PYTHONPATH": str(site), "REDIS_URL": url},
         )  # fmt: skip
         assert done.returncode == code, done.stdout + done.stderr
         return done
@@ -97,7 +98,7 @@ def test_a_broken_one_is_named_and_breaks_nothing_else(
     client: redis.Redis, url: str, shop: Path, ran: Run, tmp_path: Path, fault: str
 ) -> None:
     site = tmp_path / "site"
-    subprocess.run(["cp", "-r", str(shop), str(site)], check=True)
+    shutil.copytree(shop, site)
     file, good, bad = BROKEN[fault]
     text = (site / "shop_redisq" / file).read_text()
     assert good in text
