@@ -1369,3 +1369,19 @@ def test_what_is_appended_displaces_nothing_in_a_long_list(client: redis.Redis) 
     after = client.lrange("queue:low", 0, -1)
     appended = before.pop(long + 1)
     assert after == [appended, *before]
+
+
+def test_an_undo_of_a_whole_list_walks_through_none(client: redis.Redis) -> None:
+    queue = SidekiqQueue(client, "sidekiq:low")
+    queue.push([Job("T", [n]) for n in range(200)])
+    before = client.lrange("queue:low", 0, -1)
+    waiting = ids(queue.page("waiting", max=200))
+    for step in (waiting[:100], waiting[100:]):  # a change begins with the next to be taken
+        assert moved(queue, step, "waiting", "trash", f"p{len(step)}{step[0]}") == ["moved"] * 100
+    client.config_resetstat()
+    for step in (waiting[100:], waiting[:100]):
+        undone = queue.undo(f"p{len(step)}{step[0]}", 1, target="trash", by=f"u{step[0]}", seq=1)
+        assert undone[0] == 100
+    assert client.lrange("queue:low", 0, -1) == before
+    stats: Any = client.info("commandstats")
+    assert "cmdstat_linsert" not in stats

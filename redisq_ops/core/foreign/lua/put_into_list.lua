@@ -41,8 +41,12 @@ end
 -- left, or the right if jobs are taken there. In a list so long that the neighbour may lie too deep, it
 -- is last.
 local function into_list(key, member, left, taken_right)
-  local far = redis.call('LLEN', key) > 2 * NEAR
   local straight = (turned[key] or 0) == 0
+  if left and straight and redis.call('LINDEX', key, -1) == left then
+    redis.call('RPUSH', key, member) -- the rule where a whole state comes back: no walk
+    return
+  end
+  local far = redis.call('LLEN', key) > 2 * NEAR
   local walk = left and (not far or straight and redis.call('LPOS', key, left, 'MAXLEN', NEAR))
   if left and not walk and into_right_end(key, member, left) then return end
   turn_back(key, turned[key] or 0)
