@@ -93,6 +93,10 @@ class ForeignChanges(PlacedQueue[C_co]):
         """What tells an entry from a later one with its id; `moves_take_out` compares it."""
         return b""
 
+    def shown(self, entry: Entry) -> bytes | None:
+        """What the trash shows of an entry; None: its element."""
+        return None
+
     def refused(self, seen: LocatedEntry, target: str) -> str:
         """Why an entry may not be changed, in a word; empty: it may."""
         return ""
@@ -127,9 +131,9 @@ class ForeignChanges(PlacedQueue[C_co]):
         )
         return ["" if word == "moved" else word for word in found]
 
-    def destination(self, seen: LocatedEntry) -> tuple[bytes | None, str] | None:
-        """For an entry that will wait: the bytes to write (None: its own) and the owner's queue
-        (empty: `moves_put_in` finds it). None: the entry can't wait anywhere."""
+    def destination(self, seen: LocatedEntry, at_ms: int | None) -> tuple[bytes | None, str] | None:
+        """For an entry that will wait, at once or until ``at_ms``: the bytes to write (None: its
+        own) and the owner's queue (empty: `moves_put_in` finds it). None: it can't wait there."""
         return None, ""
 
     async def _move(self, step: MoveStep) -> list[str]:
@@ -152,7 +156,7 @@ class ForeignChanges(PlacedQueue[C_co]):
         absent = "deep" if deep else "changed"
         found = [(id, located[id].pop(0) if located[id] else None) for id in step.ids]
         return [
-            (stored(id), absent, "", b"", "", b"", b"", "", "")
+            (stored(id), absent, "", b"", "", b"", b"", "", "", b"")
             if seen is None
             else self._row(stored(id), seen, step, now)
             for id, seen in found
@@ -172,18 +176,26 @@ class ForeignChanges(PlacedQueue[C_co]):
             why = refused(seen, step.target) or ("late" if late else "")
         put: bytes | None = None
         queue = ""
-        if not why and step.target == "waiting":
-            destination = self.destination(seen)
+        if not why and step.target in ("waiting", "delayed"):
+            at_ms = step.lease_ms if step.target == "delayed" else None
+            destination = self.destination(seen, at_ms)
             why = "" if destination else "invalid"
             put, queue = destination or (None, "")
-        place = str(seen.at) if seen.place.kind == "list" else f"{seen.score:.17g}"
-        written = b"" if put is None else b"=" + put
-        stamp = b"" if step.source == "trash" else self.stamp(seen.entry)
-        end = self.next_end if orphan else ""
-        return id, why, seen.place.key, seen.member, place, stamp, written, queue, end
+        at = str(seen.at) if seen.place.kind == "list" else f"{seen.score:.17g}"
+        stamp = b"" if step.source == "trash" or why else self.stamp(seen.entry)
+        shown = self.shown(seen.entry) if step.target == "trash" and not why else None
+        return (
+            id, why, seen.place.key, seen.member, at, stamp, _given(put), queue,
+            self.next_end if orphan else "", _given(shown),
+        )  # fmt: skip
 
     async def _undo(self, undo: UndoStep) -> tuple[int, ...]:
         """As for every queue. Lists are looked through by pages, however long they are; what lies
         too deep inside one to be removed is left for a later undo (the third number)."""
         await self._refuse_other_release()
         return await undo_search.undo(self, undo)
+
+
+def _given(value: bytes | None) -> bytes:
+    """For a script: with a sign in front, and empty for None."""
+    return b"" if value is None else b"=" + value

@@ -12,8 +12,12 @@ from redisq_ops.testing.conformance import conform
 from ...model.spoiling import Change, spoilt
 from .specimens import SPECIMENS
 
-OFF = "if not e.score or tonumber(e.score) ~= tonumber(e.seen) then return nil end"
-NO_SCORE = "if not e.score then return nil end"
+NO_SCORE = (
+    "element",
+    "return e.score and tonumber(e.score) == tonumber(e.seen)",
+    "return e.score",
+)
+NO_PLACE = ("element", "into_list(e.key, e.member, e.left, ", "into_list(e.key, e.member, nil, ")
 IN_LIST = ("remove_from_list", "redis.call('LINDEX', key, at) == member", "true")
 NEIGHBOURS: dict[str, Change] = {
     "undone in disorder": (
@@ -38,7 +42,7 @@ MUTANTS: dict[str, dict[str, Change]] = {
     "rq": {
         **NEIGHBOURS,
         "comparison off": ("moves", ", ' ') ~= e.stamp", ", ' ') == nil"),
-        "score ignored": ("moves", OFF, NO_SCORE),
+        "score ignored": NO_SCORE,
         "wrong end": ("moves", "front and 'LPUSH' or 'RPUSH'", "'LPUSH'"),
         "state not set": ("moves", "'status', 'queued', 'enqueued_at'", "'enqueued_at'"),
         "times left": ("moves", "'started_at', '', 'ended_at', '', ", ""),
@@ -48,7 +52,7 @@ MUTANTS: dict[str, dict[str, Change]] = {
         "list's type check off": ("moves", "type_check_key(list_of(e), 'list')", ""),
         "undo forgets the state": ("moves", "CHANGED = {'status', ", "CHANGED = {"),
         "undo forgets the score": (
-            "moves",
+            "element",
             "redis.call('ZADD', e.key, e.score",
             "redis.call('ZADD', e.key, 1",
         ),
@@ -63,8 +67,8 @@ MUTANTS: dict[str, dict[str, Change]] = {
     "bullmq": {
         **NEIGHBOURS,
         "comparison off": ("moves", "if not jobs_seen(e) then return nil end", "e.shown = ''"),
-        "lock ignored": ("moves", "redis.call('EXISTS', key .. ':lock') == 1 or", "false or"),
-        "score ignored": ("moves", OFF, NO_SCORE),
+        "lock ignored": ("moves", "if locked or job.defa then", "if job.defa then"),
+        "score ignored": NO_SCORE,
         "wrong end": (
             "waiting",
             "else redis.call('LPUSH', key, e.member)",
@@ -72,16 +76,16 @@ MUTANTS: dict[str, dict[str, Change]] = {
         ),
         "end of the failure left": (
             "moves",
-            "if state == 'failed' then redis.call('HDEL'",
+            "if place.state == 'failed' then redis.call('HDEL'",
             "if false then redis.call('HDEL'",
         ),
         "delay left": (
             "moves",
-            "if state == 'delayed' then redis.call('HSET'",
+            "if place.state == 'delayed' then redis.call('HSET'",
             "if false then redis.call('HSET'",
         ),
         "priority ignored": ("waiting", "if priority > 0 then", "if false then"),
-        "type check off": ("moves", "type_check_key(jobs_key(e), 'hash')", ""),
+        "type check off": ("jobs", "type_check_key(key, 'hash')", ""),
         "a neighbour's type check off": (
             "moves",
             "for part, kind in pairs(TYPES)",
@@ -98,23 +102,19 @@ MUTANTS: dict[str, dict[str, Change]] = {
             "CHANGED = {'processedOn', 'finishedOn', 'failedReason', ",
             "CHANGED = {",
         ),
-        "undo at the wrong place": (
-            "moves",
-            "into_list(e.key, e.member, e.left, true)",
-            "into_list(e.key, e.member, nil, true)",
-        ),
+        "undo at the wrong place": NO_PLACE,
         "another's place in the list": IN_LIST,
     },
     "dramatiq": {
         **NEIGHBOURS,
         "comparison off": ("messages", "redis.sha1hex(message) == digest and message", "message"),
-        "score ignored": ("moves", OFF, NO_SCORE),
+        "score ignored": NO_SCORE,
         "message left": ("moves", "redis.call('HDEL', messages, e.member)", ""),
         "type check off": ("moves", "type_check_key(messages_of(e), 'hash')", ""),
         "list's type check off": ("moves", "type_check_key(list, 'list')", ""),
         "undo of another message": (
             "moves",
-            "if not messages_get(went .. '.msgs', e, e.digest) then return nil end",
+            "if not messages_get(went .. '.msgs', e, e.stamp) then return nil end",
             "",
         ),
         "undo forgets the message": (
@@ -122,11 +122,7 @@ MUTANTS: dict[str, dict[str, Change]] = {
             "redis.call('HSET', messages_of(e), e.member, e.message)",
             "",
         ),
-        "undo at the wrong place": (
-            "moves",
-            "into_list(e.key, e.member, e.left)",
-            "into_list(e.key, e.member)",
-        ),
+        "undo at the wrong place": NO_PLACE,
         "another's place in the list": IN_LIST,
     },
     "arq": {
@@ -151,11 +147,7 @@ MUTANTS: dict[str, dict[str, Change]] = {
         **NEIGHBOURS,
         "comparison off": IN_LIST,
         "type check off": ("moves", "type_check_key(e.key, 'list')", ""),
-        "undo at the wrong place": (
-            "moves",
-            "into_list(e.key, e.member, e.left, true)",
-            "into_list(e.key, e.member, nil, true)",
-        ),
+        "undo at the wrong place": NO_PLACE,
     },
     "sidekiq": {
         **NEIGHBOURS,

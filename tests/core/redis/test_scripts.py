@@ -24,15 +24,6 @@ CORE = Path(core.__file__).parent
 FILES = sorted(CORE.rglob("*.lua"))
 QUEUES = [f"queues.{kind}" for kind in ("request", "delay", "circular", "carmine", "fair")]
 FOREIGN = sorted({folder for folder, _ in LAYOUTS.values() if folder.startswith("foreign.")})
-MOST_LINES = 90
-LONGER = {
-    "storage.lua": "the whole storage interface, each hook with its default",
-    "rq/moves.lua": "all that is written into RQ's keys is in one place",
-    "ruby_jobs/moves.lua": "all that a change writes into the owner's keys is in one place",
-    "request/fast_path.lua": "a whole step, without modules",
-    "request/take.lua": "tokens, limits, purged ones and retries meet in one loop",
-}
-
 TRIES = {
     # Which queue a job's record names; the record goes on as it is.
     "ruby_jobs/job_records.lua": ["pcall(cjson.decode, "],
@@ -104,16 +95,10 @@ def test_a_file_says_what_it_is_for_and_what_it_returns(files: list[Path]) -> No
 
 
 @every_folder
-def test_a_file_is_short(files: list[Path]) -> None:
+def test_lines_are_short(files: list[Path]) -> None:
     for path in files:
         lines = path.read_text().splitlines()
-        assert len(lines) <= MOST_LINES or name(path) in LONGER, path
         assert [n for n, line in enumerate(lines, 1) if len(line) > 105] == [], path
-
-
-def test_no_file_is_excused_that_is_short_by_now() -> None:
-    long = {name(path) for path in FILES if len(path.read_text().splitlines()) > MOST_LINES}
-    assert long == set(LONGER)
 
 
 @every_folder

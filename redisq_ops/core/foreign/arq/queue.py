@@ -21,7 +21,7 @@ from ...redis.whole_keys import strings
 from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, Zset
 from ..long_records import not_read
-from ..places import DuePart, GatheredPlace, Place, Row, orphan
+from ..places import DuePart, GatheredPlace, LocatedEntry, Place, Row, orphan
 from ..record_sizes import string_sizes
 from ..releases import Releases
 from ..scanned_results import ScannedResults
@@ -179,6 +179,9 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
         if record.problem:
             return Entry(legal(row.member), state, at, called=place.called, problem=record.problem)
         since = record.number("et") if state == "delayed" else moment(row.score)
+        if place.brief:
+            id = legal(row.member)
+            return Entry(id, state, at, since, None, called=place.called, record=record)
         begun = int(tries) if tries and tries.isdigit() and len(tries) < 10 else 0
         return Entry(
             legal(row.member), state, at, since, record.shown(), called=place.called,
@@ -202,15 +205,20 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
     # --- what operators change -------------------------------------------------------------------
 
     def stamp(self, entry: Entry) -> bytes:
-        """Whether it is a job or a result, the digest of its bytes, what the trash shows, and the
-        job that a replay makes of a result."""
-        record = entry.record
-        if not isinstance(record, Record):
-            return b""
-        ended = entry.state == "dead"
-        shown, job = record.shown(), record.job() if ended else b""
-        words = "result" if ended else "job", sha1(record.data).hexdigest(), str(len(shown))
-        return " ".join(words).encode() + b" " + shown + job
+        """Whether it is a job or a result, and the digest of its bytes."""
+        record, what = entry.record, "result" if entry.state == "dead" else "job"
+        read = isinstance(record, Record)
+        return f"{what} {sha1(record.data).hexdigest()}".encode() if read else b""
+
+    def shown(self, entry: Entry) -> bytes | None:
+        return entry.record.shown() if isinstance(entry.record, Record) else None
+
+    def destination(self, seen: LocatedEntry, at_ms: int | None) -> tuple[bytes | None, str] | None:
+        """Of a result the job that it was."""
+        record = seen.entry.record
+        if seen.entry.state != "dead" or not isinstance(record, Record):
+            return None, ""
+        return (again, "") if (again := record.job()) else None
 
     # --- looking ---------------------------------------------------------------------------------
 

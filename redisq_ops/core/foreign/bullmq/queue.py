@@ -32,8 +32,9 @@ from .workers import workers
 
 _RELEASE = re.compile(rb"bullmq[^:]*:(.*)", re.DOTALL)
 CHILDREN = "waiting for children"
-COMPARED = ("name", "data", "opts", "priority")
-"""fields that BullMQ can change while a job stays where it is"""
+SEEN = ("timestamp", "processedOn", "finishedOn", "atm", "name", "data", "opts", "priority")
+"""fields that tell a job from a later one of its id, and those that BullMQ can change while it stays
+where it is"""
 SINCE = {"active": "processedOn", "failed": "finishedOn", "completed": "finishedOn"}
 
 
@@ -49,7 +50,6 @@ class BullmqQueue(JobHashQueue[C_co], HasWorkerTraces[C_co]):
     workers_at: ClassVar[str] = "{q}:meta"
     task_in: ClassVar[tuple[str, ...]] = ("name",)
     fields: ClassVar[tuple[str, ...]] = FIELDS
-    identity: ClassVar[tuple[str, ...]] = ("timestamp", "processedOn", "finishedOn", "atm")
     of_every_job: ClassVar[tuple[str, ...]] = ("name", "timestamp")
     timed: ClassVar[Mapping[str, float]] = {"delayed": 1 / 4096}
     wait_fields: ClassVar[tuple[str, ...]] = ("timestamp", "processedOn", "atm", "stc", "opts")
@@ -170,6 +170,8 @@ class BullmqQueue(JobHashQueue[C_co], HasWorkerTraces[C_co]):
 
     def entry(self, state: State, place: Place, id: str, at_ms: int | None, job: Job) -> Entry:
         since = job.number(SINCE.get(place.called, "timestamp"))
+        if place.brief:
+            return Entry(id, state, at_ms, since, None, called=place.called, record=job)
         dead, lost = state == "dead", job.sum("stc", "stalledCounter")
         attempts = job.sum("atm", "attemptsMade") - (state == "done")
         if state == "pending" and job.values["atm"] is None and attempts:
@@ -192,15 +194,19 @@ class BullmqQueue(JobHashQueue[C_co], HasWorkerTraces[C_co]):
     # --- what operators change -------------------------------------------------------------------
 
     def stamp(self, entry: Entry) -> bytes:
-        """When the job was made, began and ended, how often it was tried, the digests of `COMPARED`
-        (``*`` for one that wasn't read), and what the trash shows of it."""
-        values = entry.record.values if isinstance(entry.record, Job) else {}
-        told = [values.get(field) or b"-" for field in self.identity]
-        digests = [
-            b"*" if isinstance(value, Note) else sha1(value or b"").hexdigest().encode()
-            for value in map(values.get, COMPARED)
-        ]
-        return b" ".join([*told, *digests, entry.payload or b""])
+        """Which fields of `SEEN` were read, and the digest of these."""
+        job = entry.record.values if isinstance(entry.record, Job) else {}
+        values = [job.get(field) or b"" for field in SEEN]
+        read = [not isinstance(value, Note) for value in values]
+        told = (
+            b"%d:%s" % (len(value), value) if there else b"*"
+            for value, there in zip(values, read, strict=True)
+        )
+        which = "".join("01"[there] for there in read)
+        return f"{which} {sha1(b''.join(told)).hexdigest()}".encode()
+
+    def shown(self, entry: Entry) -> bytes | None:
+        return entry.record.shown() if isinstance(entry.record, Job) else None
 
     def refused(self, seen: LocatedEntry, target: str) -> str:
         return "deferred" if seen.place.called == CHILDREN else ""

@@ -140,6 +140,9 @@ class DramatiqQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
             why = not_read(data)
             return Entry(id, state, at, called=called, consumer=broker, problem=why)
         message = Message.read(data)
+        if place.brief:
+            since = at if died else None if broker else message.sent_ms
+            return Entry(id, state, at, since, None, called=called, record=message)
         return Entry(
             id, state, message.number("eta") if state == "delayed" else at,
             at if died else None if broker else message.sent_ms, message.shown(), called=called,
@@ -158,16 +161,24 @@ class DramatiqQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         return "busy" if seen.place.called == HELD else ""
 
     def stamp(self, entry: Entry) -> bytes:
-        """Its digest, the position of its time, what the trash shows, and the bytes that wait
-        again."""
-        message = entry.record
+        """The digest of its message."""
+        data = entry.record.data if isinstance(entry.record, Message) else b""
+        return sha1(data).hexdigest().encode()
+
+    def shown(self, entry: Entry) -> bytes | None:
+        return entry.record.shown() if isinstance(entry.record, Message) else None
+
+    def destination(self, seen: LocatedEntry, at_ms: int | None) -> tuple[bytes | None, str] | None:
+        message = seen.entry.record
+        if seen.place.kind == "set":
+            return None, ""
         if not isinstance(message, Message):
-            return b""
-        begin, end = message.eta_span() or (0, 0)
-        shown = message.shown()
-        again = message.for_replay() if entry.state == "dead" else message.for_now() or b""
-        digest = sha1(message.data).hexdigest()
-        return f"{digest} {begin} {end} {len(shown)} ".encode() + shown + again
+            return None
+        if at_ms is not None:
+            again = message.put_off(at_ms)
+        else:
+            again = message.for_replay() if seen.entry.state == "dead" else message.for_now()
+        return None if again is None else (again, "")
 
 
 def _process(broker: bytes, silent_ms: int | None, queues: tuple[str, ...]) -> Process:

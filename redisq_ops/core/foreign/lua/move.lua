@@ -1,11 +1,12 @@
 -- One step of an operator's bulk move of entries of another program. Python has just located each entry
 -- by its id; it is moved if it is still the one that was read. Hooks (`move_hooks`) write the owner's
 -- keys. `why`: a word for an entry that isn't moved, else empty. `put`: = and the bytes to write instead
--- of the entry's own, or empty. `orphan`: as in `orphans` for an id without a record, else empty. An
--- entry in the trash is found by its id.
+-- of the entry's own, or empty. `orphan`: as in `orphans` for an id without a record, else empty.
+-- `shown`: = and what the trash shows of it, or empty: its own bytes. An entry in the trash is found by
+-- its id.
 -- KEYS: undo_ op_
 -- ARGV: caller seq from to consumer at queue span
--- REST: id why key member seen stamp put goes_to orphan
+-- REST: id why key member seen stamp put goes_to orphan shown
 -- REPLACES: move
 -- USES: idempotency concurrent_step config counters history audit_log trash step_rows
 -- USES: remove_from_list put_into_list expire_bookkeeping
@@ -20,10 +21,11 @@ if reply then return concurrent_step(reply) end
 history_by, reply = consumer, {}
 local entries, undo, sorted = {}, {}, true
 for i = first, #ARGV, width do
-  local put = ARGV[i + 6]
+  local put, shown = ARGV[i + 6], ARGV[i + 9]
   local e = {id = ARGV[i], key = ARGV[i + 2], member = ARGV[i + 3], seen = ARGV[i + 4],
     stamp = ARGV[i + 5], put = put ~= '' and put:sub(2) or nil, queue = ARGV[i + 7],
-    orphan = ARGV[i + 8] ~= '' and ARGV[i + 8] or nil}
+    orphan = ARGV[i + 8] ~= '' and ARGV[i + 8] or nil,
+    shown = shown ~= '' and shown:sub(2) or nil}
   local word = ARGV[i + 1]
   if word == '' and from == 'trash' then
     local label, op, kept, since = e.id, trash_get(e.id)

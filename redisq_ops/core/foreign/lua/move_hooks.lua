@@ -4,12 +4,13 @@
 -- the undo list, so a hook can add to it what a later hook needs. `move` sets
 --   id      its id here                       key     the list or sorted set it was read from
 --   member  its exact bytes there             seen    its position from the left, or its score
---   stamp   the kind's `identity` fields      queue   the owner's queue it goes to, '' if not known
+--   stamp   what the kind's `stamp` returned  queue   the owner's queue it goes to, '' if not known
 --   put     bytes to write in place of its own; nil: its own
+--   shown   what the trash shows of it; nil: `member`
 --   label   its name in the trash, if it comes from there
 --   orphan  not nil: only its id is left, and `orphans` does what these hooks do for other entries
--- Hooks may set `e.shown`, what the trash shows of it (default: `e.member`), and `e.rank`: an undo puts
--- the entries of a step back in the order of their ranks (default: the order of the rows).
+-- Hooks may set `e.rank`: an undo puts the entries of a step back in the order of their ranks (default:
+-- the order of the rows). `element` takes an element out of its list or set, and puts it back.
 -- INTERFACE: moves
 
 -- moves_fit(e, to): called for all entries of a step before anything is written. Fails the call if a key

@@ -30,7 +30,7 @@ local function trash_put(op, e, since)
   local label = trash_label(e.id)
   redis.call('ZADD', trash, since or now, label)
   redis.call('HSET', purged, label, e.shown or e.member)
-  if not e.shown then e.member = nil end
+  if e.shown then e.shown = nil else e.member = nil end
   redis.call('HSET', was, label, cmsgpack.pack({op, e}))
   return label
 end
@@ -44,7 +44,7 @@ local function trash_get(label)
   if not readable or type(row) ~= 'table' then return nil end
   local e = type(row[2]) == 'table' and row[2] or moves_first_trash(row, label, payload)
   if not e then return nil end
-  e.member = e.member or payload
+  if e.member then e.shown = payload else e.member = payload end
   return row[1], e, since
 end
 

@@ -157,6 +157,8 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
 
     def entry(self, state: State, place: Place, id: str, at_ms: int | None, job: Record) -> Entry:
         since_ms = job.ms(SINCE.get(place.called, "ended_at"))
+        if place.brief:
+            return Entry(id, state, at_ms, since_ms, None, called=place.called, record=job)
         (failures, lost), call = job.failures(state), job.call()
         return Entry(
             id, state, at_ms=since_ms if state == "dead" else at_ms, since_ms=since_ms,
@@ -190,6 +192,11 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
         return [b":".join([id, *some]) for id, some in found.items()] + [*chain(*gone)]
 
     # --- what operators change -------------------------------------------------------------------
+
+    def shown(self, entry: Entry) -> bytes | None:
+        return (
+            entry.record.values["description"] or b"" if isinstance(entry.record, Record) else b""
+        )
 
     def refused(self, seen: LocatedEntry, target: str) -> str:
         return "deferred" if seen.place.called in ("deferred", "ready") else ""

@@ -17,19 +17,17 @@ local function moves_fit(e)
 end
 
 local function moves_take_out(e, to)
-  local what, digest, n, rest = e.stamp:match('^(%l+) (%x+) (%d+) (.*)$')
+  local what, digest = e.stamp:match('^(%l+) (%x+)$')
   if not what or jobs_in_progress(e) then return nil, what and 'busy' end
-  local is_job, job = what == 'job', rest:sub(n + 1)
+  local is_job = what == 'job'
   local keys = {(is_job and t_job_ or t_result_) .. e.member, is_job and t_retry_ .. e.member or nil}
   if not holds(keys[1], digest) then return nil end
   local score = redis.call('ZSCORE', e.key, e.member)
   if is_job and tonumber(score or nil) ~= tonumber(e.seen) then return nil end
   local replay = not is_job and to == 'waiting'
-  if replay and job == '' then return nil, 'invalid' end
   if replay and (score or redis.call('EXISTS', t_job_ .. e.member) == 1) then return nil end
   if e.dry then return true end
-  e.score, e.shown, e.digest, e.job = is_job and score, rest:sub(1, n), digest, job
-  e.stamp = e.stamp:sub(1, #e.stamp - #job)
+  e.score, e.digest = is_job and score, digest
   e.expires = redis.call('PEXPIRETIME', keys[1])
   if is_job then jobs_leave_queue(e) end
   if not is_job or to == 'trash' or to == 'gone' then
@@ -45,8 +43,8 @@ local function moves_put_in(e, to, at)
   local key, due = t_job_ .. e.member, to == 'delayed' and at or now
   e.there = string.format('%.0f', due)
   if e.kept then
-    redis.call('PSETEX', key, DAY, e.job)
-    e.digest = redis.sha1hex(e.job)
+    redis.call('PSETEX', key, DAY, e.put)
+    e.digest, e.put = redis.sha1hex(e.put), nil
   elseif e.expires >= 0 and e.expires < due + DAY then
     redis.call('PEXPIREAT', key, string.format('%.0f', due + DAY))
   end

@@ -2,14 +2,16 @@
 -- USES: jobs type_check
 -- The parent's key, if there is one that counts this job among its children.
 local function flow_parent(e)
-  local key = jobs_field(e, 'parentKey')
+  local key = jobs_of(e).parentKey
   return key and key ~= '' and redis.call('EXISTS', key) == 1 and key or nil
 end
 
 local function flow_fit(e)
-  local key, parent = jobs_key(e), flow_parent(e)
-  type_check_key(key .. ':dependencies', 'set')
-  type_check_key(key .. ':unsuccessful', 'zset')
+  local job, parent = jobs_of(e), flow_parent(e)
+  if job.beside > 0 then
+    type_check_key(job.key .. ':dependencies', 'set')
+    type_check_key(job.key .. ':unsuccessful', 'zset')
+  end
   if not parent then return end
   type_check_key(parent .. ':dependencies', 'set')
   type_check_key(parent .. ':unsuccessful', 'zset')
@@ -18,9 +20,9 @@ local function flow_fit(e)
 end
 
 local function flow_has_children(e)
-  local key = jobs_key(e)
-  return redis.call('EXISTS', key .. ':dependencies', key .. ':processed', key .. ':failed',
-    key .. ':unsuccessful') > 0
+  local job = jobs_of(e)
+  return job.beside > 0 and redis.call('EXISTS', job.key .. ':dependencies', job.key .. ':processed',
+    job.key .. ':failed', job.key .. ':unsuccessful') > 0
 end
 
 local function flow_state_is(key, state)
@@ -35,7 +37,7 @@ local function flow_remember(e)
   if not flow_state_is(parent, 'waiting-children') and not flow_state_is(parent, 'failed') then
     return false
   end
-  e.parent, e.child = parent, jobs_key(e)
+  e.parent, e.child = parent, jobs_of(e).key
   e.unsuccessful = redis.call('ZSCORE', parent .. ':unsuccessful', e.child)
   e.failed = redis.call('HGET', parent .. ':failed', e.child)
   return true
@@ -44,9 +46,10 @@ end
 -- Whether a replayed parent would run without a child's value: a child has not ended, or a child that
 -- made the parent fail can still be replayed.
 local function flow_lacks_child(e)
-  local key = jobs_key(e)
-  if redis.call('SCARD', key .. ':dependencies') > 0 then return true end
-  for _, child in ipairs(redis.call('ZRANGE', key .. ':unsuccessful', 0, 99)) do
+  local job = jobs_of(e)
+  if job.beside == 0 then return false end
+  if redis.call('SCARD', job.key .. ':dependencies') > 0 then return true end
+  for _, child in ipairs(redis.call('ZRANGE', job.key .. ':unsuccessful', 0, 99)) do
     if flow_state_is(child, 'failed') then return true end
   end
 end
@@ -55,7 +58,7 @@ end
 -- replayed, and a failed parent only after its children.
 local function flow_refuses(e, to)
   if to == 'trash' or to == 'gone' then return flow_parent(e) or flow_has_children(e) end
-  return to == 'waiting' and jobs_state(e) == 'failed' and (flow_lacks_child(e) or not flow_remember(e))
+  return to == 'waiting' and jobs_place(e).state == 'failed' and (flow_lacks_child(e) or not flow_remember(e))
 end
 
 -- As BullMQ does it: the parent waits for it again, if it had noted that the child failed.

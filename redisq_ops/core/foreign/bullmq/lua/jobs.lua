@@ -1,81 +1,93 @@
 -- BullMQ's keys of one queue, all of which begin with `base`, and what keeps a job where it is.
 -- IMPLEMENTS: moves_lacks_record
--- USES: kept_keys
-local IDENTITY, PLAIN = {'timestamp', 'processedOn', 'finishedOn', 'atm', 'name', 'data', 'opts',
-  'priority'}, 4
+-- USES: kept_keys type_check
+local SEEN, FIELDS = 8, {'timestamp', 'processedOn', 'finishedOn', 'atm', 'name', 'data', 'opts',
+  'priority', 'parentKey', 'defa', 'rjk', 'deid', 'attemptsMade', 'failedReason', 'delay'}
 
-local function jobs_base(e) return e.key:match('^(.*:)[^:]+$') end
+-- Where an entry was read: `base`, and `state`, the rest of the key's name.
+local places = {}
+local function jobs_place(e)
+  local place = places[e.key]
+  if not place then
+    local base, state = e.key:match('^(.*:)([^:]+)$')
+    place = {base = base, state = state}
+    places[e.key] = place
+  end
+  return place
+end
 
-local function jobs_state(e) return e.key:match('[^:]+$') end
-
-local function jobs_key(e) return jobs_base(e) .. e.member end
+-- An entry's job as it was before this step wrote to it: its `key`, its FIELDS, and how many keys it has
+-- `beside` that: the lock of its worker, and those of its children.
+local known = {}
+local function jobs_of(e)
+  local base = jobs_place(e).base
+  local jobs = known[base] or {}
+  known[base] = jobs
+  local job = jobs[e.member]
+  if not job then
+    local key = base .. e.member
+    type_check_key(key, 'hash')
+    local values = redis.call('HMGET', key, unpack(FIELDS))
+    job = {key = key, beside = redis.call('EXISTS', key .. ':lock', key .. ':dependencies',
+      key .. ':processed', key .. ':failed', key .. ':unsuccessful'), values = values}
+    for i, field in ipairs(FIELDS) do job[field] = values[i] or nil end
+    jobs[e.member] = job
+  end
+  return job
+end
 
 local function moves_lacks_record(e)
-  if redis.call('EXISTS', jobs_key(e) .. ':lock') == 1 then return nil, 'busy' end
-  return redis.call('EXISTS', jobs_key(e)) == 0
+  local key = jobs_place(e).base .. e.member
+  if redis.call('EXISTS', key .. ':lock') == 1 then return nil, 'busy' end
+  return redis.call('EXISTS', key) == 0
 end
 
--- Fields of a job that nothing here writes, read at once.
-local FIELDS = {'timestamp', 'parentKey', 'defa', 'rjk', 'deid', 'attemptsMade', 'priority', 'opts'}
-local known = {}
-
-local function jobs_field(e, name)
-  local key = jobs_key(e)
-  if not known[key] then
-    known[key] = {}
-    local values = redis.call('HMGET', key, unpack(FIELDS))
-    for i, field in ipairs(FIELDS) do known[key][field] = values[i] end
-  end
-  return known[key][name]
-end
-
--- The same job, in the same state as it was read: the first of these fields as they are, the others by
--- their digests.
+-- The same job, in the same state as it was read. The stamp: which of the first FIELDS were read, and the
+-- digest of these.
 local function jobs_seen(e)
-  local values, at = redis.call('HMGET', jobs_key(e), unpack(IDENTITY)), 1
-  for i, value in ipairs(values) do
-    local from, to, was = e.stamp:find('(%S+) ', at)
-    if i > PLAIN then value = redis.sha1hex(value or '') end
-    local is = value and value ~= '' and value or '-'
-    if from ~= at or was ~= is and was ~= '*' then return false end
-    at = to + 1
+  local values = jobs_of(e).values
+  local which, digest = e.stamp:match('^(%d+) (%x+)$')
+  local told = {}
+  for i = 1, SEEN do
+    local value = values[i] or ''
+    told[i] = which and which:byte(i) == 49 and #value .. ':' .. value or '*'
   end
-  e.shown = e.stamp:sub(at)
-  return values[1] ~= false
+  return values[1] and redis.sha1hex(table.concat(told)) == digest
 end
 
 -- Whether a release before 5 ran the job, and the queue doesn't say that a later release has it now.
 local function jobs_too_old(e)
-  return jobs_field(e, 'attemptsMade') and redis.call('HEXISTS', jobs_base(e) .. 'meta', 'version') == 0
+  return jobs_of(e).attemptsMade and redis.call('HEXISTS', jobs_place(e).base .. 'meta', 'version') == 0
 end
 
 -- A job of a schedule that its scheduler will go on from.
 local function jobs_recurring(e)
-  local schedule = jobs_field(e, 'rjk')
-  local at = schedule and redis.call('ZSCORE', jobs_base(e) .. 'repeat', schedule)
+  local schedule = jobs_of(e).rjk
+  local at = schedule and redis.call('ZSCORE', jobs_place(e).base .. 'repeat', schedule)
   return at and e.member == 'repeat:' .. schedule .. ':' .. at
 end
 
--- What BullMQ removes with a job; the key by which it refuses duplicates only if it is this job's.
-local function jobs_keys(e)
-  local key, base, once = jobs_key(e), jobs_base(e), jobs_field(e, 'deid')
-  local keys = {key, key .. ':logs'}
-  if once and redis.call('GET', base .. 'de:' .. once) == e.member then
-    keys[3], keys[4] = base .. 'de:' .. once, base .. 'dn:' .. once
-  end
-  return keys
-end
-
 -- Comes after writes: where events can't be written, as at the last possible id, there are none.
+local most = {}
 local function jobs_event(base, ...)
-  local most = redis.call('HGET', base .. 'meta', 'opts.maxLenEvents') or ''
-  if not most:find('^%d+$') or #most > 15 then most = 10000 end
-  redis.pcall('XADD', base .. 'events', 'MAXLEN', '~', most, '*', 'event', ...)
+  if not most[base] then
+    local told = redis.call('HGET', base .. 'meta', 'opts.maxLenEvents') or ''
+    most[base] = told:find('^%d+$') and #told <= 15 and told or '10000'
+  end
+  redis.pcall('XADD', base .. 'events', 'MAXLEN', '~', most[base], '*', 'event', ...)
 end
 
+-- Remove what BullMQ removes with a job: also the key by which it refuses duplicates, if it is this job's.
 local function jobs_remove(e, keep)
-  local keys = jobs_keys(e)
+  local place, job = jobs_place(e), jobs_of(e)
+  local keys = {job.key, job.key .. ':logs'}
+  if job.deid and redis.call('GET', place.base .. 'de:' .. job.deid) == e.member then
+    keys[3], keys[4] = place.base .. 'de:' .. job.deid, place.base .. 'dn:' .. job.deid
+  end
   e.kept = keep and kept_keys_dump(keys) or nil
   redis.call('UNLINK', unpack(keys))
-  jobs_event(jobs_base(e), 'removed', 'jobId', e.member, 'prev', jobs_state(e))
+  jobs_event(place.base, 'removed', 'jobId', e.member, 'prev', place.state)
 end
+
+-- This step has written to the job: an entry of the same id is read again.
+local function jobs_changed(e) known[jobs_place(e).base][e.member] = nil end

@@ -48,8 +48,8 @@ end
 -- Behind the others of its priority; in `front` of them if a worker had it. Returns the list, or nil and
 -- the score.
 local function waiting_add(e, front)
-  local base, key, score = jobs_base(e), nil, nil
-  local priority = tonumber(jobs_field(e, 'priority') or nil) or 0
+  local base, job, key, score = jobs_place(e).base, jobs_of(e), nil, nil
+  local priority = tonumber(job.priority or nil) or 0
   if priority > 0 then
     local n = not front and redis.pcall('INCR', base .. 'pc')
     n = type(n) == 'number' and n % LIMIT or 0 -- where nobody can count, it is the first one
@@ -57,7 +57,7 @@ local function waiting_add(e, front)
     redis.call('ZADD', base .. 'prioritized', score, e.member)
   else
     key = waiting_list(base)
-    local last = (jobs_field(e, 'opts') or ''):find('"lifo":true', 1, true) and jobs_state(e) == 'failed'
+    local last = jobs_place(e).state == 'failed' and (job.opts or ''):find('"lifo":true', 1, true)
     if front or last then redis.call('RPUSH', key, e.member) else redis.call('LPUSH', key, e.member) end
   end
   woken[base] = true
@@ -66,12 +66,12 @@ end
 
 -- In the score of a time, 4,096 jobs of one millisecond keep their order.
 local function waiting_delay(e, at)
-  local base, low, event = jobs_base(e), at * 4096, string.format('%.0f', at)
+  local base, low, event = jobs_place(e).base, at * 4096, string.format('%.0f', at)
   local last = redis.call('ZREVRANGEBYSCORE', e.key, string.format('%.0f', low + 4095),
     string.format('%.0f', low), 'WITHSCORES', 'LIMIT', 0, 1)
   e.there = string.format('%.0f', last[2] and math.min(last[2] + 1, low + 4095) or low)
   redis.call('ZADD', e.key, e.there, e.member)
-  redis.call('HSET', jobs_key(e), 'delay', string.format('%.0f', math.max(0, at - now)))
+  redis.call('HSET', jobs_of(e).key, 'delay', string.format('%.0f', math.max(0, at - now)))
   jobs_event(base, 'delayed', 'jobId', e.member, 'delay', event)
   later[base] = true
 end

@@ -1,13 +1,11 @@
 -- Messages of Celery that wait in a list: removed by their exact bytes, and put back.
 -- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
--- USES: remove_from_list put_into_list type_check
+-- USES: element type_check
 local function moves_fit(e) type_check_key(e.key, 'list') end
 
 local function moves_take_out(e)
   if e.dry then return true end
-  e.rank = tonumber(e.seen)
-  e.left = left_of(e.key, e.member, e.rank)
-  return out_of_list(e.key, e.member, e.rank)
+  return element_leaves(e, 'list')
 end
 
 -- Nothing goes anywhere else: a message belongs in the list that its priority says.
@@ -21,7 +19,4 @@ end
 
 local function moves_restorable() return true end
 
-local function moves_put_back(e)
-  into_list(e.key, e.member, e.left, true)
-  return e.key, e.member
-end
+local function moves_put_back(e) return element_returns(e, true) end

@@ -1,7 +1,7 @@
 -- What RQ writes when a job goes from one of its lists and sets to another. `e.member` is the job's id.
 -- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
 -- KEYS: t_queues t_queue_ t_results_ t_scheduled_
--- USES: jobs remove_from_list put_into_list kept_keys calendar type_check
+-- USES: jobs element kept_keys calendar type_check
 local CHANGED = {'status', 'enqueued_at', 'started_at', 'ended_at', 'exc_info'}
 local NO_TEXT = 'x\156\3\0\0\0\0\1' -- zlib, of nothing
 local FOREVER = 10000000000 -- seconds
@@ -28,21 +28,16 @@ end
 local function moves_take_out(e, to)
   local job = jobs_key(e)
   local fields = redis.call('HMGET', job, 'created_at', 'enqueued_at', 'ended_at', 'status',
-    'rate_limit_key', 'description')
+    'rate_limit_key')
   if table.concat({fields[1] or '', fields[2] or '', fields[3] or '', fields[4] or ''}, ' ') ~= e.stamp
   then return nil end
   if fields[5] and fields[5] ~= '' then return nil, 'limited' end
   if not fields[1] then return nil end -- it expired
-  if is_list(e.key) then
-    e.rank = tonumber(e.seen)
-    e.left = left_of(e.key, e.member, e.rank) -- in an undo it is back before its neighbour on the right
-  else
-    e.score = redis.call('ZSCORE', e.key, e.member)
-    if not e.score or tonumber(e.score) ~= tonumber(e.seen) then return nil end
+  if not is_list(e.key) then
+    if not element_scored(e) then return nil end
     if is_due(e) then return nil, 'due' end
   end
   if e.dry then return true end
-  e.shown = fields[6] or ''
   local keys = jobs_keys(e)
   if to == 'waiting' or to == 'delayed' then
     e.before = kept_keys_fields(job, CHANGED, keys)
@@ -50,12 +45,8 @@ local function moves_take_out(e, to)
     keys[4] = t_results_ .. e.member
     e.kept = to == 'trash' and kept_keys_dump(keys) or nil
   end
-  if is_list(e.key) then
-    local ok, why = out_of_list(e.key, e.member, tonumber(e.seen))
-    if not ok then return nil, why end
-  else
-    redis.call('ZREM', e.key, e.member)
-  end
+  local ok, why = element_leaves(e, is_list(e.key) and 'list' or 'zset')
+  if not ok then return nil, why end
   if keys[4] then redis.call('UNLINK', unpack(keys)) end
   return true
 end
@@ -119,10 +110,5 @@ local function moves_put_back(e)
   else
     kept_keys_put_fields(jobs_key(e), CHANGED, jobs_keys(e), e.before)
   end
-  if e.score then
-    redis.call('ZADD', e.key, e.score, e.member)
-  else
-    into_list(e.key, e.member, e.left)
-    return e.key, e.member
-  end
+  return element_returns(e)
 end

@@ -2,7 +2,7 @@
 -- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
 -- KEYS: t_orders_
 -- NEEDS: queue
--- USES: remove_from_list put_into_list type_check
+-- USES: element type_check
 local list = t_orders_ .. queue
 
 local function moves_fit(e)
@@ -11,15 +11,8 @@ local function moves_fit(e)
 end
 
 local function moves_take_out(e)
-  if e.key == list then
-    if e.dry then return true end
-    e.rank, e.left = tonumber(e.seen), left_of(list, e.member, tonumber(e.seen))
-    return out_of_list(list, e.member, e.rank)
-  end
-  e.score = redis.call('ZSCORE', e.key, e.member)
-  if not e.score or tonumber(e.score) ~= tonumber(e.seen) then return nil end
-  if not e.dry then redis.call('ZREM', e.key, e.member) end
-  return true
+  if e.key ~= list and not element_scored(e) then return nil end
+  return e.dry or element_leaves(e, e.key == list and 'list' or 'zset')
 end
 
 local function moves_put_in(e)
@@ -37,11 +30,4 @@ end
 
 local function moves_restorable() return true end
 
-local function moves_put_back(e)
-  if e.score then
-    redis.call('ZADD', e.key, e.score, e.member)
-  else
-    into_list(list, e.member, e.left)
-    return list, e.member
-  end
-end
+local function moves_put_back(e) return element_returns(e) end

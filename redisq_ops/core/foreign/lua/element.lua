@@ -1,0 +1,33 @@
+-- An element of an owner's list, sorted set or set: out of its place, and exactly back into it.
+-- USES: remove_from_list put_into_list
+-- Whether it still has the score that it was seen with; `e.score` is that score.
+local function element_scored(e)
+  e.score = redis.call('ZSCORE', e.key, e.member)
+  return e.score and tonumber(e.score) == tonumber(e.seen)
+end
+
+-- `kind`: the type of the key. Returns true; or nil, and a word why not.
+local function element_leaves(e, kind)
+  if kind == 'list' then
+    e.rank = tonumber(e.seen)
+    e.left = left_of(e.key, e.member, e.rank)
+    return out_of_list(e.key, e.member, e.rank)
+  end
+  e.set = kind == 'set' or nil
+  if e.set then return redis.call('SREM', e.key, e.member) == 1 end
+  if not element_scored(e) then return nil end
+  redis.call('ZREM', e.key, e.member)
+  return true
+end
+
+-- `taken_right`: workers take the elements of the list on its right. Returns what `moves_put_back` does.
+local function element_returns(e, taken_right)
+  if e.set then
+    redis.call('SADD', e.key, e.member)
+  elseif e.score then
+    redis.call('ZADD', e.key, e.score, e.member)
+  else
+    into_list(e.key, e.member, e.left, taken_right)
+    return e.key, e.member
+  end
+end
