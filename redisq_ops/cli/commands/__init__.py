@@ -43,6 +43,7 @@ COMMANDS = {
     "import": ("export_import", "Add exported entries to a queue of the same kind."),
     "discover": ("discover", "Find queues of other programs: RQ, Sidekiq and others."),
     "forget": ("discover", "Remove another program's queue from the registry."),
+    "kind": ("kind", "Write the package of a new kind of queue."),
     "fsck": ("overview", "Check the invariants of a queue, or of all queues."),
     "doctor": ("doctor", "Check server, connection, rights and queues; say what to do."),
     "acl": ("doctor", "Print the ACL rule of a role, such as viewer or worker."),

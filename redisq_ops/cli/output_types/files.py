@@ -231,3 +231,10 @@ class InvalidLineOutput(TypedDict):
     request: str | None
     reason: Text
     """why it was left out"""
+
+
+class FileWrittenOutput(TypedDict):
+    """A file that a command wrote."""
+
+    file: str
+    """its path"""

@@ -1,4 +1,4 @@
-"""A kind of queue in a package of its own, installed by pip beside redisq."""
+"""A kind of queue in a package of its own, as `redisq kind new` writes it, installed by pip."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import redis
 
-HERE = Path(__file__).parent
-SHOP = HERE / "shop"
+from ...command_line import Redisq
+
 PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -33,9 +33,9 @@ def installed(project: Path, at: Path) -> Path:
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("shop")
-    project = folder / "project"
-    shutil.copytree(SHOP, project)
-    return installed(project, folder)
+    redisq = [sys.executable, "-m", "redisq_ops", "kind", "new", "shop"]
+    subprocess.run(redisq, cwd=folder, check=True)
+    return installed(folder / "shop-redisq", folder)
 
 
 @pytest.fixture
@@ -56,7 +56,10 @@ def ran(url: str, tmp_path: Path) -> Run:
 def test_it_conforms_and_is_changed_as_any_other(
     client: redis.Redis, url: str, shop: Path, ran: Run
 ) -> None:
-    assert ran(shop, str(SHOP / "specimen.py"), url).stdout == ""
+    specimen = str(shop.parent / "shop-redisq" / "specimen.py")
+    assert ran(shop, specimen, url).stdout == ""
+    client.rpush("shop:jobs:mugs", *(json.dumps({"id": f"w{n}"}) for n in range(5)))
+    client.zadd("shop:failed:mugs", {json.dumps({"id": f"d{n}"}): n + 1 for n in range(5)})
 
     def redisq(*words: str) -> list[dict[str, Any]]:
         found = ran(shop, "-m", "redisq_ops", "--json", *words)
@@ -66,15 +69,47 @@ def test_it_conforms_and_is_changed_as_any_other(
     assert (found["name"], found["kind"], found["dead"]) == ("shop:mugs", "shop", 5)
     (row,) = redisq("ls")
     assert (row["waiting"], row["dead"]) == (5, 5)
-    before = client.dump("shop:broken:mugs")
+    before = client.dump("shop:failed:mugs")
     done = redisq("dlq", "replay", "shop:mugs", "--yes")[-1]
-    assert done["done"] == 5 and client.llen("shop:orders:mugs") == 10
+    assert done["done"] == 5 and client.llen("shop:jobs:mugs") == 10
     back = redisq("undo", done["op"], "--yes")[-1]
-    assert back["done"] == 5 and client.dump("shop:broken:mugs") == before
+    assert back["done"] == 5 and client.dump("shop:failed:mugs") == before
     assert "mugs" in ran(shop, "-m", "redisq_ops", "top", "--once").stdout
     assert [each["name"] for each in redisq("discover")] == ["shop:mugs"], "our keys are no queues"
     (group,) = redisq("dlq", "groups", "shop:mugs")
     assert group["entries"] == 5
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.alike
+def test_a_package_has_the_name_that_was_given(redisq: Redisq, here: Path) -> None:
+    files = [row["file"] for row in redisq.rows("kind", "new", "post2")]
+    assert "post2-redisq/post2_redisq/queue.py" in files
+    assert not [file for file in files if "shop" in (here / file).read_text().lower()]
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize(("name", "why"), [
+    ("rq", "there is a kind rq already"), ("request", "there is a kind request already"),
+    ("../x", "is no name of a kind"), ("Shop", "is no name of a kind"),
+])  # fmt: skip
+def test_a_name_that_is_none_or_taken_writes_nothing(
+    redisq: Redisq, here: Path, name: str, why: str
+) -> None:
+    redisq("kind", "new", name, code=2)
+    assert why in redisq.err and not [*here.iterdir()]
+
+
+@pytest.mark.alike
+def test_a_folder_that_exists_is_left_alone(redisq: Redisq, here: Path) -> None:
+    (here / "post-redisq").mkdir()
+    redisq("kind", "new", "post", code=1)
+    assert "post-redisq exists" in redisq.err and not [*(here / "post-redisq").iterdir()]
 
 
 BROKEN: dict[str, tuple[str, str, str]] = {
@@ -105,7 +140,7 @@ def test_a_broken_one_is_named_and_breaks_nothing_else(
     (site / "shop_redisq" / file).write_text(text.replace(good, bad))
     client.lpush("queue:low", '{"class":"A","args":[],"jid":"1"}')
     client.sadd("queues", "low")
-    client.rpush("shop:orders:mugs", '{"order": "w"}')
+    client.rpush("shop:jobs:mugs", '{"id": "w"}')
     done = ran(site, "-m", "redisq_ops", "discover", "--register", "--yes")
     assert "sidekiq:low" in done.stdout
     (line,) = [line for line in done.stderr.splitlines() if "kind shop of package" in line]

@@ -33,8 +33,7 @@ from .workers import workers
 _RELEASE = re.compile(rb"bullmq[^:]*:(.*)", re.DOTALL)
 CHILDREN = "waiting for children"
 SEEN = ("timestamp", "processedOn", "finishedOn", "atm", "name", "data", "opts", "priority")
-"""fields that tell a job from a later one of its id, and those that BullMQ can change while it stays
-where it is"""
+"""fields that tell a job from a later one of its id, or that BullMQ can change where the job is"""
 SINCE = {"active": "processedOn", "failed": "finishedOn", "completed": "finishedOn"}
 
 

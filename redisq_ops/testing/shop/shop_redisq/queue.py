@@ -1,4 +1,4 @@
-"""The shop's queues: ``shop:orders:<queue>``, taken from the left, and ``shop:broken:<queue>``."""
+"""The shop's queues: ``shop:jobs:<queue>``, taken from the left, and ``shop:failed:<queue>``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from redisq_ops.core.redis.parsers import moment
 
 
 class ShopQueue(ForeignChanges[C_co]):
-    """``shop:<queue>``. An id is the order's number."""
+    """``shop:<queue>``. An id is the member `id` of a job."""
 
     interface: ClassVar[int] = 1
     kind: ClassVar[str] = "shop"
@@ -27,8 +27,8 @@ class ShopQueue(ForeignChanges[C_co]):
     package: ClassVar[str] = "shop_redisq"
     theirs: ClassVar[dict[str, str]] = {}
     states: ClassVar[Mapping[State, Sequence[Declared]]] = {
-        "waiting": (List("orders:{q}", "ordered"),),
-        "dead": (Zset("broken:{q}", "broken"),),
+        "waiting": (List("jobs:{q}", "jobs"),),
+        "dead": (Zset("failed:{q}", "failed"),),
     }
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
         "replay": ("dead",),
@@ -40,7 +40,7 @@ class ShopQueue(ForeignChanges[C_co]):
 
     @operation
     async def exists(self) -> bool:
-        keys = [f"{self.at}{part}:{self.own_name}" for part in ("orders", "broken")]
+        keys = [f"{self.at}{part}:{self.own_name}" for part in ("jobs", "failed")]
         return bool(await Call(("EXISTS", *keys), int, key=keys[0]))
 
     async def read(self, state: State, place: Place, rows: Sequence[Row]) -> list[Entry | None]:
@@ -51,9 +51,9 @@ def _entry(state: State, place: Place, row: Row) -> Entry:
     at_ms = moment(row.score * 1000) if state == "dead" else None
     try:
         job: Any = json.loads(row.member)
-        id = str(job["order"])
+        id = str(job["id"])
     except (ValueError, KeyError, TypeError) as error:
-        odd = f"no order: {type(error).__name__}"
+        odd = f"no job: {type(error).__name__}"
         return Entry(legal(row.member[:32]), state, called=place.called, problem=odd)
     return Entry(
         legal(id.encode()), state, at_ms=at_ms, payload=row.member, called=place.called,

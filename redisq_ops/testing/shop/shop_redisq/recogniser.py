@@ -7,7 +7,7 @@ from typing import ClassVar
 from redisq_ops.core.foreign.recogniser import Find, KeyLook, Recogniser
 from redisq_ops.core.redis.key_scan import Lane
 
-PARTS = (b"shop:orders:", b"shop:broken:")
+PARTS = (b"shop:jobs:", b"shop:failed:")
 
 
 class ShopRecogniser(Recogniser):

@@ -1,9 +1,9 @@
--- What the shop writes when an order goes from one of its keys to another.
+-- What the shop writes when a job goes from one of its keys to another.
 -- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
--- KEYS: t_orders_
+-- KEYS: t_jobs_
 -- NEEDS: queue
 -- USES: element type_check
-local list = t_orders_ .. queue
+local list = t_jobs_ .. queue
 
 local function moves_fit(e)
   type_check_key(e.key, e.key == list and 'list' or 'zset')

@@ -1,0 +1,22 @@
+"""`redisq kind`: kinds of queues outside redisq."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from redisq_ops.testing import new_kind
+
+from ..output import emit, say
+from ..session import Session
+
+
+def new(s: Session, given: dict[str, Any]) -> int:
+    files = new_kind.write(given["name"], Path())
+    for path in files:
+        if s.json:
+            emit({"file": str(path)})
+        else:
+            print(path)
+    say(f"now: pip install ./{files[0].parts[0]}, and python {files[0].parts[0]}/specimen.py URL")
+    return 0
