@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 
 from ..engine.optional_features import HasTimeline
 from ..model.entry import Entry, State
-from ..model.errors import WrongKind
+from ..model.errors import Forbidden, WrongKind
 from ..model.quoting import bytes_of, legal, raw_of
-from ..redis.operation import C_co, Call, Description, attempt_read, operation, together
+from ..redis.operation import C_co, Call, attempt_read, attempts, both, operation, together
 from ..redis.parsers import moment
 from .changes import ForeignChanges
-from .long_records import LONG_RECORD, bytes_used, not_read
+from .long_records import LONG_RECORD, not_read, whole_sizes
 from .places import Place, Row, next_members, orphan
 
 
@@ -51,27 +51,45 @@ class JobHash:
         return None
 
 
-async def fields_of(
-    key: bytes, fields: Sequence[str], size: int, reads: Callable[[int], bool]
+async def hash_fields(
+    keys: Sequence[bytes], fields: Sequence[str], sizes: Sequence[int], reads: Callable[[int], bool]
+) -> list[dict[str, bytes | None] | Exception]:
+    """Fields of the hashes of jobs, or why one can't be read. ``sizes``: bytes of each hash.
+    ``reads``: whether a field of that many bytes is read; a `Note` replaces any other."""
+    sized = list(zip(keys, sizes, strict=True))
+    whole, long = await both(
+        attempts([_fields(key, fields) for key, size in sized if size <= LONG_RECORD]),
+        together(
+            attempt_read(_fields_of_long(key, fields, reads))
+            for key, size in sized
+            if size > LONG_RECORD
+        ),
+    )
+    for found in whole:
+        if isinstance(found, Forbidden):  # it says nothing about the job
+            raise found
+    short, rest = iter(whole), iter(long)
+    return [next(short if size <= LONG_RECORD else rest) for size in sizes]
+
+
+def _fields(key: bytes, names: Sequence[str]) -> Call[dict[str, bytes | None]]:
+    def read(values: list[Any]) -> dict[str, bytes | None]:
+        return dict(zip(names, values, strict=True))
+
+    return Call(("HMGET", key, *names), read, key=key)
+
+
+async def _fields_of_long(
+    key: bytes, fields: Sequence[str], reads: Callable[[int], bool]
 ) -> dict[str, bytes | None]:
-    """Fields of a job's hash of ``size`` bytes. ``reads``: whether a field of that many bytes is
-    read; a `Note` replaces any other."""
-    notes: dict[str, bytes | None] = {}
-    if size > LONG_RECORD:
-        sizes = zip(fields, await together(_size(key, name) for name in fields), strict=True)
-        notes = {name: Note(not_read(n).encode()) for name, n in sizes if not reads(n)}
+    sizes = zip(fields, await together(_size(key, name) for name in fields), strict=True)
+    notes = {name: Note(not_read(n).encode()) for name, n in sizes if not reads(n)}
     names = [name for name in fields if name not in notes]
-    found = await Call(("HMGET", key, *names), list[Any], key=key) if names else []
-    return dict(zip(names, found, strict=True)) | notes
+    return (await _fields(key, names) if names else {}) | notes
 
 
 def _size(key: bytes, field: str) -> Call[int]:
     return Call(("HSTRLEN", key, field), int, key=key)
-
-
-def _whole_size(key: bytes) -> Description[int]:
-    """Bytes of a hash with all its fields; more than `LONG_RECORD` where the user may not ask."""
-    return bytes_used(key, samples=0, unknown=LONG_RECORD + 1)
 
 
 class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
@@ -95,9 +113,12 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
     def waits_since(self, job: JobHash) -> int | None:
         """When a waiting job began to wait, by its `wait_fields`."""
 
-    @abstractmethod
-    async def job(self, place: Place, state: State, id: bytes, size: int) -> JobHash:
-        """Read a job that is in a place, as `fields_of` does."""
+    async def jobs(
+        self, place: Place, state: State, ids: Sequence[bytes], sizes: Sequence[int]
+    ) -> Sequence[JobHash | Exception]:
+        """Read the jobs of a page, or why one can't be read. ``sizes``: bytes of their hashes."""
+        found = await hash_fields(list(map(self.job_key, ids)), self.fields, sizes, place.reads)
+        return [each if isinstance(each, Exception) else JobHash(each) for each in found]
 
     @abstractmethod
     def entry(self, state: State, place: Place, id: str, at_ms: int | None, job: Any) -> Entry:
@@ -148,22 +169,26 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
     async def job_fields(self, ids: Sequence[bytes], fields: Sequence[str]) -> list[list[Any]]:
         """Some short fields of each of these jobs."""
         keys = list(map(self.job_key, ids))
-        sizes = await together(map(_whole_size, keys))
-        found = await together(
-            fields_of(key, fields, size, lambda n: n <= LONG_RECORD)
-            for key, size in zip(keys, sizes, strict=True)
-        )
-        return [[values[name] for name in fields] for values in found]
+        found = await hash_fields(keys, fields, await whole_sizes(keys), lambda n: n <= LONG_RECORD)
+        for values in found:
+            if isinstance(values, Exception):
+                raise values
+        return [list(values.values()) for values in found if not isinstance(values, Exception)]
 
     async def sizes(self, place: Place, rows: Sequence[Row]) -> Sequence[int]:
         """Of each job the bytes of its hash; of a long one those of the fields that are read."""
         ids = await self.job_ids(place, [row.member for row in rows])
-        return await together(self._job_size(place, self.job_key(id or b"")) for id in ids)
+        keys = [self.job_key(id or b"") for id in ids]
+        whole = await whole_sizes(keys)
+        long = await together(
+            self._long_size(place, key)
+            for key, size in zip(keys, whole, strict=True)
+            if size > LONG_RECORD
+        )
+        read = iter(long)
+        return [size if size <= LONG_RECORD else next(read) for size in whole]
 
-    async def _job_size(self, place: Place, key: bytes) -> int:
-        whole = await _whole_size(key)
-        if whole <= LONG_RECORD:
-            return whole
+    async def _long_size(self, place: Place, key: bytes) -> int:
         sizes = await attempt_read(together(_size(key, name) for name in self.fields))
         if isinstance(sizes, Exception):  # a key of another type, which the read of it reports
             return 0
@@ -171,13 +196,11 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
 
     async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:
         ids = await self.job_ids(place, [row.member for row in rows])
-        found = await together(
-            attempt_read(self.job(place, state, id or b"", row.size or 0))
-            for id, row in zip(ids, rows, strict=True)
-        )
+        sizes = [row.size or 0 for row in rows]
+        jobs = await self.jobs(place, state, [id or b"" for id in ids], sizes)
         return [
             None if id is None else self._entry(state, place, row, legal(id), job)
-            for id, row, job in zip(ids, rows, found, strict=True)
+            for id, row, job in zip(ids, rows, jobs, strict=True)
         ]
 
     def _entry(

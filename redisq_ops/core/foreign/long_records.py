@@ -6,10 +6,12 @@ longer than `LONG_RECORD`. Sizes are asked first.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..model import entry
 from ..model.cut_element import LARGEST
 from ..model.entry import NOT_READ
-from ..redis.operation import Call, attempt, both
+from ..redis.operation import Call, attempt, attempts, both
 
 GLANCE = 1 << 22
 """bytes that one look reads of elements which hold payloads"""
@@ -33,9 +35,19 @@ async def mean_bytes(key: str | bytes, size: Call[int]) -> int:
 async def bytes_used(key: str | bytes, samples: int = SAMPLED, unknown: int = 0) -> int:
     """Bytes of a key, by its first elements (``samples`` 0: by all); 0: there is none. ``unknown``:
     what is returned without the right to ask."""
-    words = ("MEMORY", "USAGE", key, "SAMPLES", samples)
-    used = await attempt(Call(words, lambda reply: int(reply or 0), key=key))
+    used = await attempt(_usage(key, samples))
     return unknown if isinstance(used, Exception) else used
+
+
+async def whole_sizes(keys: Sequence[bytes]) -> list[int]:
+    """Bytes of each key, by all it has; more than `LONG_RECORD` where the user may not ask."""
+    found = await attempts([_usage(key, 0) for key in keys])
+    return [LONG_RECORD + 1 if isinstance(size, Exception) else size for size in found]
+
+
+def _usage(key: str | bytes, samples: int) -> Call[int]:
+    words = ("MEMORY", "USAGE", key, "SAMPLES", samples)
+    return Call(words, lambda reply: int(reply or 0), key=key)
 
 
 def few(max: int, mean: int) -> int:

@@ -187,6 +187,20 @@ async def together(descriptions: Iterable[Description[T]]) -> list[T]:
     return results
 
 
+async def attempts(calls: Sequence[Call[T]]) -> list[T | Exception]:
+    """`attempt` for each of many calls, without a coroutine for each."""
+    replies = await RoundTrip(tuple(calls)) if calls else ()
+    found: list[T | Exception] = []
+    for call, reply in zip(calls, replies, strict=True):
+        try:
+            found.append(call.result(reply))
+        except Unreachable:
+            raise
+        except Exception as error:
+            found.append(error)
+    return found
+
+
 async def in_batches(descriptions: Iterable[Description[T]], size: int = 100) -> list[T]:
     """`together` for many descriptions, ``size`` of them at a time."""
     left, found = iter(descriptions), list[T]()

@@ -16,11 +16,11 @@ from ...model.entry import Entry, State
 from ...model.quoting import bytes_of, legal, raw_of
 from ...model.states import Verb
 from ...model.worker_process import Process
-from ...redis.operation import C_co, Call, both, operation
+from ...redis.operation import C_co, Call, attempts, both, operation
 from ...redis.parsers import optional
 from ..changes import JOB_VERBS
 from ..declarations import Declared, List, Zset
-from ..job_hashes import JobHash, JobHashQueue, Note, fields_of
+from ..job_hashes import JobHash, JobHashQueue, Note, hash_fields
 from ..json_text import decoded
 from ..places import LocatedEntry, Place
 from ..releases import Releases
@@ -155,17 +155,16 @@ class BullmqQueue(JobHashQueue[C_co], HasWorkerTraces[C_co]):
             )
         return super()._place(state, declared, key)
 
-    async def job(self, place: Place, state: State, id: bytes, size: int) -> Job:
-        key = self.job_key(id)
-        if state != "pending":
-            return Job(await fields_of(key, FIELDS, size, place.reads))
-        lock = key + b":lock"
-        values, until = await both(
-            fields_of(key, FIELDS, size, place.reads),
-            Call(("PEXPIRETIME", lock), int, key=lock),
-        )
-        # Negative: there is no lock, or one that never expires.
-        return Job(values, until if until >= 0 else None)
+    async def jobs(
+        self, place: Place, state: State, ids: Sequence[bytes], sizes: Sequence[int]
+    ) -> Sequence[Job | Exception]:
+        keys = list(map(self.job_key, ids))
+        locks = [_expiry(key + b":lock") for key in keys if state == "pending"]
+        found, until = await both(hash_fields(keys, FIELDS, sizes, place.reads), attempts(locks))
+        return [
+            values if isinstance(values, Exception) else Job(values, _time(until[n : n + 1]))
+            for n, values in enumerate(found)
+        ]
 
     def entry(self, state: State, place: Place, id: str, at_ms: int | None, job: Job) -> Entry:
         since = job.number(SINCE.get(place.called, "timestamp"))
@@ -209,3 +208,12 @@ class BullmqQueue(JobHashQueue[C_co], HasWorkerTraces[C_co]):
 
     def refused(self, seen: LocatedEntry, target: str) -> str:
         return "deferred" if seen.place.called == CHILDREN else ""
+
+
+def _expiry(key: bytes) -> Call[int]:
+    return Call(("PEXPIRETIME", key), int, key=key)
+
+
+def _time(expires: Sequence[int | Exception]) -> int | None:
+    """When the lock expires, if there is one that does."""
+    return next((at for at in expires if isinstance(at, int) and at >= 0), None)

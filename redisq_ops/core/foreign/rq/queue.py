@@ -17,14 +17,23 @@ from ...model.quoting import bytes_of, legal, raw_of
 from ...model.states import Verb
 from ...model.worker_process import Process
 from ...redis.key_scan import literal
-from ...redis.operation import C_co, Call, attempt, both, operation, together
+from ...redis.operation import (
+    C_co,
+    Call,
+    attempt,
+    attempt_read,
+    attempts,
+    both,
+    operation,
+    together,
+)
 from ...redis.parsers import optional
 from ...redis.whole_keys import set_members
 from ..call_descriptions import call_of
 from ..changes import JOB_VERBS
 from ..declarations import Declared, List, Zset
 from ..iso_times import iso_ms
-from ..job_hashes import JobHash, JobHashQueue, fields_of
+from ..job_hashes import JobHash, JobHashQueue, hash_fields
 from ..json_text import encoded
 from ..list_place import DEPTH
 from ..long_records import bytes_used, not_read
@@ -133,19 +142,22 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
         }
         return [cut.get(member, member) for member in members]
 
-    async def job(self, place: Place, state: State, id: bytes, size: int) -> Record:
-        key = self.job_key(id)
-        if place.brief or state not in ("dead", "delayed"):
-            values, pickled = await both(
-                fields_of(key, FIELDS, size, place.reads),
-                Call(("HSTRLEN", key, "data"), int, key=key),
-            )
-            return Record(values, pickled, [])
-        values, (pickled, latest) = await both(
-            fields_of(key, FIELDS, size, place.reads),
-            both(Call(("HSTRLEN", key, "data"), int, key=key), self._latest(place, id)),
+    async def jobs(
+        self, place: Place, state: State, ids: Sequence[bytes], sizes: Sequence[int]
+    ) -> Sequence[Record | Exception]:
+        keys = list(map(self.job_key, ids))
+        failed = state in ("dead", "delayed") and not place.brief
+        found, (pickled, latest) = await both(
+            hash_fields(keys, FIELDS, sizes, place.reads),
+            both(
+                attempts([Call(("HSTRLEN", key, "data"), int, key=key) for key in keys]),
+                together(attempt_read(self._latest(place, id)) for id in ids if failed),
+            ),
         )
-        return Record(values, pickled, latest)
+        return [
+            _record(values, size, latest[n] if failed else [])
+            for n, (values, size) in enumerate(zip(found, pickled, strict=True))
+        ]
 
     async def _latest(self, place: Place, id: bytes) -> list[Any] | str:
         """A job's latest result; a note if its results are too long."""
@@ -219,3 +231,15 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
     async def worker_processes(self) -> list[Process]:
         """RQ's workers; one whose record expired is not `alive`."""
         return await workers(self.at)
+
+
+def _record(
+    values: dict[str, bytes | None] | Exception,
+    size: int | Exception,
+    latest: list[Any] | str | Exception,
+) -> Record | Exception:
+    if isinstance(values, Exception):
+        return values
+    if isinstance(size, Exception):
+        return size
+    return latest if isinstance(latest, Exception) else Record(values, size, latest)
