@@ -297,6 +297,27 @@ def test_what_runs_is_not_taken_from_its_worker(
     assert client.lrange(AT + "active", 0, -1) == [b"run"]
 
 
+@pytest.mark.parametrize(("source", "target", "word"), [
+    ("pending", "waiting", "busy"), ("pending", "trash", "whole"),
+    ("delayed", "delayed", "invalid"), ("waiting", "pending", "invalid"),
+])  # fmt: skip
+def test_the_library_refuses_what_asynq_has_no_call_for(
+    client: redis.Redis, queue: AsynqQueue[Any], program: Program,
+    source: Any, target: str, word: str,
+) -> None:  # fmt: skip
+    program.send("pending")
+    program.dequeue()
+    program.send("waiting")
+    program.send("delayed", at=time.time() + 900)
+    before = {key: client.dump(key) for key in client.scan_iter(AT + "[!r]*")}
+    said = queue.move(
+        "op", 1, [source], source=source, target=target, lease_ms=2**41, high_water_ms=2**50,
+        consumer="ann",
+    )  # fmt: skip
+    assert said == [word]
+    assert {key: client.dump(key) for key in before} == before
+
+
 def test_an_active_id_without_a_task_is_purged_once_its_lease_is_over(
     client: redis.Redis, queue: AsynqQueue[Any], program: Program, redisq: Redisq
 ) -> None:

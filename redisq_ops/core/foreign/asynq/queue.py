@@ -164,7 +164,10 @@ class AsynqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
         return b" ".join([digest, *(value or b"" for value in told)])
 
     def refused(self, seen: LocatedEntry, target: str) -> str:
-        """A task whose own ``state`` is another one, where asynq itself would look for it."""
+        """A task that a server has; one whose own ``state`` is another one, where asynq itself
+        would look for it; and what asynq has no call for."""
+        if seen.entry.state == "pending":
+            return "busy"
         task = seen.entry.record
         elsewhere = isinstance(task, Task) and task.text("state") != seen.place.called
-        return "invalid" if elsewhere else ""
+        return "invalid" if elsewhere or target in ("pending", "delayed") else ""
