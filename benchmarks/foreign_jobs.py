@@ -15,6 +15,7 @@ WHY = {"error_class": "ValueError", "error_message": "no luck", "retry_count": 3
 NAMES = {
     "rq": "rq:mail", "arq": "arq:arq:queue", "celery": "celery:celery", "bullmq": "bullmq:mail",
     "dramatiq": "dramatiq:mail", "sidekiq": "sidekiq:mail", "resque": "resque:mail",
+    "asynq": "asynq:mail",
 }  # fmt: skip
 """kind -> the queue's name here"""
 
@@ -75,6 +76,20 @@ def arq(n: int) -> Iterator[Command]:
         yield "SET", f"arq:result:d{k}", call + result
 
 
+def asynq(n: int) -> Iterator[Command]:
+    """A message: type, payload, id, queue, retries, its timeout; a dead one with its failure."""
+    yield "SADD", "asynq:queues", "mail"
+    at, failed = "asynq:{mail}:", b"\x3a\x07no luck"
+    for k in range(n):
+        for id, state in ((f"w{k}", "pending"), (f"d{k}", "archived")):
+            msg = b"\x0a\x01f\x12\x02{}\x1a%c%b" % (len(id), id.encode())
+            msg += b"\x22\x04mail\x28\x19" + failed * (state == "archived") + b"\x40\x88\x0e"
+            since = ("pending_since", NOW * 10**6) if state == "pending" else ()
+            yield "HSET", f"{at}t:{id}", "msg", msg, "state", state, *since
+        yield "LPUSH", at + "pending", f"w{k}"
+        yield "ZADD", at + "archived", NOW // 1000 - k, f"d{k}"
+
+
 def sidekiq(n: int) -> Iterator[Command]:
     yield "SADD", "queues", "mail"
     for k in range(n):
@@ -95,7 +110,7 @@ def resque(n: int) -> Iterator[Command]:
 
 FILLED: dict[str, Callable[[int], Iterator[Command]]] = {
     "rq": rq, "arq": arq, "celery": celery, "bullmq": bullmq, "dramatiq": dramatiq,
-    "sidekiq": sidekiq, "resque": resque,
+    "sidekiq": sidekiq, "resque": resque, "asynq": asynq,
 }  # fmt: skip
 
 

@@ -12,6 +12,7 @@ import redis
 import rq
 
 from redisq_ops.core.foreign.arq import ArqQueue
+from redisq_ops.core.foreign.asynq import AsynqQueue
 from redisq_ops.core.foreign.bullmq import BullmqQueue
 from redisq_ops.core.foreign.celery import CeleryQueue
 from redisq_ops.core.foreign.dramatiq import DramatiqQueue
@@ -19,7 +20,14 @@ from redisq_ops.core.foreign.rq import RqQueue
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.states import FIXED
 
-from ..foreign_keys import arq_program, bullmq_program, celery_program, dramatiq_program, rq_tasks
+from ..foreign_keys import (
+    arq_program,
+    asynq_program,
+    bullmq_program,
+    celery_program,
+    dramatiq_program,
+    rq_tasks,
+)
 from ..foreign_keys.rq_workers import SimpleWorker
 from .stages import Operation, Stage, _move
 
@@ -57,6 +65,22 @@ def _celery(client: redis.Redis) -> None:
     app = celery_program.app_on(client)
     for n, (id, payload) in enumerate(WAITING + DEAD):
         app.send_task("shop.fine", (payload,), task_id=id, priority=3 * (n % 2))
+
+
+def _asynq(client: redis.Redis) -> None:
+    program = asynq_program.Program(client)
+    for id, payload in DEAD:
+        program.send(id, data=payload, unique_s=90 * HOUR)
+        program.archives(program.dequeue(), "no luck")
+    for id, payload in LOST[:3]:
+        program.send(id, data=payload)
+        program.dequeue()
+    for id, payload in WAITING:
+        program.send(id, data=payload, unique_s=90 * HOUR)
+    for n, (id, payload) in enumerate(DELAYED):
+        program.send(id, data=payload, at=time.time() + HOUR + n)
+    for n in range(3):
+        program.send(f"g{n}", group="ann")
 
 
 def _bullmq(client: redis.Redis) -> None:
@@ -103,6 +127,7 @@ def _dramatiq(client: redis.Redis) -> None:
 PROGRAMS: dict[str, tuple[type[Any], str, Callable[[redis.Redis], None]]] = {
     "rq": (RqQueue, "rq:mail", _rq),
     "arq": (ArqQueue, "arq:arq:queue", _arq),
+    "asynq": (AsynqQueue, "asynq:low", _asynq),
     "celery": (CeleryQueue, "celery:celery", _celery),
     "bullmq": (BullmqQueue, "bullmq:mail", _bullmq),
     "dramatiq": (DramatiqQueue, "dramatiq:low", _dramatiq),
@@ -129,12 +154,11 @@ def program_stage(client: redis.Redis, kind: str) -> Stage:
         did("before", ids("dead")[:1], "dead", "trash")
         did("early", ids("dead")[:2], "dead", "waiting")
         did("moved", ids("delayed")[:1], "delayed", "waiting")
-        did("put-off", ids("delayed")[:1], "delayed", "delayed", lease_ms=later_ms)
         did("dropped", ids("delayed")[1:2], "delayed", "trash")
-        undone |= {
-            "before": "trash", "early": "waiting", "moved": "waiting", "put-off": "delayed",
-            "dropped": "trash",
-        }  # fmt: skip
+        undone |= {"before": "trash", "early": "waiting", "moved": "waiting", "dropped": "trash"}
+    if "reschedule" in can:
+        did("put-off", ids("delayed")[:1], "delayed", "delayed", lease_ms=later_ms)
+        undone["put-off"] = "delayed"
     if "pending" in can.get("requeue", ()):
         did("freed", ids("pending")[:1], "pending", "waiting")
         undone["freed"] = "waiting"

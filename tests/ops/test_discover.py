@@ -807,7 +807,6 @@ def test_a_master_that_is_missing_is_named_and_hides_no_other() -> None:
 FRAMEWORKS = {
     "Huey": ["huey.schedule.app"],
     "SAQ": ["saq:default:schedule", "saq:default:incomplete"],
-    "asynq": ["asynq:{low}:scheduled", "asynq:{low}:lease"],
     "bee-queue": ["bq:mail:delayed", "bq:mail:stalling"],
     "Bull": ["bull:mail:delayed", "bull:mail:failed"],
     "rq-scheduler": ["rq:scheduler:scheduled_jobs"],

@@ -3,6 +3,7 @@
 LAYOUTS: dict[str, tuple[str, str]] = {
     "rq": ("foreign.rq", "RqQueue"),
     "arq": ("foreign.arq", "ArqQueue"),
+    "asynq": ("foreign.asynq", "AsynqQueue"),
     "bullmq": ("foreign.bullmq", "BullmqQueue"),
     "celery": ("foreign.celery", "CeleryQueue"),
     "dramatiq": ("foreign.dramatiq", "DramatiqQueue"),

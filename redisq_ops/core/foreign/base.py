@@ -77,7 +77,7 @@ class ForeignQueue(Queue[C_co]):
     ) -> None:
         super().__init__(client, name, prefix=prefix, clock=clock, callers=callers)
         self.own_name = text(raw_of(name.partition(":")[2])) if own_name is None else own_name
-        usual = self._home()
+        usual = self.home_of(self.own_name)
         self.at = usual if at is None else at
         if own_name is None and self.at != usual and not self._is_key(self.at):
             self.name = distinct_name(self.kind, bytes_of(self.at), bytes_of(self.own_name))
@@ -98,8 +98,11 @@ class ForeignQueue(Queue[C_co]):
     def typed_id(self, words: str) -> str:
         return shown(words)
 
-    def _home(self) -> str:
-        return self.home
+    @classmethod
+    def home_of(cls, own_name: str) -> str:
+        """What the owner's keys of a queue begin with by default, of a kind whose queues differ in
+        that; ``own_name``: the owner's name for it."""
+        return cls.home
 
     def _is_key(self, at: str) -> bool:
         return self.one_key and at in ("", self.own_name)

@@ -76,7 +76,7 @@ class ForeignChanges(PlacedQueue[C_co]):
 
     async def _refuse_other_program(self) -> None:
         """A registry entry may name any keys: those in an unusual place are recognised again."""
-        if self.at == self._home() or self._is_key(self.at):
+        if self.at == self.home_of(self.own_name) or self._is_key(self.at):
             return
         owners = await kinds_of(await self._owners_types(), self.at, self.own_name)
         if owners and self.kind not in owners:

@@ -17,6 +17,8 @@ from .changes import ForeignChanges
 from .long_records import LONG_RECORD, not_read, whole_sizes
 from .places import Place, Row, next_members, orphan
 
+_NUMBERS = 2**63
+
 
 class Note(bytes):
     """What is said in place of a field that is too long to be read."""
@@ -32,8 +34,10 @@ class JobHash:
         return (self.values[field] or b"").decode("utf-8", "backslashreplace")
 
     def number(self, field: str) -> int | None:
+        """A whole number below 2**63, as times in nanoseconds are; None: it is something else."""
         value = self.values[field] or b""
-        return int(value) if value.isdigit() and len(value) < 16 else None
+        number = int(value) if value.isdigit() and len(value) < 20 else _NUMBERS
+        return number if number < _NUMBERS else None
 
     def notes(self) -> list[str]:
         """The fields that were not read, and why."""

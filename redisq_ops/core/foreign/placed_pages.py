@@ -187,7 +187,7 @@ class PlacedPages(ForeignQueue[C_co]):
         """The owner's keys of this queue, with their types."""
         kinds = self._their_keys()
         for state in self.states if self.own_name else ():
-            places = await self._places_of(state, [self.own_name])
+            places = await self.places_of(state, [self.own_name])
             kinds |= {place.key: place.kind for place in places}
         return kinds
 
@@ -238,9 +238,9 @@ class PlacedPages(ForeignQueue[C_co]):
     async def _of_owner(self, state: State, wrong: list[str] | None, whole: bool) -> list[Place]:
         """Where the owner keeps a state; as for `_places`."""
         names = await self._unless(self._queues(), [], wrong)
-        return await self._unless(self._places_of(state, names), [], wrong)
+        return await self._unless(self.places_of(state, names), [], wrong)
 
-    async def _places_of(self, state: State, names: Sequence[str]) -> list[Place]:
+    async def places_of(self, state: State, names: Sequence[str]) -> list[Place]:
         """The declared places of a state, for the owner's queues of these names."""
         declared = self.states.get(state, ())
         needed = any("{worker}" in one.key for one in declared)

@@ -27,9 +27,10 @@ class Releases:
 
     @property
     def bounds(self) -> str:
-        """``5 to 6``, in words."""
+        """``5 to 6``, in words; before the first major release ``0.23 to 0.26``."""
         first, last = self._ends
-        return f"{first} to {last.partition('.')[0]}" if first != last else first
+        to = last if last.startswith("0.") else last.partition(".")[0]
+        return f"{first} to {to}" if first != last else first
 
     @property
     def _ends(self) -> tuple[str, str]:

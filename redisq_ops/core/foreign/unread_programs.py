@@ -37,7 +37,6 @@ def _sign(program: str, name: bytes, *members: str) -> Sign:
 SIGNS = (
     _sign("Huey", rb"huey\..+"),
     _sign("SAQ", rb"saq:.+"),
-    _sign("asynq", rb"asynq:.+"),
     _sign("bee-queue", rb"bq:.+:(?:waiting|active|delayed|succeeded|failed|stalling)"),
     _sign("Bull", rb"bull:.+:(?:wait|active|paused|delayed|completed|failed|priority|repeat)"),
     _sign("rq-scheduler", rb"rq:scheduler:scheduled_jobs"),

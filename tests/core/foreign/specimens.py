@@ -16,7 +16,13 @@ from redisq_ops.core.foreign.ruby_jobs.job import digest
 from redisq_ops.core.model.entry import State
 from redisq_ops.testing.conformance import Specimen
 
-from ...foreign_keys import arq_program, bullmq_program, celery_program, dramatiq_program
+from ...foreign_keys import (
+    arq_program,
+    asynq_program,
+    bullmq_program,
+    celery_program,
+    dramatiq_program,
+)
 from .. import test_conformance
 
 Stated = Mapping[State, Sequence[str]]
@@ -95,6 +101,23 @@ def arq_jobs(client: Any) -> Stated:
         "waiting": numbered("w", 6), "pending": numbered("run", 4), "delayed": numbered("d", 6),
         "dead": numbered("bad", 4), "done": numbered("good", 4),
     }  # fmt: skip
+
+
+def asynq_tasks(client: Any) -> Stated:
+    asynq_program.specimen(client)
+    return {
+        "waiting": numbered("w", 6), "pending": [*numbered("run", 4), *numbered("h", 4)],
+        "delayed": [*numbered("again", 4), *numbered("s", 6), *numbered("g", 4), "alone"],
+        "dead": numbered("bad", 4), "done": numbered("good", 4),
+    }  # fmt: skip
+
+
+def asynq_runs(client: Any, id: str) -> None:
+    asynq_program.Program(client).run(id)
+
+
+def asynq_deletes(client: Any, id: str) -> None:
+    asynq_program.Program(client).delete(id)
 
 
 def celery_tasks(client: Any) -> Stated:
@@ -178,6 +201,19 @@ ARQ = Specimen(
     "arq:arq:queue", arq_jobs, unordered=frozenset({"dead", "done"}),
     meanwhile={"in progress": lambda client, id: client.set(f"arq:in-progress:{id}", "1")},
 )  # fmt: skip
+ASYNQ = Specimen(
+    "asynq:low", asynq_tasks,
+    matters=r"asynq:{low}:\S+ (score|changed)"
+    r"|asynq:{low}:(pending|scheduled|retry|archived|completed|g:(ann|zoe)) gone"
+    r"|asynq:{low}:t:{id} (gone|msg|state|pending_since|group|unique_key)",
+    own_verbs={
+        ("replay", "dead"): asynq_runs, ("requeue", "delayed"): asynq_runs,
+        **{("hard", state): asynq_deletes for state in ("waiting", "delayed", "dead", "done")},
+    },
+    meanwhile={
+        "with a worker": lambda client, id: client.hset(f"asynq:{{low}}:t:{id}", "state", "active")
+    },
+)  # fmt: skip
 CELERY = Specimen(
     "celery:celery", celery_tasks, unordered=frozenset({"pending", "delayed", "dead", "done"})
 )
@@ -194,5 +230,6 @@ SIDEKIQ = Specimen(
 )  # fmt: skip
 RESQUE = Specimen("resque:low", resque_jobs, unordered=frozenset({"pending"}))
 SPECIMENS = {
-    one.queue.partition(":")[0]: one for one in (RQ, BULLMQ, DRAMATIQ, ARQ, CELERY, SIDEKIQ, RESQUE)
+    one.queue.partition(":")[0]: one
+    for one in (RQ, BULLMQ, DRAMATIQ, ARQ, ASYNQ, CELERY, SIDEKIQ, RESQUE)
 }

@@ -24,6 +24,7 @@ from redisq_ops.ops.inspect.snapshot import Snapshot, Viewport
 from redisq_ops.ops.inspect.snapshot_reader import fetch
 
 from ...command_line import Redisq
+from ...foreign_keys.asynq_program import encoded
 
 LARGE = "x" * 5_000_000
 N = 4
@@ -201,6 +202,18 @@ def dramatiq_jobs(client: Any) -> str:
     return "dramatiq:big"
 
 
+def asynq_jobs(client: Any) -> str:
+    client.sadd("asynq:queues", "big")
+    msg = encoded((1, b"big"), (2, HUGE.encode()))
+    for id, state in (("w", "pending"), ("d", "archived")):
+        client.hset(f"asynq:{{big}}:t:{id}", mapping={"msg": msg, "state": state})
+    client.lpush("asynq:{big}:pending", "w")
+    client.zadd("asynq:{big}:archived", {"d": 1})
+    client.zadd("asynq:servers", {"asynq:servers:{box:1:a}": 1})
+    client.hset("asynq:workers:{box:1:a}", "w", encoded((4, b"w"), (6, HUGE.encode())))
+    return "asynq:big"
+
+
 def arq_jobs(client: Any) -> str:
     job = {"t": 1, "f": "big", "a": [HUGE], "k": {}, "et": 1, "q": "arq:queue", "s": False}
     client.zadd("arq:queue", {"m": 1})
@@ -239,8 +252,8 @@ def stream_entries(client: Any) -> str:
     return "stream:events"
 
 
-FILLED = [rq_jobs, bullmq_jobs, dramatiq_jobs, arq_jobs, celery_jobs, sidekiq_jobs, resque_jobs,
-          stream_entries]  # fmt: skip
+FILLED = [rq_jobs, bullmq_jobs, dramatiq_jobs, arq_jobs, asynq_jobs, celery_jobs, sidekiq_jobs,
+          resque_jobs, stream_entries]  # fmt: skip
 LOOKS = (
     "ls", "discover", "inspect queue Q", "waiting ls Q", "pending ls Q", "dlq ls Q", "dlq groups Q",
     "select Q --by task", "explain Q", "fsck Q", "check", "doctor", "metrics --once", "workers ls",

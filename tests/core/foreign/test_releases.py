@@ -22,6 +22,13 @@ def test_a_release_is_within_the_bounds_or_not(there: list[str], other: str | No
     assert Releases(("1.10", "2.0"), known=("3.0",)).other(there) == other
 
 
+@pytest.mark.parametrize(("known", "bounds"), [
+    (("1.10", "3.2"), "1.10 to 3"), (("0.28",), "0.28"), (("0.23", "0.26"), "0.23 to 0.26"),
+])  # fmt: skip
+def test_the_bounds_are_said_in_words(known: tuple[str, ...], bounds: str) -> None:
+    assert Releases((), known).bounds == bounds
+
+
 @pytest.mark.parametrize(("release", "shown"), [
     ("5.2.9", True), ("6.3.9", True), ("6.4.0", False), ("8.0.4", False), ("9.1.0", True),
 ])  # fmt: skip

@@ -135,8 +135,8 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
             for begin in at
         ]
 
-    async def _places_of(self, state: State, names: Sequence[str]) -> list[Place]:
-        found = await super()._places_of(state, names)
+    async def places_of(self, state: State, names: Sequence[str]) -> list[Place]:
+        found = await super().places_of(state, names)
         separator = await self._separator() if state == "waiting" else STEP
         return [replace(place, key=place.key.replace(STEP, separator)) for place in found]
 

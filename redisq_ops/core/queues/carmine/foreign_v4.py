@@ -43,8 +43,9 @@ class CarmineFourLayout(ForeignQueue[C_co]):
     kind: ClassVar[str] = "carmine-4"
     package: ClassVar[str] = "queues.carmine"
 
-    def _home(self) -> str:
-        return home(self.own_name)
+    @classmethod
+    def home_of(cls, own_name: str) -> str:
+        return home(own_name)
 
     def _key(self, part: str) -> bytes:
         return bytes_of(f"{self.at}{self.own_name}:{part}")

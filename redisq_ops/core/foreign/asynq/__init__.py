@@ -1,0 +1,3 @@
+from .queue import AsynqQueue
+
+__all__ = ["AsynqQueue"]

@@ -1,0 +1,81 @@
+-- What asynq's Inspector writes when it runs or deletes a task. `e.member` is the task's id.
+-- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
+-- IMPLEMENTS: moves_lacks_record
+-- KEYS: t_job_ t_pending t_active t_lease t_groups t_unique_
+-- USES: element kept_keys type_check
+local FIELDS = {'msg', 'state', 'pending_since', 'group', 'unique_key'}
+
+local function task_of(e)
+  local task = {key = t_job_ .. e.member}
+  for i, it in ipairs(redis.call('HMGET', task.key, unpack(FIELDS))) do task[FIELDS[i]] = it or '' end
+  task.stamp = table.concat({redis.sha1hex(task.msg), task.state, task.pending_since, task.group,
+    task.unique_key}, ' ')
+  -- The lock of a unique task, if it is one of this queue's.
+  task.lock = task.unique_key:sub(1, #t_unique_) == t_unique_ and task.unique_key or nil
+  return task
+end
+
+local function moves_fit(e)
+  type_check_key(e.key, (e.key == t_pending or e.key == t_active) and 'list' or 'zset')
+  local kinds = {[t_pending] = 'list', [t_lease] = 'zset', [t_groups] = 'set',
+    [t_job_ .. e.member] = 'hash'}
+  for key, kind in pairs(kinds) do type_check_key(key, kind) end
+  local lock = task_of(e).lock
+  if lock then type_check_key(lock, 'string') end
+end
+
+-- A worker has an active task until its lease ends.
+local function moves_lacks_record(e)
+  local till = e.key == t_active and redis.call('ZSCORE', t_lease, e.member)
+  if till and tonumber(till) >= now / 1000 then return nil, 'busy' end
+  return redis.call('EXISTS', t_job_ .. e.member) == 0
+end
+
+local function moves_take_out(e, to)
+  local task = task_of(e)
+  if task.stamp ~= e.stamp then return nil end
+  if e.key ~= t_pending and not element_scored(e) then return nil end
+  if e.dry then return true end
+  local ok, why = element_leaves(e, e.key == t_pending and 'list' or 'zset')
+  if not ok then return nil, why end
+  e.state = task.state
+  if task.state == 'aggregating' then
+    e.group = redis.call('SISMEMBER', t_groups, task.group) == 1 and task.group or nil
+    if redis.call('EXISTS', e.key) == 0 then redis.call('SREM', t_groups, task.group) end
+  end
+  if to == 'waiting' then return true end
+  local keys = {task.key}
+  if task.lock and redis.call('GET', task.lock) == e.member then keys[2] = task.lock end
+  e.kept = kept_keys_dump(keys)
+  redis.call('UNLINK', unpack(keys))
+  return true
+end
+
+local function moves_put_in(e)
+  redis.call('LPUSH', t_pending, e.member)
+  redis.call('HSET', t_job_ .. e.member, 'state', 'pending')
+  e.there = task_of(e).stamp
+  return t_pending, e.member
+end
+
+local function moves_take_back(e, to, list, seen)
+  if to == 'restore' then
+    e.seen = seen or e.seen
+    return moves_take_out(e, 'trash')
+  end
+  if task_of(e).stamp ~= e.there then return nil end
+  return out_of_list(list, e.member, seen)
+end
+
+local function moves_restorable(e)
+  local lock = e.kept and e.kept[2]
+  if lock and lock[3] >= 0 and lock[3] <= now then e.kept[2] = nil end -- asynq's time for it is over
+  return not e.kept or kept_keys_restorable(e.kept)
+end
+
+local function moves_put_back(e)
+  if e.kept then kept_keys_restore(e.kept)
+  else redis.call('HSET', t_job_ .. e.member, 'state', e.state) end
+  if e.group then redis.call('SADD', t_groups, e.group) end
+  return element_returns(e, true)
+end

@@ -1,0 +1,60 @@
+"""Messages of Protocol Buffers, read by the numbers of their fields."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TypeVar
+
+T = TypeVar("T", int, bytes)
+MOST = 10_000
+"""fields of one message: asynq's have 15, and one for each header or queue"""
+_FIXED = {1: 8, 5: 4}  # wire type -> bytes of its values, which are skipped
+
+
+class Message:
+    """The varints and byte strings of a message. Raises ValueError for bytes that are no message.
+
+    Of several values of a field the last one counts; a field that is missing is empty, or 0.
+    """
+
+    def __init__(self, data: bytes = b"") -> None:
+        self._fields = defaultdict[int, list[int | bytes]](list)
+        at = read = 0
+        while at < len(data):
+            tag, at = _varint(data, at)
+            value, size = 0, _FIXED.get(tag & 7, len(data))
+            if tag & 7 in (0, 2):
+                value, at = _varint(data, at)
+                size = value if tag & 7 else 0
+            at, read = at + size, read + 1
+            if at > len(data) or read > MOST:
+                raise ValueError("it is cut, too long, or none")
+            if tag & 7 not in _FIXED:
+                self._fields[tag >> 3].append(data[at - size : at] if tag & 7 else value)
+
+    def data(self, field: int) -> bytes:
+        return self._last(field, b"")
+
+    def text(self, field: int) -> str:
+        return self.data(field).decode("utf-8", "backslashreplace")
+
+    def number(self, field: int, bits: int = 64) -> int:
+        value = self._last(field, 0) & ((1 << bits) - 1)
+        return value - (1 << bits) if value >> (bits - 1) else value
+
+    def messages(self, field: int) -> list[Message]:
+        """Of a field that is repeated; those of a map have a key 1 and a value 2."""
+        return [Message(value) for value in self._fields[field] if isinstance(value, bytes)]
+
+    def _last(self, field: int, default: T) -> T:
+        values = (each for each in self._fields[field][::-1] if isinstance(each, type(default)))
+        return next(values, default)
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for n, byte in enumerate(data[at : at + 10]):
+        value |= (byte & 127) << (7 * n)
+        if byte < 128:
+            return value, at + n + 1
+    raise ValueError("a number in it doesn't end")

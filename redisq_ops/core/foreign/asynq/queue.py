@@ -1,0 +1,187 @@
+"""asynq's layout: lists and sorted sets of task ids; the hash ``t:ID`` beside them is the task.
+
+All keys of a queue begin with a hash tag of its name; the keys that all queues share do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha1
+from typing import Any, ClassVar
+
+from ...engine.optional_features import HasWorkerProcesses
+from ...model.entry import Entry, State
+from ...model.quoting import bytes_of, text
+from ...model.states import Verb
+from ...model.worker_process import Process
+from ...redis.operation import C_co, Call, both, operation
+from ...redis.parsers import moment
+from ...redis.whole_keys import members, set_members
+from ..declarations import Declared, List, Zset
+from ..job_hashes import JobHash, JobHashQueue, hash_fields
+from ..places import LocatedEntry, Place
+from ..releases import Releases
+from .recogniser import AT, OF_A_QUEUE
+from .task import FIELDS, Task
+from .workers import SERVERS, servers
+
+TAKEN = "being aggregated"
+DEADLINES = {"active": "lease", TAKEN: "aggregation_sets"}
+"""the sorted set of the times (s) at which asynq takes a pending task back"""
+
+
+class AsynqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
+    """``asynq:<queue>``. An id is asynq's task id, which can come again."""
+
+    kind: ClassVar[str] = "asynq"
+    owner: ClassVar[str] = "asynq"
+    package: ClassVar[str] = "foreign.asynq"
+    theirs: ClassVar[dict[str, str]] = {}
+    called: ClassVar[Mapping[str, str]] = {"t_job_": "t_"}
+    known_keys: ClassVar[tuple[str, bytes] | None] = "*", OF_A_QUEUE + rb"|.*:.*"
+    task_in: ClassVar[tuple[str, ...]] = ("type",)
+    fields: ClassVar[tuple[str, ...]] = FIELDS
+    of_every_job: ClassVar[tuple[str, ...]] = ("msg", "state")
+    timed: ClassVar[Mapping[str, float]] = dict.fromkeys(
+        ("scheduled", "retry", "aggregating", "archived"), 1000
+    )
+    wait_fields: ClassVar[tuple[str, ...]] = ("pending_since",)
+    states: ClassVar[Mapping[State, Sequence[Declared]]] = {
+        "waiting": (List("pending", "pending", "RIGHT"),),
+        "pending": (List("active", "active", "RIGHT"),),
+        "delayed": (Zset("retry", "retry", ready=True), Zset("scheduled", "scheduled", ready=True)),
+        "dead": (Zset("archived", "archived"),),
+        "done": (Zset("completed", "completed"),),
+    }
+    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
+        "replay": ("dead",),
+        "requeue": ("delayed",),
+        "purge": ("waiting", "delayed", "dead", "done"),
+        "hard": ("waiting", "delayed", "dead", "done", "trash"),
+        "restore": ("trash",),
+    }
+    orphan_states: ClassVar[tuple[State, ...]] = ("pending",)
+    releases: ClassVar[Releases] = Releases((), known=("0.23", "0.24", "0.25", "0.26"))
+    replay_note: ClassVar[str] = (
+        "as asynq's `RunTask` does it: retries that are used up stay so, and the next failure"
+        " archives the task again"
+    )
+    verbs: ClassVar[Mapping[str, str]] = {
+        "requeue": "they wait for the next worker now, behind what waits there",
+        "purge": "they go to the trash, and the locks of unique tasks with them",
+        "hard": "they are removed for good, and the locks of unique tasks with them: no undo",
+    }
+    refusals: ClassVar[Mapping[str, str]] = {
+        "requeue pending": "a server may be at it; what a killed server had, asynq's other servers"
+        " retry or archive about a minute after its last heartbeat",
+        "claim": "only asynq's workers can take a task",
+        "reschedule": "asynq has no call for it, and the lock of a unique task would end too early",
+        "purge pending": "a worker is at them: stop one with `Inspector.CancelProcessing`",
+    }
+    without_deadline: ClassVar[str] = "it has no lease: asynq won't notice if its server is killed"
+    layout_faults: ClassVar[tuple[str, ...]] = (
+        "a task that comes into its group from `scheduled`, or back from a set that no server"
+        " aggregated in time, is in no list until another task joins the group: asynq leaves it"
+        " alone until then, and it isn't counted",
+        "asynq keeps 10,000 archived tasks, for 90 days: a failure removes older ones for good",
+    )
+
+    @classmethod
+    def home_of(cls, own_name: str) -> str:
+        return f"{text(AT)}{{{own_name}}}:"
+
+    @operation
+    async def names(self) -> list[str]:
+        return sorted(map(text, await set_members(AT + b"queues")))
+
+    async def places_of(self, state: State, names: Sequence[str]) -> list[Place]:
+        """Tasks of a group are delayed until a server takes them, in a set of their own, and makes
+        one task of them."""
+        found = await super().places_of(state, names)
+        sets: list[Declared] = []
+        if state == "delayed":
+            groups = await set_members(self.keys["t_groups"])
+            sets = [Zset("g:" + text(group), "aggregating") for group in sorted(groups)]
+        elif state == "pending":
+            taken = await members(self.keys["t_aggregation_sets"])
+            sets = [Zset(k.removeprefix(self.at), TAKEN) for k in taken if k.startswith(self.at)]
+        return [*found, *(self._place(state, each, each.key) for each in sets)]
+
+    async def paused_there(self) -> str | None:
+        key = self.at + "paused"
+        return "paused in asynq" if await Call(("EXISTS", key), bool, key=key) else None
+
+    @property
+    def process_registry(self) -> str:
+        return SERVERS
+
+    @operation
+    async def worker_processes(self) -> list[Process]:
+        """asynq's servers; one whose record expired is not `alive`."""
+        return await servers()
+
+    # --- records ---------------------------------------------------------------------------------
+
+    async def jobs(
+        self, place: Place, state: State, ids: Sequence[bytes], sizes: Sequence[int]
+    ) -> Sequence[Task | Exception]:
+        read = hash_fields(list(map(self.job_key, ids)), FIELDS, sizes, place.reads)
+        if place.called not in DEADLINES or not ids:
+            return [_task(values, None) for values in await read]
+        key = self.at + DEADLINES[place.called]
+        held = [bytes_of(place.key)] * len(ids) if place.called == TAKEN else ids
+        found, until = await both(read, Call(("ZMSCORE", key, *held), list[Any], key=key))
+        return [_task(values, end) for values, end in zip(found, until, strict=True)]
+
+    def entry(self, state: State, place: Place, id: str, at_ms: int | None, job: Task) -> Entry:
+        called, dead = place.called, state == "dead"
+        since_ms = {
+            "pending": self.waits_since(job), "retry": job.ms(11), "aggregating": at_ms,
+            "archived": at_ms, "completed": job.ms(13),
+        }.get(called)  # fmt: skip
+        until_ms = job.until_ms if called in DEADLINES else at_ms
+        failures, lost, reason = job.failures(at_ms if dead else None)
+        return Entry(
+            id, state, None if called == "aggregating" else until_ms, since_ms, job.payload,
+            failures=failures, lost=lost, reason=reason, called=called, record=job,
+            task=job.message.text(1) or None, error=job.error() if state != "done" else None,
+        )  # fmt: skip
+
+    def waits_since(self, job: JobHash) -> int | None:
+        """By a time in nanoseconds, which `RunTask` doesn't write."""
+        since = job.number("pending_since")
+        return None if since is None else since // 1_000_000
+
+    def trash_payload(self, kept: bytes) -> bytes:
+        """Of its message, which is what the trash has."""
+        return Task.read({"msg": kept}).payload or kept
+
+    # --- what operators change -------------------------------------------------------------------
+
+    def stamp(self, entry: Entry) -> bytes:
+        """The digest of its message, and the other fields that `moves_take_out` compares."""
+        values = entry.record.values if isinstance(entry.record, Task) else {}
+        told = map(values.get, ("state", "pending_since", "group", "unique_key"))
+        digest = sha1(values.get("msg") or b"").hexdigest().encode()
+        return b" ".join([digest, *(value or b"" for value in told)])
+
+    def shown(self, entry: Entry) -> bytes | None:
+        return entry.record.values["msg"] if isinstance(entry.record, Task) else None
+
+    def refused(self, seen: LocatedEntry, target: str) -> str:
+        """A task that a server has; one whose own ``state`` is another one, where asynq itself
+        would look for it; and what asynq has no call for."""
+        if seen.entry.state == "pending":
+            return "busy"
+        task = seen.entry.record
+        elsewhere = isinstance(task, Task) and task.text("state") != seen.place.called
+        return "invalid" if elsewhere or target in ("pending", "delayed") else ""
+
+
+def _task(
+    values: Mapping[str, bytes | None] | Exception, until: float | bytes | None
+) -> Task | Exception:
+    """``until``: a score, in seconds."""
+    if isinstance(values, Exception):
+        return values
+    return Task.read(values, None if until is None else moment(float(until) * 1000))
