@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -72,15 +71,19 @@ def rq_enqueues(client: Any, id: str) -> None:
 
 def rq_times(client: Any) -> Mapping[str, int | None]:
     due = client.zscore("rq:scheduled:low", "s0")
-    ended = Job.fetch("bad0", connection=client).ended_at
+    ended: Any = Job.fetch("bad0", connection=client).ended_at
     ended_ms = ended.replace(tzinfo=UTC).timestamp() * 1000
     return {"s0": int(due * 1000), "bad0": int(ended_ms), "w0": None, "d0": None}
 
 
 def rq_payloads(client: Any) -> Mapping[str, bytes]:
-    job = {"description": f"{rq_tasks.__name__}.fine(3)", "origin": "low", "status": "queued"}
+    job: dict[str, Any] = {
+        "description": f"{rq_tasks.__name__}.fine(3)",
+        "origin": "low",
+        "status": "queued",
+    }
     job |= {"timeout": "180", "function": f"{rq_tasks.__name__}.fine", "args": [3], "kwargs": {}}
-    size = len(zlib.decompress(client.hget("rq:job:w3", "data")))
+    size = client.hstrlen("rq:job:w3", "data")
     return {"w3": json.dumps(job | {"data_bytes": size}).encode()}
 
 
