@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial, reduce
 from secrets import token_hex
@@ -12,12 +13,20 @@ from typing import Any
 import redis
 
 from redisq_ops.core.model.errors import RedisqError
-from redisq_ops.core.model.quoting import raw_of, text
+from redisq_ops.core.model.quoting import text
+from redisq_ops.core.model.states import Verb
 from redisq_ops.core.redis.operation import run
 
-from .interference import interferences
-from .picture import Picture
-from .stage import Stage
+from .stage import TRASH, Stage, Step
+
+NEAR_MS = 60_000
+"""of two calls, one after the other, by the clock of each"""
+OTHERS: Mapping[str, Sequence[Verb]] = {
+    "restored": ("restore",),
+    "removed for good": ("hard",),
+    "restored and purged again": ("restore", "purge"),
+}
+"""what another operator may do to an entry in the trash"""
 
 
 def undo(stage: Stage) -> Iterator[str]:
@@ -27,7 +36,7 @@ def undo(stage: Stage) -> Iterator[str]:
         what = f"{verb} of {len(ids)} {state} entries"
         stage.put_back()
         said = run(stage.client, stage.step(verb, state, ids))
-        after = Picture.of(stage.client)
+        after = stage.look()
         if said != ["moved"] * len(ids):
             yield f"{what}: {said}"
         elif run(stage.client, stage.step(verb, state, ids)) != said:
@@ -55,7 +64,7 @@ def restored(stage: Stage) -> Iterator[str]:
             said = run(stage.client, stage.step("restore", "trash", trash, op="op-2"))
             if said != ["moved"] * len(ids):
                 yield f"restore of {len(ids)} {state} entries: {said}"
-            if left := stage.changed(stage.picture):
+            if stage.specimen.by_bytes and (left := stage.changed(stage.picture)):
                 yield f"purge and restore of {len(ids)} {state} entries leave {left}"
             if stage.all_ids() != before:
                 yield f"purge and restore of {len(ids)} {state} entries change their places"
@@ -71,7 +80,7 @@ def own_verbs(stage: Stage) -> Iterator[str]:
         stage.put_back()
         for id in ids:
             own(stage.client, id)
-        theirs, places = Picture.of(stage.client), stage.all_ids()
+        theirs, places = stage.look(), stage.all_ids()
         stage.put_back()
         said = run(stage.client, stage.step(verb, state, ids))
         if said != ["moved"] * len(ids):
@@ -79,7 +88,7 @@ def own_verbs(stage: Stage) -> Iterator[str]:
         for where, there in stage.all_ids().items():
             if there != places[where] and where != "trash":
                 yield f"{what} has another order of the {where} entries"
-        for part in stage.changed(theirs):
+        for part in stage.changed(theirs, near_ms=NEAR_MS):
             named = reduce(lambda text, id: text.replace(id, "{id}"), ids, part)
             if not any(re.fullmatch(allowed, named) for allowed in stage.specimen.differs):
                 yield f"{what} leaves another {named} than the program's own"
@@ -87,22 +96,69 @@ def own_verbs(stage: Stage) -> Iterator[str]:
 
 def races(stage: Stage) -> Iterator[str]:
     """An entry that another program changes after the look is left alone."""
-    for verb, state, entry in stage.steps():
-        changes = [*interferences(stage.theirs, entry, raw_of(entry.id))]
-        if not changes and stage.queue.states.get(state):
-            yield f"no key of the program's has the id or payload of a {state} entry"
+    for step in stage.steps:
+        if step.state == "trash":
+            continue
+        changes = stage.changes(step, step.begin)
+        if not (changes or stage.specimen.meanwhile):
+            yield f"no key has the id or payload of a {step.state} entry"
         for change in changes:
-            race = stage.raced(verb, state, entry.id, change)
+            race = stage.raced(step, change)
             yield from (f"{part}, after {change.what}" for part in race.half_done)
             matters = re.fullmatch(stage.specimen.matters, change.what) is not None
             if matters is (race.word == "moved"):
                 should = "another entry" if matters else "the same entry"
-                yield f"{verb} of a {state} entry: {race.word} after {change.what}: it is {should}"
+                yield f"{step}: {race.word} after {change.what}: it is {should}"
         for what, happens in stage.specimen.meanwhile.items():
-            race = stage.raced(verb, state, entry.id, partial(_to, happens, entry.id))
+            race = stage.raced(step, partial(_to, happens, step.entry.id))
             yield from race.half_done
             if race.word == "moved":
-                yield f"{verb} of a {state} entry is done although it is {what}"
+                yield f"{step} is done although it is {what}"
+
+
+def purged(stage: Stage) -> Iterator[str]:
+    """An entry in the trash that another operator changes after the look is left alone."""
+    for step in stage.steps:
+        for what, verbs in OTHERS.items() if step.state == "trash" else ():
+            race = stage.raced(step, partial(_by_others, stage, step, verbs))
+            yield from race.half_done
+            if race.word in ("moved", "refused"):
+                yield f"{step} is {race.word} although it was {what} meanwhile"
+
+
+def _by_others(stage: Stage, step: Step, verbs: Sequence[Verb], client: Any) -> None:
+    for n, verb in enumerate(verbs):
+        time.sleep(0.002)  # what is purged twice has two times
+        entry = stage.queue.get(step.entry.id)
+        if entry is not None and entry.state in stage.queue.actions.get(verb, ()):
+            run(client, stage.step(verb, entry.state, [entry.id], f"other-{n}"))
+
+
+def again(stage: Stage) -> Iterator[str]:
+    """Where an entry of the same id comes while one is in the trash, its undo and its restore keep
+    both, or are refused."""
+    for step in (step for step in stage.steps if step.verb == "restore"):
+        id = step.entry.id
+        for comes in filter(None, (stage.write_again, stage.specimen.again)):
+            for what in ("undo", "restore"):
+                stage.put_back(step.begin)
+                comes(stage.client, id)
+                begin, before = stage.look(), _entries(stage)
+                if what == "undo":
+                    more = stage.undo("purge", "op-0")
+                else:
+                    more = run(stage.client, stage.step("restore", "trash", [id])).count("moved")
+                if _entries(stage) != before + more:
+                    yield f"{what}: {_entries(stage)} entries, of {before}, when one's id was back"
+                if more and what == "restore":
+                    stage.undo("restore")
+                left = stage.changed(begin, "(?!)" if more else TRASH)
+                if left and not (more and what == "undo"):
+                    yield f"{what} of an entry whose id came again is half done, or loses {left}"
+
+
+def _entries(stage: Stage) -> int:
+    return sum(len(ids) for state, ids in stage.all_ids().items() if state != "trash")
 
 
 def _to(happens: Callable[[Any, str], object], id: str, client: Any) -> None:
@@ -113,44 +169,53 @@ def touched(stage: Stage) -> Iterator[str]:
     """An undo leaves an entry alone that another program changed meanwhile, or puts it back once
     without overwriting the change."""
     follows = stage.specimen.follows
-    for verb, state, entry in stage.steps():
+    for step in stage.steps:
+        verb, id = step.verb, step.entry.id
         if verb == "hard":
             continue
-        stage.put_back()
-        run(stage.client, stage.step(verb, state, [entry.id]))
-        moved = Picture.of(stage.client)
-        for change in interferences(stage.of_program(moved), entry, raw_of(entry.id)):
+        stage.put_back(step.begin)
+        run(stage.client, stage.step(verb, step.state, [id]))
+        moved = stage.look()
+        for change in stage.changes(step, moved):
             moved.put_back(stage.client)
             change(stage.client)
-            before = Picture.of(stage.client)
+            before = stage.look()
             if stage.undo(verb):
-                if stage.ids(state).count(entry.id) != 1:
-                    yield f"undo of {verb} after {change.what}: the {state} entry isn't there once"
-                elif not (stage.changed(stage.picture) or re.fullmatch(follows, change.what)):
-                    yield f"undo of {verb} of a {state} entry overwrites {change.what}"
+                if stage.ids(step.state).count(id) != 1:
+                    yield f"undo of {step} after {change.what}: it isn't there once"
+                was = step.begin
+                if verb == "restore":  # what came back is purged again, as it is now
+                    was = moved
+                    run(stage.client, stage.step(verb, "trash", [id], "op-2"))
+                if not (stage.changed(was) or re.fullmatch(follows, change.what)):
+                    yield f"undo of {step} overwrites {change.what}"
             elif left := stage.changed(before):
-                yield f"undo of {verb} after {change.what} is half done: {left}"
+                yield f"undo of {step} after {change.what} is half done: {left}"
 
 
 def types(stage: Stage) -> Iterator[str]:
     """Where a key gets another type after the look, a step does nothing, or all of it."""
-    for verb, state, entry in stage.steps():
-        for key, was in stage.theirs.keys.items():
-            race = stage.raced(
-                verb, state, entry.id, partial(_change_type, key=key, type_=was.type)
-            )
-            yield from (f"{part}, where {text(key)} is of another type" for part in race.half_done)
-            if race.said and text(key) not in race.said:
-                yield f"{verb} of a {state} entry doesn't name {text(key)}: {race.said}"
-            if race.word == "moved" and verb != "hard":
-                stage.undo(verb)
-                if left := stage.changed(race.before):
-                    yield f"undo of {verb} leaves {left}, where {text(key)} is of another type"
+    for step in stage.steps:
+        keys = stage.of_program(step.begin, TRASH).keys
+        others = [key for key in keys if stage.is_of_others(key, step.entry)]
+        for changed in filter(None, (others, *([key] for key in keys if key not in others))):
+            where = f"where {' or '.join(map(text, changed))} is of another type"
+            is_string = {key: keys[key].type == b"string" for key in changed}
+            race = stage.raced(step, partial(_change_types, is_string=is_string))
+            yield from (f"{part}, {where}" for part in race.half_done)
+            if race.said and not any(text(key) in race.said for key in changed):
+                yield f"{step} doesn't name it, {where}: {race.said}"
+            if race.word == "moved" and step.verb != "hard":
+                with suppress(RedisqError):  # it names the key
+                    stage.undo(step.verb)
+                    if left := stage.changed(race.before):
+                        yield f"undo of {step} leaves {left}, {where}"
 
 
-def _change_type(client: Any, key: bytes, type_: bytes) -> None:
-    client.delete(key)
-    client.rpush(key, b"x") if type_ == b"string" else client.set(key, b"x")
+def _change_types(client: Any, is_string: Mapping[bytes, bool]) -> None:
+    for key, was in is_string.items():
+        client.delete(key)
+        client.rpush(key, b"x") if was else client.set(key, b"x")
 
 
 def rights(stage: Stage) -> Iterator[str]:
@@ -162,18 +227,19 @@ def rights(stage: Stage) -> Iterator[str]:
     try:
         admin.acl_setuser(user, enabled=True, nopass=True, reset=True, keys=["*"], channels=["*"])
         with redis.Redis.from_pool(own) as limited:
-            for verb, state, entry in stage.steps():
-                stage.put_back()
+            for step in stage.steps:
+                moves, id = partial(stage.step, step.verb, step.state), step.entry.id
+                stage.put_back(step.begin)
                 admin.config_resetstat()
-                run(admin, stage.step(verb, state, [entry.id]))
+                run(admin, moves([id]))
                 for command in admin.info("commandstats"):
                     name = command.removeprefix("cmdstat_")
                     admin.execute_command("ACL", "SETUSER", user, "+@all", f"-{name}")
-                    stage.put_back()
-                    step, word = stage.step(verb, state, [entry.id]), "refused"
+                    stage.put_back(step.begin)
+                    move, word = moves([id]), "refused"
                     with suppress(RedisqError):  # it says which right is missing
-                        (word,) = run(limited, step)
-                    if word != "moved" and (left := stage.changed(stage.picture)):
-                        yield f"{verb} of a {state} entry is half done without {name}: {left}"
+                        (word,) = run(limited, move)
+                    if word != "moved" and (left := stage.changed(step.begin, TRASH)):
+                        yield f"{step} is half done without {name}: {left}"
     finally:
         admin.acl_deluser(user)

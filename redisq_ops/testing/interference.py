@@ -28,16 +28,20 @@ class Interference:
         client.execute_command(*self.command)
 
 
-def interferences(picture: Picture, entry: Entry, id: bytes) -> Iterator[Interference]:
-    """A change of every element that has the entry's id or payload, of every field whose name has
-    its id, and of the keys that have it in their names: another score, another value, gone."""
-    whole = re.compile(rb"(?<![\w-])" + re.escape(id) + rb"(?![\w-])")
+def interferences(picture: Picture, entry: Entry, names: Sequence[bytes]) -> Iterator[Interference]:
+    """A change of every element that has one of the entry's names (first its id) or its payload, of
+    every field whose name has one, and of the keys that have one in their names: another score,
+    another value, gone."""
+    name_of = re.compile(rb"(?<![\w-])(?:" + b"|".join(map(re.escape, names)) + rb")(?![\w-])")
 
     def mentions(text: bytes) -> bool:  # a job of Resque has no id
-        return bool(whole.search(text) or (entry.payload and entry.payload in text))
+        return bool(name_of.search(text) or (entry.payload and entry.payload in text))
+
+    def shown_as(text: bytes) -> str:
+        return name_of.sub(b"{id}", text).decode("utf-8", "backslashreplace")
 
     for name, key in picture.keys.items():
-        shown = name.replace(id, b"{id}").decode("utf-8", "backslashreplace")
+        shown = shown_as(name)
         content: Any = key.content
         own = mentions(name)
         if key.type == b"zset":
@@ -52,11 +56,14 @@ def interferences(picture: Picture, entry: Entry, id: bytes) -> Iterator[Interfe
                     yield Interference(f"{shown} changed", ("LSET", name, at, element + b" "))
         elif key.type == b"hash":
             for field, value in content.items():
+                part = shown_as(field)
                 if own or mentions(field):
-                    part = field.replace(id, b"{id}").decode("utf-8", "backslashreplace")
                     yield Interference(f"{shown} {part}", ("HSET", name, field, value + b"0"))
-        elif key.type == b"set" and id in content:
-            yield Interference(f"{shown} gone", ("SREM", name, id))
+                if mentions(field) and not own:
+                    yield Interference(f"{shown} {part} gone", ("HDEL", name, field))
+        elif key.type == b"set":
+            for one in filter(content.__contains__, names):
+                yield Interference(f"{shown} gone", ("SREM", name, one))
         elif key.type == b"string" and own:
             yield Interference(f"{shown} changed", ("APPEND", name, b" "))
         if own:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +21,7 @@ class Key:
     until_ms: int
     """when it expires; -1: never"""
     dump: bytes
+    """empty: it isn't in the database, and only compared"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +52,17 @@ class Picture:
     def put_back(self, client: Any) -> None:
         """Make this the database's content."""
         pipe = client.pipeline(transaction=False).flushdb()
-        for name, key in self.keys.items():
+        for name, key in ((name, key) for name, key in self.keys.items() if key.dump):
             pipe.restore(name, max(0, key.until_ms), key.dump, absttl=key.until_ms > 0)
         pipe.execute()
 
-    def changed(self, now: Picture) -> list[tuple[bytes, str]]:
-        """What ``now`` has otherwise: each key, with its part, ``content``, ``type`` or ``ttl``."""
+    def changed(self, now: Picture, near_ms: int = 0) -> list[tuple[bytes, str]]:
+        """What ``now`` has otherwise: each key, with its part, ``content``, ``type`` or ``ttl``
+        (unless that is less than ``near_ms`` off)."""
         return [
             (name, part)
             for name in sorted({*self.keys, *now.keys})
-            for part in _differences(self.keys.get(name), now.keys.get(name))
+            for part in _differences(self.keys.get(name), now.keys.get(name), near_ms)
         ]
 
 
@@ -93,14 +97,18 @@ def _parts(type_: bytes, reply: Any) -> Content:
     return content
 
 
-def _differences(was: Key | None, now: Key | None) -> Iterator[str]:
+def _differences(was: Key | None, now: Key | None, near_ms: int) -> Iterator[str]:
     if was is None or now is None:
         yield "gone" if now is None else "new"
         return
-    if was.until_ms != now.until_ms:
+    never = -1 in (was.until_ms, now.until_ms)
+    if was.until_ms != now.until_ms and (never or abs(was.until_ms - now.until_ms) >= near_ms):
         yield "ttl"
     if was.type != now.type:
         yield "type"
+    elif was.type == b"list":
+        lists: Any = was.content, now.content
+        yield from sorted({*_elements(*(content[b"elements"] for content in lists))})
     elif isinstance(was.content, Mapping) and isinstance(now.content, Mapping):
         parts = {*was.content, *now.content}
         for part in sorted(
@@ -109,3 +117,20 @@ def _differences(was: Key | None, now: Key | None) -> Iterator[str]:
             yield part.decode("utf-8", "backslashreplace")
     elif was.content != now.content:
         yield "content"
+
+
+def _elements(was: Sequence[bytes], now: Sequence[bytes]) -> Iterator[str]:
+    """``elements``; of as many JSON objects, with the name of each member that differs."""
+    if len(was) != len(now):
+        yield "elements"
+    for one, other in zip(was, now, strict=False):
+        if one != other:
+            yield from _members(one, other) or ["elements"]
+
+
+def _members(one: bytes, other: bytes) -> list[str]:
+    with suppress(ValueError):
+        was, now = json.loads(one), json.loads(other)
+        if isinstance(was, dict) and isinstance(now, dict):
+            return [f"elements {name}" for name in was | now if was.get(name) != now.get(name)]
+    return []

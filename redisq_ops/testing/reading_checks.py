@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Any
 
-from redisq_ops.core.model.entry import STATES, State
+from redisq_ops.core.model.entry import STATES, Entry, State
 from redisq_ops.core.model.errors import RedisqError
-from redisq_ops.core.model.quoting import raw_of, text
+from redisq_ops.core.model.quoting import text
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.discover import Discovery, RegisteredFind, named
 
-from .interference import interferences, interrupted
-from .picture import Picture
-from .stage import Stage
+from .interference import interrupted
+from .stage import Stage, Step
 
 SCORES: Mapping[str, Callable[[int, float], float]] = {
     "a fraction apart": lambda n, score: score + n / 10,
@@ -30,16 +31,18 @@ ODD = b"\xff\xfe {*}|\x00"
 """bytes that no program would choose"""
 
 
-def statements(stage: Stage) -> Iterator[str]:
+def statements(stage: Stage, checks: Collection[str] = ()) -> Iterator[str]:
     """The specimen has an entry for every verb, and says nothing that can't be used."""
     specimen = stage.specimen
-    steps = {(verb, state) for verb, state, _ in stage.steps()}
+    steps = {(step.verb, step.state) for step in stage.steps}
     for verb, states in stage.queue.actions.items():
         for state in states:
             if state != "trash" and (verb, state) not in steps:
                 yield f"{verb} of {state} entries isn't tried: there is none"
     for verb, state in specimen.own_verbs.keys() - steps:
         yield f"own_verbs has {verb} of {state} entries, which the kind doesn't do"
+    for name in specimen.skips.keys() - checks:
+        yield f"skips has {name}, and there is no such check"
     known = {id for ids in stage.stated.values() for id in ids}
     for odd in (specimen.fixed - known) | (specimen.unordered - set(STATES)):
         yield f"fixed or unordered has {odd}, which isn't there"
@@ -48,7 +51,8 @@ def statements(stage: Stage) -> Iterator[str]:
 def recognition(stage: Stage) -> Iterator[str]:
     """`discover` finds the queue, and takes no key of the program's for another kind's."""
     found = run(stage.client, _found(Deployment(stage.client)))
-    if stage.specimen.queue not in (row.entry.name for row in found):
+    name = stage.specimen.queue
+    if name.encode() not in stage.registered and name not in (row.entry.name for row in found):
         yield f"discover doesn't find it, but {_some([row.entry.name for row in found])}"
     for row in found:
         if row.find.kind != stage.queue.kind and row.find.what in stage.theirs.keys:
@@ -81,13 +85,38 @@ def states(stage: Stage) -> Iterator[str]:
                 yield f"the {state} entry {id} isn't found by its id"
 
 
+def shown(stage: Stage) -> Iterator[str]:
+    """Payloads and times are shown as the specimen states them."""
+    for id, payload in stage.specimen.payloads(stage.client).items():
+        if not _same(payload, seen := _shown(stage, id).payload):
+            yield f"the payload of {id} is {seen!r}, and should be {payload!r}"
+    for id, at_ms in stage.specimen.times(stage.client).items():
+        if (time := _shown(stage, id).at_ms) != at_ms:
+            yield f"the time of {id} is {time}, and should be {at_ms}"
+
+
+def _shown(stage: Stage, id: str) -> Entry:
+    states = (state for state, ids in stage.stated.items() if id in ids)
+    pages = (stage.queue.page(state, max=1000, payloads=True).entries for state in states)
+    found: Entry = next(entry for page in pages for entry in page if entry.id == id)
+    return found
+
+
+def _same(one: bytes, other: bytes | None) -> bool:
+    if other is None or one == other:
+        return one == other
+    with suppress(ValueError):
+        return bool(json.loads(one) == json.loads(other))
+    return False
+
+
 def scores(stage: Stage) -> Iterator[str]:
     """Whatever the scores are, pages have each entry once."""
     before = sum(len(stage.ids(state)) for state in STATES)
     for name, score in SCORES.items():
         stage.put_back()
-        for key, was in stage.picture.keys.items():
-            if was.type == b"zset" and not key.startswith(stage.own):
+        for key, was in stage.theirs.keys.items():
+            if was.type == b"zset":
                 scored = enumerate(_zset(was.content))
                 stage.client.zadd(key, {member: score(n, old) for n, (member, old) in scored})
         whole = {state: Counter(stage.ids(state)) for state in STATES}
@@ -120,7 +149,7 @@ def odd_bytes(stage: Stage) -> Iterator[str]:
 def writes_nothing(stage: Stage) -> Iterator[str]:
     """A look changes no key."""
     yield from _looks(stage)
-    changed = stage.picture.changed(Picture.of(stage.client))
+    changed = stage.picture.changed(stage.look())
     yield from (f"a look changed {text(key)} {part}" for key, part in changed)
 
 
@@ -128,7 +157,8 @@ def vanishing(stage: Stage) -> Iterator[str]:
     """A record that vanishes while a page is read is never a traceback."""
     for state, ids in stage.stated.items():
         entry = stage.queue.get(ids[-1]) if ids else None
-        changes = interferences(stage.theirs, entry, raw_of(entry.id)) if entry else ()
+        step = entry and Step("hard", state, entry, stage.picture)
+        changes = stage.changes(step, stage.picture) if step else ()
         for change in [change for change in changes if change.what.endswith(" gone")]:
             for number in range(1, 4):
                 stage.put_back()

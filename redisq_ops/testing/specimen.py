@@ -39,3 +39,18 @@ class Specimen:
     meanwhile: Mapping[str, Callable[[Any, str], object]] = field(default_factory=dict)
     """what else may happen to an entry after the look, so that nobody may touch it, such as that a
     worker takes it: with a client, and the id"""
+    ours: str = "lease|body|meta"
+    """regex for those of redisq's own keys, by what is behind the queue's name, that hold entries:
+    they are watched, and changed, like the program's. By default what redisq's workers hold"""
+    by_bytes: bool = True
+    """whether undo and restore bring back every byte of the keys; False, for redisq's own kinds:
+    each entry in its place, as it is shown"""
+    again: Callable[[Any, str], object] | None = None
+    """adds an entry of an id, if it can be, while one of that id is in the trash; by default the
+    entry is written as it was"""
+    payloads: Callable[[Any], Mapping[str, bytes]] = lambda client: {}
+    """of some entries, by their ids, the payload: the very bytes, or the same JSON"""
+    times: Callable[[Any], Mapping[str, int | None]] = lambda client: {}
+    """of some entries the time (ms since 1970) that is shown, `Entry.at_ms`; None: none is kept"""
+    skips: Mapping[str, str] = field(default_factory=dict)
+    """a check of `CHECKS` that the kind doesn't promise to pass -> why"""

@@ -3,26 +3,45 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from redisq_ops.core.model.entry import STATES, Entry, State
 from redisq_ops.core.model.errors import BadInput, NotFound, RedisqError
 from redisq_ops.core.model.keys import PREFIX, registry_key
-from redisq_ops.core.model.quoting import text
+from redisq_ops.core.model.quoting import raw_of, text
 from redisq_ops.core.model.states import VERBS, Verb
 from redisq_ops.core.redis.operation import Description, run
 from redisq_ops.ops.deployment import Deployment
 
-from .interference import raced
-from .picture import Picture
+from .interference import Interference, interferences, raced
+from .picture import Key, Picture
 from .specimen import Specimen
 
 OP = "op-1"
 LATER_MS = 7_200_000
+SOON_MS = 3_600_000
 MOST_PAGES = 10_000
 """a specimen is small"""
+SHOWN = b" entries"
+TRASH = "trash|was|purged"
+"""redisq's own keys of purged entries"""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A verb's change of one entry."""
+
+    verb: Verb
+    state: State
+    entry: Entry
+    begin: Picture
+    """what is there before: one for each state from which the entries of the trash were purged"""
+
+    def __str__(self) -> str:
+        return f"{self.verb} of a {self.state} entry"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,28 +63,60 @@ class Stage:
         self.stated = specimen.fill(client)
         if not any(self.stated.values()):
             raise BadInput(f"the specimen of {specimen.queue} has no entries")
+        _put_off(client)
+        self.registered = client.hkeys(registry_key(PREFIX))
+        """the queues of which the fill itself has told redisq"""
         self.queue = self._opened()
         if self.queue.actions:
             run(client, self.queue._ensure_registered())
-        self.picture = Picture.of(client)
         self.own = self.queue.keys["op_"].removesuffix("op:").encode()
         """what redisq's own keys beside the program's begin with"""
+        self.picture = self.look()
 
     @property
     def theirs(self) -> Picture:
-        """The program's own keys."""
+        """The keys that hold the entries."""
         return self.of_program(self.picture)
 
-    def of_program(self, picture: Picture) -> Picture:
+    def of_program(self, picture: Picture, more: str = "(?!)") -> Picture:
+        """The keys that hold the entries; ``more``: as `Specimen.ours`, which of ours besides."""
         keys = picture.keys.items()
-        ours = self.own, registry_key(PREFIX).encode()
-        return Picture({key: value for key, value in keys if not key.startswith(ours)})
+        return Picture({k: key for k, key in keys if key.dump and self.holds(k, more)})
+
+    def holds(self, key: bytes, more: str = "(?!)") -> bool:
+        """Whether a key holds entries: the program's, or one of ours in ``Specimen.ours``."""
+        if not key.startswith(self.own):
+            return key != registry_key(PREFIX).encode()
+        ours = f"{self.specimen.ours}|{more}".encode()
+        return re.fullmatch(ours, key.removeprefix(self.own)) is not None
 
     def _opened(self) -> Any:
         return run(self.client, Deployment(self.client).queue(self.specimen.queue))
 
-    def put_back(self) -> None:
-        self.picture.put_back(self.client)
+    def compares(self, key: bytes, more: str = "(?!)") -> bool:
+        """Whether what a key has is compared, see `Specimen.by_bytes`."""
+        if self.specimen.by_bytes:
+            return self.holds(key, more)
+        return key.endswith(SHOWN) and (more == TRASH or b"trash" not in key)
+
+    def look(self) -> Picture:
+        """All keys; and the entries of each state as they are shown, if these are compared."""
+        picture = Picture.of(self.client)
+        return picture if self.specimen.by_bytes else Picture({**picture.keys, **self._shown()})
+
+    def _shown(self) -> dict[bytes, Key]:
+        found = dict[bytes, Key]()
+        for state in STATES:
+            try:
+                shown = self.queue.page(state, max=1000, payloads=True).entries
+            except RedisqError as error:
+                shown = (error,)
+            content = {b"elements": tuple(repr(entry).encode() for entry in shown)}
+            found[self.own + state.encode() + SHOWN] = Key(b"list", content, -1, b"")
+        return found
+
+    def put_back(self, picture: Picture | None = None) -> None:
+        (picture or self.picture).put_back(self.client)
         self.queue = self._opened()
 
     def ids(self, state: State, size: int = 1000) -> list[str]:
@@ -89,13 +140,13 @@ class Stage:
         found = {state: self.ids(state) for state in STATES}
         return {s: sorted(ids) if s in self.specimen.unordered else ids for s, ids in found.items()}
 
-    def changed(self, was: Picture) -> list[str]:
-        """What of the program's is otherwise: its own logs and redisq's own keys don't count."""
-        changes = was.changed(Picture.of(self.client))
+    def changed(self, was: Picture, more: str = "(?!)", near_ms: int = 0) -> list[str]:
+        """What is otherwise in the keys that hold the entries (``more``: as in `of_program`): the
+        program's own logs don't count, nor a time of expiry less than ``near_ms`` off."""
         return [
             f"{text(key)} {part}"
-            for key, part in changes
-            if not key.startswith(self.own) and not re.fullmatch(self.specimen.logs, text(key))
+            for key, part in was.changed(self.look(), near_ms)
+            if self.compares(key, more) and not re.fullmatch(self.specimen.logs, text(key))
         ]
 
     def movable(self, state: State) -> list[str]:
@@ -113,56 +164,103 @@ class Stage:
                 found += [(verb, state, [*group]) for group in sorted(groups) if group]
         return found
 
-    def steps(self) -> list[tuple[Verb, State, Entry]]:
-        """Every verb and state with the last of its entries."""
+    @cached_property
+    def steps(self) -> list[Step]:
+        """Every verb and state with the last of its entries; an entry in the trash is the last one
+        of a state from which it was purged."""
         self.put_back()
-        found = []
-        for verb, states in self.queue.actions.items():
-            for state in filter(self.movable, states):
-                id = self.movable(state)[-1]
-                entry = self.queue.get(id)
-                if entry is None:
-                    raise NotFound(f"the {state} entry {id} isn't found by its id")
-                found.append((verb, state, entry))
+        found = [
+            Step(verb, state, self._entry(state, self.movable(state)[-1]), self.picture)
+            for verb, states in self.queue.actions.items()
+            for state in filter(self.movable, states)
+        ]
+        for state in filter(self.movable, self.queue.actions.get("purge", ())):
+            self.put_back()
+            run(self.client, self.step("purge", state, self.movable(state)[-1:], "op-0"))
+            begin = self.look()
+            for id in self.ids("trash")[:1]:
+                entry = self._entry("trash", id)
+                known = {step.verb for step in found if step.state == "trash"} - {"restore"}
+                verbs = [v for v, states in self.queue.actions.items() if "trash" in states]
+                found += [Step(v, "trash", entry, begin) for v in verbs if v not in known]
         return found
 
+    def _entry(self, state: State, id: str) -> Entry:
+        entry: Entry | None = self.queue.get(id)
+        if entry is None:
+            raise NotFound(f"the {state} entry {id} isn't found by its id")
+        return entry
+
+    def is_of_others(self, key: bytes, entry: Entry) -> bool:
+        """Whether a key's name has another entry's id, and not this one's."""
+        ids = {raw_of(id) for ids in self.stated.values() for id in ids}
+        parts = re.split(rb"[^\w-]", key)
+        return raw_of(entry.id) not in parts and not ids.isdisjoint(parts)
+
+    def write_again(self, client: Any, id: str) -> None:
+        """Write all of the program's keys as they were."""
+        both = [*self.picture.keys.items()], [*self.look().keys.items()]
+        keys = [(k, v) for n in (0, 1) for k, v in both[n] if k.startswith(self.own) is bool(n)]
+        Picture(dict(keys)).put_back(client)
+
+    def changes(self, step: Step, picture: Picture) -> list[Interference]:
+        """What others may write of an entry where it is in a picture. Of redisq's own keys only
+        elements that go, or get another score: no other program writes them."""
+        theirs, entry = self.of_program(picture), step.entry
+        held: list[Any] = [
+            key.content
+            for name, key in theirs.keys.items()
+            if name.startswith(self.own) and key.type == b"hash" and entry.payload
+        ]
+        tickets = [f for content in held for f, value in content.items() if value == entry.payload]
+        found = interferences(theirs, entry, [raw_of(entry.id), *tickets])
+        ours = (" gone", " score")
+        return [c for c in found if c.what.endswith(ours) or not c.command[1].startswith(self.own)]
+
     def step(
-        self, verb: Verb, state: State, ids: Sequence[str], op: str = OP
+        self,
+        verb: Verb,
+        state: State,
+        ids: Sequence[str],
+        op: str = OP,
+        times: Mapping[str, int] | None = None,
     ) -> Description[list[str]]:
-        """The description of a verb's change of some entries."""
+        """The description of a verb's change of some entries; ``times``: those that were shown."""
         now = self.queue.now()
+        until_ms = LATER_MS if VERBS[verb][1] == "pending" else now + LATER_MS
+        words = {"source": state, "target": VERBS[verb][1], "consumer": "me", "times": times}
         made: Description[list[str]] = self.queue.move.op(
-            op,
-            1,
-            ids,
-            source=state,
-            target=VERBS[verb][1],
-            consumer="me",
-            high_water_ms=now + 60_000,
-            lease_ms=now + LATER_MS,
+            op, 1, ids, high_water_ms=now, lease_ms=until_ms, **words
         )
         return made
 
-    def raced(self, verb: Verb, state: State, id: str, happens: Callable[[Any], object]) -> Race:
+    def raced(self, step: Step, happens: Callable[[Any], object]) -> Race:
         """A change of an entry to which something happens after the look."""
-        self.put_back()
+        self.put_back(step.begin)
         was: list[Picture] = []
 
         def meanwhile() -> None:
             happens(self.client)
-            was.append(Picture.of(self.client))
+            was.append(self.look())
 
-        word, said = "refused", ""
+        word, said, id, at_ms = "refused", "", step.entry.id, step.entry.at_ms
+        move = self.step(step.verb, step.state, [id], times={id: at_ms} if at_ms else None)
         try:
-            (word,) = raced(self.client, self.step(verb, state, [id]), meanwhile)
+            (word,) = raced(self.client, move, meanwhile)
         except RedisqError as error:
             said = str(error)
-        before = was[-1] if was else self.picture
-        left = self.changed(before) if word != "moved" else []
-        parts = [f"{verb} of a {state} entry is half done: {part}" for part in left]
-        return Race(word, said, before, parts)
+        before = was[-1] if was else step.begin
+        left = self.changed(before, TRASH) if word != "moved" else []
+        return Race(word, said, before, [f"{step} is half done: {part}" for part in left])
 
-    def undo(self, verb: Verb) -> int:
+    def undo(self, verb: Verb, op: str = OP) -> int:
         """How many entries the undo of a step put back."""
-        back: int = self.queue.undo(OP, 1, target=VERBS[verb][1], by="undo-1", seq=1)[0]
+        back: int = self.queue.undo(op, 1, target=VERBS[verb][1], by=f"undo-{op}", seq=1)[0]
         return back
+
+
+def _put_off(client: Any) -> None:
+    """Let keys that expire within the hour, and so perhaps during a check, expire an hour later."""
+    for name, key in Picture.of(client).keys.items():
+        if key.until_ms >= 0 and client.pttl(name) < SOON_MS:
+            client.pexpireat(name, key.until_ms + SOON_MS)

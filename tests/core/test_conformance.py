@@ -116,7 +116,8 @@ def jobs(queue: Queue) -> Queue:
 def sidekiq(client: Client) -> Queue:
     queue = jobs(SidekiqQueue(client, "sidekiq:low"))
     for n in range(5):
-        text = {"class": "Task", "args": [], "jid": f"late{n}", "queue": "low"}
+        text = {"class": "Task", "args": [], "jid": f"late{n}", "queue": "low", "retry": True,
+                "created_at": 1.5}  # fmt: skip
         client.zadd("schedule", {json.dumps(text): time.time() + 9000 + n})
     return queue
 

@@ -2,6 +2,7 @@
 //
 // node bullmq_jobs.cjs PORT call JSON      [[method of Queue, ...arguments], ...]; prints what they return
 // node bullmq_jobs.cjs PORT job ID METHOD  a method of a job
+// node bullmq_jobs.cjs PORT listen         the same for each line "ID METHOD" that it reads, or "ID add": answers ok
 // node bullmq_jobs.cjs PORT flow OPTION    a parent "p" with a child "c" that fails, and one that does not;
 //                                          what c's failure means to p
 // node bullmq_jobs.cjs PORT work [N]       a worker, until N jobs have ended; without N, until it is killed
@@ -65,6 +66,17 @@ async function main() {
   } else if (command === "job") {
     const job = await queue.getJob(given);
     await job[process.argv[5]]();
+  } else if (command === "listen") {
+    for await (const line of require("readline").createInterface({ input: process.stdin })) {
+      const [id, method] = line.split(" ");
+      try {
+        if (method === "add") await queue.add("fine", { what: id }, { jobId: id });
+        else await (await queue.getJob(id))[method]();
+        console.log("ok");
+      } catch (error) {
+        console.log(String(error));
+      }
+    }
   } else if (command === "flow") {
     const flow = new FlowProducer({ connection });
     const child = (id, name) => ({

@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 import redis
 
+from .listening_program import listening
+
 VERSIONS = ("6.7.0", "5.81.5")
 _CACHE = Path(__file__).parents[2] / ".pytest_cache"
 _SCRIPT = Path(__file__).with_name("bullmq_jobs.cjs")
@@ -64,8 +66,9 @@ class Program:
 
     def does(self, id: str, method: str) -> None:
         """A method of a job."""
-        with self._started("job", id, method) as process:
-            assert process.wait(60) == 0
+        environment = tuple(self.environment.items())
+        command = "node", str(_SCRIPT), self.port, "listen"
+        listening(*command, environment=environment).does(f"{id} {method}")
 
     def flow(self, option: str = "ignoreDependencyOnFailure") -> None:
         with self._started("flow", option) as process:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+import dramatiq
 import rq
 from rq.job import Job
 
@@ -22,7 +23,9 @@ from ...foreign_keys import (
     bullmq_program,
     celery_program,
     dramatiq_program,
+    rq_tasks,
 )
+from ...foreign_keys.listening_program import listening
 from .. import test_conformance
 
 Stated = Mapping[State, Sequence[str]]
@@ -68,6 +71,29 @@ def rq_runs(client: Any, id: str) -> None:
     queue._enqueue_job(job)
 
 
+def rq_enqueues(client: Any, id: str) -> None:
+    """A job of the same id is a job that RQ overwrites."""
+    rq.Queue("low", connection=client).enqueue(rq_tasks.fine, "again", job_id=id)
+
+
+def rq_times(client: Any) -> Mapping[str, int | None]:
+    due = client.zscore("rq:scheduled:low", "s0")
+    ended: Any = Job.fetch("bad0", connection=client).ended_at
+    ended_ms = ended.replace(tzinfo=UTC).timestamp() * 1000
+    return {"s0": int(due * 1000), "bad0": int(ended_ms), "w0": None, "d0": None}
+
+
+def rq_payloads(client: Any) -> Mapping[str, bytes]:
+    job: dict[str, Any] = {
+        "description": f"{rq_tasks.__name__}.fine(3)",
+        "origin": "low",
+        "status": "queued",
+    }
+    job |= {"timeout": "180", "function": f"{rq_tasks.__name__}.fine", "args": [3], "kwargs": {}}
+    size = client.hstrlen("rq:job:w3", "data")
+    return {"w3": json.dumps(job | {"data_bytes": size}).encode()}
+
+
 def bullmq_jobs(client: Any) -> Stated:
     bullmq_program.specimen(client)
     return {
@@ -78,6 +104,22 @@ def bullmq_jobs(client: Any) -> Stated:
         "dead": texts(client.zrange("bull:mail:failed", 0, -1)),
         "done": texts(client.zrange("bull:mail:completed", 0, -1)),
     }  # fmt: skip
+
+
+def bullmq_times(client: Any) -> Mapping[str, int | None]:
+    due = client.zscore("bull:mail:delayed", "d2")
+    finished = client.hget("bull:mail:bad1", "finishedOn")
+    return {"d2": int(due / 4096), "bad1": int(finished), "w0": None}
+
+
+def bullmq_payloads(client: Any) -> Mapping[str, bytes]:
+    name, data, opts = client.hmget("bull:mail:w1", "name", "data", "opts")
+    return {"w1": b'{"name":"%b","data":%b,"opts":%b}' % (name, data, opts)}
+
+
+def bullmq_adds(client: Any, id: str) -> None:
+    """BullMQ adds no job of an id that is there."""
+    bullmq_does("add", client, id)
 
 
 def bullmq_does(method: str, client: Any, id: str) -> None:
@@ -93,6 +135,45 @@ def dramatiq_messages(client: Any) -> Stated:
         "delayed": texts(client.lrange("dramatiq:low.DQ", 0, -1)),
         "dead": texts(client.zrange("dramatiq:low.XQ", 0, -1)),
     }
+
+
+def dramatiq_times(client: Any) -> Mapping[str, int | None]:
+    ((dead, died), *_) = client.zrange("dramatiq:low.XQ", 0, 0, withscores=True)
+    (waits,) = texts(client.lrange("dramatiq:low", 0, 0))
+    return {dead.decode(): int(died), waits: None} | {
+        id.decode(): json.loads(message)["options"]["eta"]
+        for id, message in client.hgetall("dramatiq:low.DQ.msgs").items()
+    }
+
+
+def dramatiq_payloads(client: Any) -> Mapping[str, bytes]:
+    """What its actor gets: the message without its queue and what its broker needs."""
+    (id,) = texts(client.lrange("dramatiq:low", 0, 0))
+    message = json.loads(client.hget("dramatiq:low.msgs", id))
+    shown = {name: message[name] for name in ("actor_name", "args", "kwargs", "message_id")}
+    return {id: json.dumps(shown | {"options": {}}).encode()}
+
+
+def dramatiq_gives_back(client: Any, id: str) -> None:
+    """What a broker does at its end with what it fetched, and others do for one that is lost."""
+    broker = dramatiq_program.Program(client).broker
+    (acks,) = texts(client.scan_iter("dramatiq:__acks__*.low"))
+    broker.broker_id = acks.removeprefix("dramatiq:__acks__.").removesuffix(".low")
+    broker.do_requeue("low", id)
+
+
+def dramatiq_enqueues(client: Any, id: str) -> None:
+    """What a worker does with a delayed message that it has fetched and that is due; but a worker
+    gives it a new id in Redis, and redisq doesn't."""
+    broker = dramatiq_program.Program(client).broker
+    held = f"dramatiq:__acks__.{broker.broker_id}.low.DQ"
+    client.lrem("dramatiq:low.DQ", 1, id)
+    client.sadd(held, id)
+    message = dramatiq.Message.decode(client.hget("dramatiq:low.DQ.msgs", id))
+    due = message.copy(queue_name="low")
+    del due.options["eta"]
+    broker.do_enqueue("low", id, due.encode())
+    broker.do_ack("low.DQ", id)
 
 
 def arq_jobs(client: Any) -> Stated:
@@ -146,20 +227,50 @@ def sidekiq_jobs(client: Any) -> Stated:
     }
 
 
+def sidekiq_times(client: Any) -> Mapping[str, int | None]:
+    places = [client.zrange(key, 0, -1, withscores=True) for key in ("retry", "schedule", "dead")]
+    found = {json.loads(job)["jid"]: round(score * 1000) for of in places for job, score in of}
+    (next,) = client.lrange("queue:low", -1, -1)
+    return {**found, json.loads(next)["jid"]: None}
+
+
+def sidekiq_payloads(client: Any) -> Mapping[str, bytes]:
+    jobs = client.lrange("queue:low", 0, -1), client.zrange("dead", 0, -1)
+    return {json.loads(job)["jid"]: job for of in jobs for job in of}
+
+
 def sidekiq_does(does: str, client: Any, id: str) -> None:
     """What a button on its page does."""
     port = client.connection_pool.connection_kwargs["port"]
     environment = os.environ | {"REDIS_URL": f"redis://127.0.0.1:{port}/0"}
     places = "Queue.new('low')", "ScheduledSet.new", "RetrySet.new", "DeadSet.new"
-    found = ", ".join(f"Sidekiq::{place}.find_job({id!r})" for place in places)
-    code = f"[{found}].compact.each {{ |job| job.{does} }}"
-    subprocess.run(["ruby", "-r", "sidekiq/api", "-e", code], env=environment, check=True)
+    found = ", ".join(f"Sidekiq::{place}.find_job(id)" for place in places)
+    code = f"""
+        $stdout.sync = true
+        while line = gets
+          id, method = line.split
+          [{found}].compact.each {{ |job| job.send(method) }}
+          puts "ok"
+        end"""
+    command = "ruby", "-r", "sidekiq/api", "-e", code
+    listening(*command, environment=tuple(environment.items())).does(f"{id} {does}")
+
+
+def sidekiq_retries(client: Any, id: str) -> None:
+    """Sidekiq counts the attempt that is made at a person's will not as one: redisq does."""
+    sidekiq_does("retry", client, id)
+    job = json.loads(client.lindex("queue:low", 0))
+    job["retry_count"] += 1
+    client.lset("queue:low", 0, json.dumps(job))
 
 
 def resque_jobs(client: Any) -> Stated:
     """Its jobs have no ids: ours are of their bytes."""
     test_conformance.SPECIMENS["resque"](client)
+    return resque_ids(client)
 
+
+def resque_ids(client: Any) -> Stated:
     def failed(element: bytes) -> str:
         payload = json.dumps(json.loads(element)["payload"], separators=(",", ":")).encode()
         return f"{digest(payload)[:16]}.{digest(element)[:8]}"
@@ -171,8 +282,61 @@ def resque_jobs(client: Any) -> Stated:
     }
 
 
+LEASE = r"\S+:(lease score|lease gone|meta {id} gone)"
+"""keys of our workers' that these write together, or whenever they renew a lease"""
+LEASED = r"(?!\S+:(lease score|meta {id} gone)).*"
+
+
+def resque_failure(client: Any, id: str) -> tuple[int, bytes]:
+    """Where a failure is, and its bytes."""
+    elements = client.lrange("resque:failed", 0, -1)
+    at = next(n for n, one in enumerate(elements) if digest(one)[:8] == id.rpartition(".")[2])
+    return at, elements[at]
+
+
+def resque_retries(client: Any, id: str) -> None:
+    """`Failure.requeue`, which leaves the failure there with a new member, then `remove`."""
+    job = json.loads(resque_failure(client, id)[1])
+    again = {"class": job["payload"]["class"], "args": job["payload"]["args"]}
+    resque_removes(client, id)
+    client.sadd("resque:queues", job["queue"])
+    client.rpush(f"resque:queue:{job['queue']}", json.dumps(again, separators=(",", ":")))
+
+
+def resque_removes(client: Any, id: str) -> None:
+    """`Failure.remove`."""
+    at, _ = resque_failure(client, id)
+    client.lset("resque:failed", at, "")
+    client.lrem("resque:failed", 1, "")
+
+
+def resque_destroys(client: Any, id: str) -> None:
+    """`Job.destroy`: all that are equal."""
+    for job in client.lrange("resque:queue:low", 0, -1):
+        if digest(job)[:16] == id:
+            client.lrem("resque:queue:low", 0, job)
+
+
+def resque_times(client: Any) -> Mapping[str, int | None]:
+    jobs = client.lrange("resque:queue:low", 0, -1)
+    failures = client.lrange("resque:failed", 0, -1)
+    ids = resque_ids(client)
+    died = [datetime.strptime(json.loads(one)["failed_at"], "%Y/%m/%d %H:%M:%S UTC")
+            for one in failures]  # fmt: skip
+    ms = [int(at.replace(tzinfo=UTC).timestamp() * 1000) for at in died]
+    return (
+        {**dict.fromkeys(ids["waiting"]), **dict(zip(ids["dead"], ms, strict=True))} if jobs else {}
+    )
+
+
+def resque_payloads(client: Any) -> Mapping[str, bytes]:
+    jobs = client.lrange("resque:queue:low", 0, -1)
+    return dict(zip(resque_ids(client)["waiting"], jobs, strict=True))
+
+
 RQ = Specimen(
-    "rq:low", rq_jobs, fixed=frozenset(numbered("d", 6)),
+    "rq:low", rq_jobs, times=rq_times, payloads=rq_payloads, again=rq_enqueues,
+    fixed=frozenset(numbered("d", 6)),
     matters=r"\S+ (score|changed)|rq:(failed|scheduled|queue):low gone"
     r"|rq:job:{id} (gone|status|created_at|enqueued_at|ended_at)",
     follows="rq:job:{id} (started_at|ended_at|exc_info)",
@@ -183,7 +347,8 @@ RQ = Specimen(
     differs={"rq:job:{id} enqueued_at": "the time of the call"},
 )  # fmt: skip
 BULLMQ = Specimen(
-    "bullmq:mail", bullmq_jobs, logs="bull:mail:(events|pc)",
+    "bullmq:mail", bullmq_jobs, times=bullmq_times, payloads=bullmq_payloads, again=bullmq_adds,
+    logs="bull:mail:(events|pc)",
     matters=r"bull:mail:\S+ (score|gone|changed)"
     r"|bull:mail:{id} (timestamp|processedOn|finishedOn|atm|name|data|opts|priority)",
     follows="bull:mail:{id} (processedOn|delay)",
@@ -196,11 +361,21 @@ BULLMQ = Specimen(
     },
     meanwhile={"a worker's": lambda client, id: client.set(f"bull:mail:{id}:lock", "token")},
 )  # fmt: skip
-DRAMATIQ = Specimen("dramatiq:low", dramatiq_messages, unordered=frozenset({"pending"}))
+DRAMATIQ = Specimen(
+    "dramatiq:low", dramatiq_messages, unordered=frozenset({"pending"}),
+    times=dramatiq_times, payloads=dramatiq_payloads,
+    own_verbs={
+        ("requeue", "pending"): dramatiq_gives_back, ("requeue", "delayed"): dramatiq_enqueues,
+    },
+    differs={"dramatiq:__heartbeats__ .*": "a broker says with every call that it is there"},
+)  # fmt: skip
+"""it has no verb for one dead letter, and none that removes one message"""
 ARQ = Specimen(
     "arq:arq:queue", arq_jobs, unordered=frozenset({"dead", "done"}),
+    times=lambda client: {"d0": int(client.zscore("arq:queue", "d0"))},
     meanwhile={"in progress": lambda client, id: client.set(f"arq:in-progress:{id}", "1")},
 )  # fmt: skip
+"""none of its verbs is one of ours: `Job.abort` makes a worker end a job, which leaves a result"""
 ASYNQ = Specimen(
     "asynq:low", asynq_tasks,
     matters=r"asynq:{low}:\S+ (score|changed)"
@@ -219,16 +394,26 @@ CELERY = Specimen(
 )
 SIDEKIQ = Specimen(
     "sidekiq:low", sidekiq_jobs, unordered=frozenset({"pending"}),
+    times=sidekiq_times, payloads=sidekiq_payloads,
     own_verbs={
-        ("replay", "dead"): partial(sidekiq_does, "retry"),
+        ("replay", "dead"): sidekiq_retries,
         ("hard", "dead"): partial(sidekiq_does, "delete"),
         ("requeue", "delayed"): partial(sidekiq_does, "add_to_queue"),
         ("hard", "delayed"): partial(sidekiq_does, "delete"),
         ("hard", "waiting"): partial(sidekiq_does, "delete"),
     },
-    differs={"queue:low elements": "the time when it was put there"},
+    differs={"queue:low elements enqueued_at": "the time when it was put there"},
+    matters=LEASED, follows=LEASE,
 )  # fmt: skip
-RESQUE = Specimen("resque:low", resque_jobs, unordered=frozenset({"pending"}))
+RESQUE = Specimen(
+    "resque:low", resque_jobs, unordered=frozenset({"pending"}), matters=LEASED, follows=LEASE,
+    times=resque_times, payloads=resque_payloads,
+    own_verbs={
+        ("replay", "dead"): resque_retries, ("hard", "dead"): resque_removes,
+        ("hard", "waiting"): resque_destroys,
+    },
+)  # fmt: skip
+"""its sources have the own verbs: there is no gem of it here"""
 SPECIMENS = {
     one.queue.partition(":")[0]: one
     for one in (RQ, BULLMQ, DRAMATIQ, ARQ, ASYNQ, CELERY, SIDEKIQ, RESQUE)

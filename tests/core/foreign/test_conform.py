@@ -13,13 +13,14 @@ from redisq_ops.core.foreign.dramatiq import DramatiqQueue
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.testing.conformance import conform
 
-from .specimens import DRAMATIQ, SPECIMENS, Stated
+from ..own_specimens import OWN
+from .specimens import DRAMATIQ, SPECIMENS, Stated, texts
 
 
 @pytest.mark.alike
-@pytest.mark.parametrize("kind", SPECIMENS)
+@pytest.mark.parametrize("kind", SPECIMENS | OWN)
 def test_a_kind_conforms(client: redis.Redis, kind: str) -> None:
-    found = [*conform(client, SPECIMENS[kind])]
+    found = [*conform(client, (SPECIMENS | OWN)[kind])]
     assert not found, "\n" + "\n".join(found)
     assert not client.dbsize()
 
@@ -46,6 +47,31 @@ def test_a_specimen_that_lies_is_told(client: redis.Redis) -> None:
     assert any(
         "another more new" in each or "more gone" in each for each in conform(client, honest)
     )
+
+
+@pytest.mark.alike
+def test_a_wrong_statement_is_told(client: redis.Redis) -> None:
+    def ids(client: Any) -> list[str]:
+        return texts(client.zrange("dramatiq:low.XQ", 0, 0))
+
+    wrong = replace(
+        DRAMATIQ, times=lambda client: dict.fromkeys(ids(client), 7), skips={"zz": "no reason"},
+        payloads=lambda client: dict.fromkeys(ids(client), b"{}"),
+    )  # fmt: skip
+    found = [*islice(conform(client, wrong), 3)]
+    assert "skips has zz" in found[0]
+    assert "and should be b'{}'" in found[1] and "and should be 7" in found[2]
+
+
+@pytest.mark.alike
+def test_what_expires_soon_is_no_fault(client: redis.Redis) -> None:
+    def soon(client: Any) -> Stated:
+        stated = DRAMATIQ.fill(client)
+        client.pexpire("dramatiq:low.DQ.msgs", 900)
+        client.pexpire("dramatiq:low.DQ", 900)
+        return stated
+
+    assert [*conform(client, replace(DRAMATIQ, fill=soon))] == []
 
 
 @pytest.mark.alike

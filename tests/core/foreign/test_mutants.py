@@ -10,6 +10,7 @@ import redis
 from redisq_ops.testing.conformance import conform
 
 from ...model.spoiling import Change, spoilt
+from ..own_specimens import OWN
 from .specimens import SPECIMENS
 
 NO_SCORE = (
@@ -38,9 +39,42 @@ NEIGHBOURS: dict[str, Change] = {
 }
 """faults in the order of neighbours of one list"""
 
+PURGED: dict[str, Change] = {
+    "another's in the trash": (
+        "move",
+        "e = kept and tonumber(since) == tonumber(e.seen) and kept",
+        "e = kept",
+    ),
+}
+"""a fault in what is in the trash"""
+HELD: dict[str, Change] = {
+    "settled, and moved": (
+        "moves",
+        "if not payload then return nil end",
+        "payload = payload or '{}'",
+    ),
+    "settled, and undone": (
+        "moves",
+        "if not redis.call('HGET', body, e.there) then return nil end",
+        "",
+    ),
+}
+"""faults in what our workers hold"""
+
+
+def put_in(was: str, now: str) -> Change:
+    """A job that waits again is another one, and the undo knows it."""
+    put = f"e.put = ((e.put or e.member):gsub({was}, {now}))"
+    return "moves", "local payload = e.put or e.member", f"{put} local payload = e.put"
+
+
+SAME_ID: Change = ("kept_keys", "redis.call('EXISTS', row[1]) == 1 or ", "")
+
 MUTANTS: dict[str, dict[str, Change]] = {
     "rq": {
         **NEIGHBOURS,
+        **PURGED,
+        "id that came again": SAME_ID,
         "comparison off": ("moves", ", ' ') ~= e.stamp", ", ' ') == nil"),
         "score ignored": NO_SCORE,
         "wrong end": ("moves", "front and 'LPUSH' or 'RPUSH'", "'LPUSH'"),
@@ -66,6 +100,8 @@ MUTANTS: dict[str, dict[str, Change]] = {
     },
     "bullmq": {
         **NEIGHBOURS,
+        **PURGED,
+        "id that came again": SAME_ID,
         "comparison off": ("moves", "if not jobs_seen(e) then return nil end", "e.shown = ''"),
         "lock ignored": ("moves", "if locked or job.defa then", "if job.defa then"),
         "score ignored": NO_SCORE,
@@ -107,6 +143,17 @@ MUTANTS: dict[str, dict[str, Change]] = {
     },
     "dramatiq": {
         **NEIGHBOURS,
+        **PURGED,
+        "id that came again": (
+            "moves",
+            "return e.went == e.key or redis.call('HEXISTS', messages_of(e), e.member) == 0",
+            "return true",
+        ),
+        "wrong end": (
+            "moves",
+            "redis.call('RPUSH', key, e.member)",
+            "redis.call('LPUSH', key, e.member)",
+        ),
         "comparison off": ("messages", "redis.sha1hex(message) == digest and message", "message"),
         "score ignored": NO_SCORE,
         "message left": ("moves", "redis.call('HDEL', messages, e.member)", ""),
@@ -126,6 +173,7 @@ MUTANTS: dict[str, dict[str, Change]] = {
         "another's place in the list": IN_LIST,
     },
     "arq": {
+        **PURGED,
         "comparison off": ("moves", "data and redis.sha1hex(data) == digest", "data and true"),
         "score ignored": (
             "moves",
@@ -178,12 +226,22 @@ MUTANTS: dict[str, dict[str, Change]] = {
     },
     "celery": {
         **NEIGHBOURS,
+        **PURGED,
         "comparison off": IN_LIST,
         "type check off": ("moves", "type_check_key(e.key, 'list')", ""),
         "undo at the wrong place": NO_PLACE,
     },
     "sidekiq": {
         **NEIGHBOURS,
+        **PURGED,
+        **HELD,
+        "id that came again": (
+            "job_lists",
+            "while redis.call('ZADD', key, 'NX', score, payload) == 0 do",
+            "while redis.call('ZADD', key, score, payload) == -1 do",
+        ),
+        "another retry_count": put_in("'\"retry_count\":0'", "'\"retry_count\":7'"),
+        "another class": put_in('\'"class":"Task"\'', '\'"class":"Other"\''),
         "comparison off": IN_LIST,
         "score ignored": (
             "moves",
@@ -210,6 +268,13 @@ MUTANTS: dict[str, dict[str, Change]] = {
     },
     "resque": {
         **NEIGHBOURS,
+        **PURGED,
+        **HELD,
+        "wrong end": (
+            "jobs",
+            "redis.call('RPUSH', t_queue_ .. name, ...)",
+            "redis.call('LPUSH', t_queue_ .. name, ...)",
+        ),
         "comparison off": IN_LIST,
         "type check off": ("moves", "if to and not e.label then", "if false then"),
         "undo at the wrong place": (
@@ -220,6 +285,11 @@ MUTANTS: dict[str, dict[str, Change]] = {
     },
 }
 """kind -> fault -> where it is planted"""
+for kind in OWN:
+    MUTANTS[kind] = {
+        "score ignored": ("move", "times[k] ~= '-' and tonumber", "false and tonumber"),
+        "undo forgets the score": ("undo_entries", "since = scores[k]", "since = now_text"),
+    }
 
 
 @pytest.mark.slow
@@ -227,7 +297,7 @@ MUTANTS: dict[str, dict[str, Change]] = {
 @pytest.mark.parametrize(("kind", "name"), [(k, name) for k in MUTANTS for name in MUTANTS[k]])
 def test_a_fault_is_found(client: redis.Redis, kind: str, name: str) -> None:
     with spoilt([MUTANTS[kind][name]]):
-        found = next(conform(client, SPECIMENS[kind]), "")
+        found = next(conform(client, (SPECIMENS | OWN)[kind]), "")
     assert found and "compiling" not in found, "what doesn't run at all would be noticed anyway"
 
 

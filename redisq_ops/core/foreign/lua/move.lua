@@ -3,7 +3,7 @@
 -- keys. `why`: a word for an entry that isn't moved, else empty. `put`: = and the bytes to write instead
 -- of the entry's own, or empty. `orphan`: as in `orphans` for an id without a record, else empty.
 -- `shown`: = and what the trash shows of it, or empty: its own bytes. An entry in the trash is found by
--- its id.
+-- its id, and since when it is there: another may have its id by now.
 -- KEYS: undo_ op_
 -- ARGV: caller seq from to consumer at queue span
 -- REST: id why key member seen stamp put goes_to orphan shown
@@ -29,7 +29,8 @@ for i = first, #ARGV, width do
   local word = ARGV[i + 1]
   if word == '' and from == 'trash' then
     local label, op, kept, since = e.id, trash_get(e.id)
-    e, word = kept, kept and '' or 'changed'
+    e = kept and tonumber(since) == tonumber(e.seen) and kept
+    word = e and '' or 'changed'
     if e then e.label, e.since, e.op = label, since, op end
   end
   if word == '' then moves_fit(e, to) end

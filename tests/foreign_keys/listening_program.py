@@ -1,0 +1,29 @@
+"""A program that stays and does what it is told, line by line, because it is slow to start."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+
+class ListeningProgram:
+    """It reads a line, does it, and answers with a line: ``ok``, or why not. It ends with us."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self.process = subprocess.Popen(
+            command, env=environment, text=True, bufsize=1, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def does(self, line: str) -> None:
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.write(line + "\n")
+        answer = self.process.stdout.readline().strip()
+        assert answer == "ok", answer or "it ended"
+
+
+@cache
+def listening(*command: str, environment: tuple[tuple[str, str], ...]) -> ListeningProgram:
+    """The same one for the same command."""
+    return ListeningProgram(command, dict(environment))
