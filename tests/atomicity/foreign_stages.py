@@ -19,7 +19,14 @@ from redisq_ops.core.foreign.rq import RqQueue
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.states import FIXED
 
-from ..foreign_keys import arq_program, bullmq_program, celery_program, dramatiq_program, rq_tasks
+from ..foreign_keys import (
+    arq_program,
+    bullmq_program,
+    celery_program,
+    dramatiq_program,
+    node_program,
+    rq_tasks,
+)
 from ..foreign_keys.rq_workers import SimpleWorker
 from .stages import Operation, Stage, _move
 
@@ -71,7 +78,7 @@ def _bullmq(client: redis.Redis) -> None:
         *[add("lasts", job, priority=9) for job in LOST[:3]],
     )
     with program.worker():
-        bullmq_program.wait(lambda: client.get("started") == b"3")
+        node_program.wait(lambda: client.get("started") == b"3")
     for id, _ in LOST[:3]:
         client.delete(f"bull:mail:{id}:lock")
     once = {"deduplication": {"id": "once", "ttl": 10**9}}

@@ -23,6 +23,7 @@ from redisq_ops.core.engine.queue_classes import foreign_class, queue_class
 from redisq_ops.core.engine.queue_types import KINDS, LAYOUTS
 from redisq_ops.core.foreign.arq import ArqQueue
 from redisq_ops.core.foreign.base import ForeignQueue
+from redisq_ops.core.foreign.bull import BullQueue
 from redisq_ops.core.foreign.bullmq import BullmqQueue
 from redisq_ops.core.foreign.celery import CeleryQueue
 from redisq_ops.core.foreign.dramatiq import DramatiqQueue
@@ -46,7 +47,14 @@ from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.filter.parser import parse
 from redisq_ops.ops.filter.selection import select
 
-from ..foreign_keys import arq_program, bullmq_program, celery_program, dramatiq_program, rq_tasks
+from ..foreign_keys import (
+    arq_program,
+    bull_program,
+    bullmq_program,
+    celery_program,
+    dramatiq_program,
+    rq_tasks,
+)
 from ..foreign_keys.rq_workers import SimpleWorker
 from ..ops import test_discover
 from ..pipeline.rows import paged, rows
@@ -136,6 +144,11 @@ def bullmq(client: Client) -> Queue:
     return BullmqQueue(client, "bullmq:mail")
 
 
+def bull(client: Client) -> Queue:
+    bull_program.specimen(client)
+    return BullQueue(client, "bull:mail")
+
+
 def celery(client: Client) -> Queue:
     celery_program.specimen(client)
     return CeleryQueue(client, "celery:celery")
@@ -203,8 +216,8 @@ def carmine_four(client: Client) -> Queue:
 SPECIMENS: dict[str, Callable[[Client], Queue]] = {
     "request": request, "delay": delay, "fair": fair, "circular": circular, "carmine": carmine,
     "sidekiq": sidekiq, "resque": lambda client: jobs(ResqueQueue(client, "resque:low")),
-    "rq": rq_, "arq": arq, "bullmq": bullmq, "celery": celery, "dramatiq": dramatiq,
-    "stream": stream,
+    "rq": rq_, "arq": arq, "bullmq": bullmq, "bull": bull, "celery": celery,
+    "dramatiq": dramatiq, "stream": stream,
     "raw-request": raw("raw-request", "raw-request:req", article_requests),
     "raw-circular": raw("raw-circular", "raw-circular:queue", article_circle),
     "raw-delay": raw("raw-delay", "raw-delay:delay_set", article_delays),
@@ -380,7 +393,8 @@ def test_sparks_tables_are_the_pages(queue: Queue, url: str) -> None:
 
 TASKS = {
     "rq": (f"task={rq_tasks.__name__}.fails arg.0=luck", 4), "arq": ("task=fails arg.order>=2", 2),
-    "bullmq": ("task=fails arg.region=eu", 4), "celery": ("task=shop.fails arg.order>=2", 2),
+    "bullmq": ("task=fails arg.region=eu", 4), "bull": ("task=fails arg.region=eu", 4),
+    "celery": ("task=shop.fails arg.order>=2", 2),
     "dramatiq": ("task=fails arg.order>=2 arg.0~luck", 2), "sidekiq": ("task~^Ta arg.0>=2", 2),
     "resque": ("task=Task arg[0]>=2", 5),
 }  # fmt: skip

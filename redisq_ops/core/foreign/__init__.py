@@ -4,6 +4,7 @@ LAYOUTS: dict[str, tuple[str, str]] = {
     "rq": ("foreign.rq", "RqQueue"),
     "arq": ("foreign.arq", "ArqQueue"),
     "bullmq": ("foreign.bullmq", "BullmqQueue"),
+    "bull": ("foreign.bull", "BullQueue"),
     "celery": ("foreign.celery", "CeleryQueue"),
     "dramatiq": ("foreign.dramatiq", "DramatiqQueue"),
     "sidekiq": ("foreign.sidekiq", "SidekiqQueue"),

@@ -16,7 +16,13 @@ from redisq_ops.core.foreign.ruby_jobs.job import digest
 from redisq_ops.core.model.entry import State
 from redisq_ops.testing.conformance import Specimen
 
-from ...foreign_keys import arq_program, bullmq_program, celery_program, dramatiq_program
+from ...foreign_keys import (
+    arq_program,
+    bull_program,
+    bullmq_program,
+    celery_program,
+    dramatiq_program,
+)
 from .. import test_conformance
 
 Stated = Mapping[State, Sequence[str]]
@@ -76,6 +82,21 @@ def bullmq_jobs(client: Any) -> Stated:
 
 def bullmq_does(method: str, client: Any, id: str) -> None:
     bullmq_program.Program(client).does(id, method)
+
+
+def bull_jobs(client: Any, version: str = bull_program.VERSIONS[0]) -> Stated:
+    bull_program.specimen(client, version)
+    return {
+        "waiting": texts(client.lrange("bull:mail:wait", 0, -1))[::-1],
+        "pending": texts(client.lrange("bull:mail:active", 0, -1))[::-1],
+        "delayed": numbered("d", 5),
+        "dead": texts(client.zrange("bull:mail:failed", 0, -1)),
+        "done": texts(client.zrange("bull:mail:completed", 0, -1)),
+    }
+
+
+def bull_does(method: str, client: Any, id: str) -> None:
+    bull_program.Program(client).does(id, method)
 
 
 def dramatiq_messages(client: Any) -> Stated:
@@ -173,6 +194,21 @@ BULLMQ = Specimen(
     },
     meanwhile={"a worker's": lambda client, id: client.set(f"bull:mail:{id}:lock", "token")},
 )  # fmt: skip
+BULL = Specimen(
+    "bull:mail", bull_jobs,
+    matters=r"bull:mail:(?!priority)\S+ (score|gone|changed)"
+    r"|bull:mail:{id} (timestamp|processedOn|finishedOn|attemptsMade|name|data|opts|priority)",
+    follows="bull:mail:{id} (delay|retriedOn)",
+    own_verbs={
+        ("replay", "dead"): partial(bull_does, "retry"),
+        ("requeue", "delayed"): partial(bull_does, "promote"),
+        ("hard", "waiting"): partial(bull_does, "remove"),
+        ("hard", "delayed"): partial(bull_does, "remove"),
+        ("hard", "dead"): partial(bull_does, "remove"),
+    },
+    differs={"bull:mail:{id} retriedOn": "the time of the call"},
+    meanwhile={"a worker's": lambda client, id: client.set(f"bull:mail:{id}:lock", "token")},
+)  # fmt: skip
 DRAMATIQ = Specimen("dramatiq:low", dramatiq_messages, unordered=frozenset({"pending"}))
 ARQ = Specimen(
     "arq:arq:queue", arq_jobs, unordered=frozenset({"dead", "done"}),
@@ -194,5 +230,6 @@ SIDEKIQ = Specimen(
 )  # fmt: skip
 RESQUE = Specimen("resque:low", resque_jobs, unordered=frozenset({"pending"}))
 SPECIMENS = {
-    one.queue.partition(":")[0]: one for one in (RQ, BULLMQ, DRAMATIQ, ARQ, CELERY, SIDEKIQ, RESQUE)
+    one.queue.partition(":")[0]: one
+    for one in (RQ, BULLMQ, BULL, DRAMATIQ, ARQ, CELERY, SIDEKIQ, RESQUE)
 }

@@ -1,8 +1,9 @@
--- BullMQ's keys of one queue, all of which begin with `base`, and what keeps a job where it is.
+-- The keys of one queue of Bull or BullMQ, all of which begin with `base`, and what keeps a job where it
+-- is.
 -- IMPLEMENTS: moves_lacks_record
--- USES: kept_keys
-local IDENTITY, PLAIN = {'timestamp', 'processedOn', 'finishedOn', 'atm', 'name', 'data', 'opts',
-  'priority'}, 4
+-- USES: kept_keys events
+local IDENTITY, PLAIN = {'timestamp', 'processedOn', 'finishedOn', 'atm', 'attemptsMade', 'name', 'data',
+  'opts', 'priority'}, 5
 
 local function jobs_base(e) return e.key:match('^(.*:)[^:]+$') end
 
@@ -56,7 +57,7 @@ local function jobs_recurring(e)
   return at and e.member == 'repeat:' .. schedule .. ':' .. at
 end
 
--- What BullMQ removes with a job; the key by which it refuses duplicates only if it is this job's.
+-- What the program removes with a job; the key by which it refuses duplicates only if it is this job's.
 local function jobs_keys(e)
   local key, base, once = jobs_key(e), jobs_base(e), jobs_field(e, 'deid')
   local keys = {key, key .. ':logs'}
@@ -66,16 +67,9 @@ local function jobs_keys(e)
   return keys
 end
 
--- Comes after writes: where events can't be written, as at the last possible id, there are none.
-local function jobs_event(base, ...)
-  local most = redis.call('HGET', base .. 'meta', 'opts.maxLenEvents') or ''
-  if not most:find('^%d+$') or #most > 15 then most = 10000 end
-  redis.pcall('XADD', base .. 'events', 'MAXLEN', '~', most, '*', 'event', ...)
-end
-
 local function jobs_remove(e, keep)
   local keys = jobs_keys(e)
   e.kept = keep and kept_keys_dump(keys) or nil
   redis.call('UNLINK', unpack(keys))
-  jobs_event(jobs_base(e), 'removed', 'jobId', e.member, 'prev', jobs_state(e))
+  events_add(jobs_base(e), 'removed', 'jobId', e.member, 'prev', jobs_state(e))
 end

@@ -1,6 +1,6 @@
 -- What BullMQ writes when a job goes from one of its lists or sets to another. `e.member` is its id.
 -- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
--- USES: jobs flow waiting remove_from_list put_into_list kept_keys type_check
+-- USES: jobs events places flow waiting delays remove_from_list put_into_list kept_keys type_check
 local CHANGED = {'processedOn', 'finishedOn', 'failedReason', 'delay'}
 local LISTS = {wait = true, paused = true, active = true}
 local TYPES = {wait = 'list', paused = 'list', prioritized = 'zset', delayed = 'zset', marker = 'zset',
@@ -25,16 +25,9 @@ local function moves_take_out(e, to)
   if flow_refuses(e, to) then return nil, 'linked' end
   if jobs_too_old(e) or to == 'waiting' and not waiting_list(base) then return nil, 'unclear' end
   if e.dry then return true end
-  if LISTS[state] then
-    e.rank, e.left = tonumber(e.seen), left_of(e.key, e.member, tonumber(e.seen))
-    local ok, why = out_of_list(e.key, e.member, e.rank)
-    if not ok then return nil, why end
-    e.stalled = state == 'active' and redis.call('SREM', base .. 'stalled', e.member) == 1 or nil
-  else
-    e.score = redis.call('ZSCORE', e.key, e.member)
-    if not e.score or tonumber(e.score) ~= tonumber(e.seen) then return nil end
-    redis.call('ZREM', e.key, e.member)
-  end
+  local ok, why = places_leave(e, LISTS[state])
+  if not ok then return nil, why end
+  e.stalled = state == 'active' and redis.call('SREM', base .. 'stalled', e.member) == 1 or nil
   if leaves then
     jobs_remove(e, to == 'trash')
   else
@@ -45,13 +38,13 @@ end
 
 local function moves_put_in(e, to, at)
   local state, key = jobs_state(e), jobs_key(e)
-  if to == 'delayed' then return waiting_delay(e, at) end
+  if to == 'delayed' then return delays_until(e, at) end
   if state == 'failed' then redis.call('HDEL', key, 'finishedOn', 'processedOn', 'failedReason') end
   if state == 'delayed' then redis.call('HSET', key, 'delay', '0') end
   local list
   list, e.there = waiting_add(e, state == 'active')
   flow_join(e)
-  jobs_event(jobs_base(e), 'waiting', 'jobId', e.member, 'prev', state)
+  events_add(jobs_base(e), 'waiting', 'jobId', e.member, 'prev', state)
   return list, e.member
 end
 
