@@ -26,9 +26,7 @@ _UNSURE = "named as those of Bull and BullMQ, and nothing tells which of them ha
 
 
 class BullRecogniser(Recogniser):
-    lanes: ClassVar[tuple[Lane, ...]] = (
-        Lane("zset"), Lane("list"), Lane("string", b"bull:*:id"),
-    )  # fmt: skip
+    lanes: ClassVar[tuple[Lane, ...]] = (Lane("zset"), Lane("list"), Lane("string", b"bull:*:id"))
 
     def __init__(self) -> None:
         self._queues: set[bytes] = set()
@@ -42,20 +40,17 @@ class BullRecogniser(Recogniser):
             if other and look.type in ("list", "zset") and len(self._others) < NAMES:
                 self._others[look.key] = other[1]
             return False
-        queue = found[1]
-        if queue not in self._queues:
-            usual = queue.startswith(_USUAL)
-            if not usual and not (look.type != "string" and await self._has_job(queue, look)):
-                return False
-            marks, counts, events = await _beside(queue)
-            if marks:
-                return False
-            if not counts or events:
-                if usual and len(self._unsure) < NAMES:
-                    self._unsure.add(look.key)
-                return usual
+        if (queue := found[1]) in self._queues:
+            return True
+        usual = queue.startswith(_USUAL)
+        if not usual and (look.type == "string" or not await self._has_job(queue, look)):
+            return False
+        bulls = await _is_bulls(queue)
+        if bulls:
             self._queues.add(queue)
-        return True
+        elif bulls is None and usual and len(self._unsure) < NAMES:
+            self._unsure.add(look.key)
+        return bulls or (bulls is None and usual)
 
     @staticmethod
     async def _has_job(queue: bytes, look: KeyLook) -> bool:
@@ -78,18 +73,21 @@ class BullRecogniser(Recogniser):
         return {UNKNOWN_STATE.format("Bull"): others, _UNSURE: self._unsure}
 
 
-async def _beside(queue: bytes) -> tuple[bool, bool, bool]:
-    """Whether there are BullMQ's marks, a counter of jobs, and BullMQ's events; of what can't be
-    read, that it isn't there."""
+async def _is_bulls(queue: bytes) -> bool | None:
+    """Whether there is a counter of jobs, and neither the marks nor the events of BullMQ; False:
+    it is marked; None: nothing tells, or it can't be read."""
     meta, id, events = queue + b":meta", queue + b":id", queue + b":events"
-    marks, count, stream = await together(
+    marked, count, stream = await together(
         [
             apart(Call(("HMGET", meta, *MARKS), is_marked, key=meta)),
             apart(Call(("GETRANGE", id, 0, 20), bytes, key=id)),
             apart(Call(("EXISTS", events), bool, key=events)),
         ]
     )
-    return marks is True, isinstance(count, bytes) and count.isdigit(), stream is True
+    if marked is True:
+        return False
+    counts = isinstance(count, bytes) and count.isdigit()
+    return True if counts and marked is False and stream is False else None
 
 
 def _named(queue: bytes) -> tuple[bytes, bytes]:
