@@ -145,7 +145,7 @@ def others(client: redis.Redis) -> None:
     client.hset("bull:mail:meta", mapping={"version": "bullmq:5.63.0"})
     client.set("bull:post:id", 1)
     for queue in ("mail", "post"):
-        sent = {"name": "send", "data": "{}", "timestamp": "1700000000000"}
+        sent: dict[Any, Any] = {"name": "send", "data": "{}", "timestamp": "1700000000000"}
         client.hset(f"bull:{queue}:w1", mapping=sent)
         client.lpush(f"bull:{queue}:wait", "w1")
     client.sadd("_kombu.binding.celery", "celery\x06\x16\x06\x16celery")
