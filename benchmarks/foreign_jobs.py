@@ -14,8 +14,8 @@ AT = "2026-01-01T00:00:00.000000Z"
 WHY = {"error_class": "ValueError", "error_message": "no luck", "retry_count": 3}
 NAMES = {
     "rq": "rq:mail", "arq": "arq:arq:queue", "celery": "celery:celery", "bullmq": "bullmq:mail",
-    "dramatiq": "dramatiq:mail", "sidekiq": "sidekiq:mail", "resque": "resque:mail",
-    "asynq": "asynq:mail",
+    "bull": "bull:mail", "dramatiq": "dramatiq:mail", "sidekiq": "sidekiq:mail",
+    "resque": "resque:mail", "asynq": "asynq:mail",
 }  # fmt: skip
 """kind -> the queue's name here"""
 
@@ -41,6 +41,20 @@ def bullmq(n: int) -> Iterator[Command]:
             yield (
                 "HSET", f"{base}{state}{k}", "name", "f", "data", "{}", "opts", "{}", "timestamp",
                 NOW, *(("finishedOn", NOW, "atm", 1) if state == "d" else ()),
+            )  # fmt: skip
+        yield "LPUSH", base + "wait", f"w{k}"
+        yield "ZADD", base + "failed", NOW - k, f"d{k}"
+
+
+def bull(n: int) -> Iterator[Command]:
+    base = "bull:mail:"
+    yield "SET", base + "id", 2 * n
+    for k in range(n):
+        for state in ("w", "d"):
+            yield (
+                "HSET", f"{base}{state}{k}", "name", "f", "data", "{}", "opts", "{}", "timestamp",
+                NOW, "delay", 0, "priority", 0,
+                *(("finishedOn", NOW, "attemptsMade", 1) if state == "d" else ()),
             )  # fmt: skip
         yield "LPUSH", base + "wait", f"w{k}"
         yield "ZADD", base + "failed", NOW - k, f"d{k}"
@@ -109,8 +123,8 @@ def resque(n: int) -> Iterator[Command]:
 
 
 FILLED: dict[str, Callable[[int], Iterator[Command]]] = {
-    "rq": rq, "arq": arq, "celery": celery, "bullmq": bullmq, "dramatiq": dramatiq,
-    "sidekiq": sidekiq, "resque": resque, "asynq": asynq,
+    "rq": rq, "arq": arq, "celery": celery, "bullmq": bullmq, "bull": bull,
+    "dramatiq": dramatiq, "sidekiq": sidekiq, "resque": resque, "asynq": asynq,
 }  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from ..foreign_keys import (
     bullmq_program,
     celery_program,
     dramatiq_program,
+    node_program,
     rq_tasks,
 )
 from ..foreign_keys.rq_workers import SimpleWorker
@@ -95,7 +96,7 @@ def _bullmq(client: redis.Redis) -> None:
         *[add("lasts", job, priority=9) for job in LOST[:3]],
     )
     with program.worker():
-        bullmq_program.wait(lambda: client.get("started") == b"3")
+        node_program.wait(lambda: client.get("started") == b"3")
     for id, _ in LOST[:3]:
         client.delete(f"bull:mail:{id}:lock")
     once = {"deduplication": {"id": "once", "ttl": 10**9}}

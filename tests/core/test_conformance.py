@@ -24,6 +24,7 @@ from redisq_ops.core.engine.queue_types import KINDS, LAYOUTS
 from redisq_ops.core.foreign.arq import ArqQueue
 from redisq_ops.core.foreign.asynq import AsynqQueue
 from redisq_ops.core.foreign.base import ForeignQueue
+from redisq_ops.core.foreign.bull import BullQueue
 from redisq_ops.core.foreign.bullmq import BullmqQueue
 from redisq_ops.core.foreign.celery import CeleryQueue
 from redisq_ops.core.foreign.dramatiq import DramatiqQueue
@@ -50,6 +51,7 @@ from redisq_ops.ops.filter.selection import select
 from ..foreign_keys import (
     arq_program,
     asynq_program,
+    bull_program,
     bullmq_program,
     celery_program,
     dramatiq_program,
@@ -150,6 +152,11 @@ def bullmq(client: Client) -> Queue:
     return BullmqQueue(client, "bullmq:mail")
 
 
+def bull(client: Client) -> Queue:
+    bull_program.specimen(client)
+    return BullQueue(client, "bull:mail")
+
+
 def celery(client: Client) -> Queue:
     celery_program.specimen(client)
     return CeleryQueue(client, "celery:celery")
@@ -217,8 +224,8 @@ def carmine_four(client: Client) -> Queue:
 SPECIMENS: dict[str, Callable[[Client], Queue]] = {
     "request": request, "delay": delay, "fair": fair, "circular": circular, "carmine": carmine,
     "sidekiq": sidekiq, "resque": lambda client: jobs(ResqueQueue(client, "resque:low")),
-    "rq": rq_, "arq": arq, "asynq": asynq, "bullmq": bullmq, "celery": celery, "dramatiq": dramatiq,
-    "stream": stream,
+    "rq": rq_, "arq": arq, "asynq": asynq, "bullmq": bullmq, "bull": bull, "celery": celery,
+    "dramatiq": dramatiq, "stream": stream,
     "raw-request": raw("raw-request", "raw-request:req", article_requests),
     "raw-circular": raw("raw-circular", "raw-circular:queue", article_circle),
     "raw-delay": raw("raw-delay", "raw-delay:delay_set", article_delays),
@@ -395,7 +402,8 @@ def test_sparks_tables_are_the_pages(queue: Queue, url: str) -> None:
 TASKS = {
     "rq": (f"task={rq_tasks.__name__}.fails arg.0=luck", 4), "arq": ("task=fails arg.order>=2", 2),
     "asynq": ("task=order:charge arg.order>=2 arg.region=eu", 2),
-    "bullmq": ("task=fails arg.region=eu", 4), "celery": ("task=shop.fails arg.order>=2", 2),
+    "bullmq": ("task=fails arg.region=eu", 4), "bull": ("task=fails arg.region=eu", 4),
+    "celery": ("task=shop.fails arg.order>=2", 2),
     "dramatiq": ("task=fails arg.order>=2 arg.0~luck", 2), "sidekiq": ("task~^Ta arg.0>=2", 2),
     "resque": ("task=Task arg[0]>=2", 5),
 }  # fmt: skip

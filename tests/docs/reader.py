@@ -77,6 +77,12 @@ from tests.foreign_keys.bullmq_program import VERSIONS, packages
 os.environ["NODE_PATH"] = str(packages(VERSIONS[0]))
 os.execvp("node", ["node", os.environ["PYTHONPATH"] + "/tests/docs/incidents/bullmq_shop.cjs"])
 END""",
+    "how-to/work-with-bull.md": """python - <<'END'
+import os
+from tests.foreign_keys.bull_program import VERSIONS, packages
+os.environ["NODE_PATH"] = str(packages(VERSIONS[0]))
+os.execvp("node", ["node", os.environ["PYTHONPATH"] + "/tests/docs/incidents/bull_shop.cjs"])
+END""",
     # So that there is something to report.
     "how-to/check-a-server.md": """python - <<'END'
 import os, redis

@@ -134,7 +134,7 @@ def test_commands_print_what_they_declare(collected: Collector) -> None:
 
 
 def others(client: redis.Redis) -> None:
-    """Queues of RQ, arq, BullMQ, Celery, Dramatiq and Carmine 4."""
+    """Queues of RQ, arq, BullMQ, Bull, Celery, Dramatiq and Carmine 4."""
     jobs = rq.Queue("mail", connection=client)
     jobs.enqueue(rq_tasks.fails, "luck")
     test_rq.work(client)
@@ -143,10 +143,11 @@ def others(client: redis.Redis) -> None:
     client.set("arq:job:w1", pickle.dumps(job))
     client.zadd("arq:queue", {"w1": 1_700_000_000_000})
     client.hset("bull:mail:meta", mapping={"version": "bullmq:5.63.0"})
-    client.hset(
-        "bull:mail:w1", mapping={"name": "send", "data": "{}", "timestamp": "1700000000000"}
-    )
-    client.lpush("bull:mail:wait", "w1")
+    client.set("bull:post:id", 1)
+    for queue in ("mail", "post"):
+        sent: dict[Any, Any] = {"name": "send", "data": "{}", "timestamp": "1700000000000"}
+        client.hset(f"bull:{queue}:w1", mapping=sent)
+        client.lpush(f"bull:{queue}:wait", "w1")
     client.sadd("_kombu.binding.celery", "celery\x06\x16\x06\x16celery")
     body = {"task": "shop.old", "id": "a", "args": [1], "kwargs": {}}
     task = {

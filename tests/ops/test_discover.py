@@ -808,7 +808,6 @@ FRAMEWORKS = {
     "Huey": ["huey.schedule.app"],
     "SAQ": ["saq:default:schedule", "saq:default:incomplete"],
     "bee-queue": ["bq:mail:delayed", "bq:mail:stalling"],
-    "Bull": ["bull:mail:delayed", "bull:mail:failed"],
     "rq-scheduler": ["rq:scheduler:scheduled_jobs"],
     "RedBeat": ["redbeat::schedule"],
     "APScheduler": ["apscheduler.run_times"],
@@ -884,8 +883,10 @@ def test_keys_that_bull_and_bullmq_name_alike_are_bullmqs_beside_its_mark(
     client.zadd("rq:scheduler:scheduled_jobs", {"job": time.time() + 60})
     assert names(redisq.rows("discover")) == ["bullmq:mail", "rq:mail"]
     redisq("discover")
-    for program in ("Bull", "rq-scheduler"):
-        assert f"not shown: 1 key named as {program}'s" in redisq.err
+    for whose in ("those of Bull and BullMQ", "rq-scheduler's"):
+        assert f"not shown: 1 key named as {whose}" in redisq.err
+    client.set("bull:old:id", 1)
+    assert names(redisq.rows("discover")) == ["bull:old", "bullmq:mail", "rq:mail"]
 
 
 def test_a_state_that_a_layout_does_not_tell_is_called_unknown(

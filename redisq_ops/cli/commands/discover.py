@@ -19,7 +19,7 @@ add(
         **_GO,
     },
     "discover.discover",
-    help="Find queues of other programs: RQ, Celery, BullMQ, arq, asynq, Dramatiq, Sidekiq, "
+    help="Find queues of other programs: RQ, Celery, BullMQ, Bull, arq, asynq, Dramatiq, Sidekiq, "
     "Resque, Carmine, streams with consumer groups, circular lists, delay sets. Scans all keys of "
     "every primary and writes nothing. --register adds the queues to the registry, so that all "
     "commands show them.",

@@ -43,7 +43,7 @@ HELP: dict[Verb, str] = {
     "one can't settle it any more.",
     "claim": "Give pending entries to another consumer. The old receipts become invalid.",
     "replay": "Move dead entries back to waiting. Attempts restart at zero; jobs of "
-    "BullMQ, RQ and Sidekiq keep the attempts they used up, and get at least one.",
+    "BullMQ, Bull, RQ and Sidekiq keep the attempts they used up, and get at least one.",
     "purge": "Move entries to the trash, or remove them for good with --hard. Undo "
     "restores entries from the trash; there is no undo of --hard.",
     "hard": "Remove entries in the trash for good. There is no undo.",

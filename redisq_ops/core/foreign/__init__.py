@@ -5,6 +5,7 @@ LAYOUTS: dict[str, tuple[str, str]] = {
     "arq": ("foreign.arq", "ArqQueue"),
     "asynq": ("foreign.asynq", "AsynqQueue"),
     "bullmq": ("foreign.bullmq", "BullmqQueue"),
+    "bull": ("foreign.bull", "BullQueue"),
     "celery": ("foreign.celery", "CeleryQueue"),
     "dramatiq": ("foreign.dramatiq", "DramatiqQueue"),
     "sidekiq": ("foreign.sidekiq", "SidekiqQueue"),

@@ -38,7 +38,6 @@ SIGNS = (
     _sign("Huey", rb"huey\..+"),
     _sign("SAQ", rb"saq:.+"),
     _sign("bee-queue", rb"bq:.+:(?:waiting|active|delayed|succeeded|failed|stalling)"),
-    _sign("Bull", rb"bull:.+:(?:wait|active|paused|delayed|completed|failed|priority|repeat)"),
     _sign("rq-scheduler", rb"rq:scheduler:scheduled_jobs"),
     _sign("RedBeat", rb"redbeat:.+"),
     _sign("APScheduler", rb"apscheduler\.run_times"),

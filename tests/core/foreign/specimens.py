@@ -20,6 +20,7 @@ from redisq_ops.testing.conformance import Specimen
 from ...foreign_keys import (
     arq_program,
     asynq_program,
+    bull_program,
     bullmq_program,
     celery_program,
     dramatiq_program,
@@ -124,6 +125,21 @@ def bullmq_adds(client: Any, id: str) -> None:
 
 def bullmq_does(method: str, client: Any, id: str) -> None:
     bullmq_program.Program(client).does(id, method)
+
+
+def bull_jobs(client: Any, version: str = bull_program.VERSIONS[0]) -> Stated:
+    bull_program.specimen(client, version)
+    return {
+        "waiting": texts(client.lrange("bull:mail:wait", 0, -1))[::-1],
+        "pending": texts(client.lrange("bull:mail:active", 0, -1))[::-1],
+        "delayed": numbered("d", 5),
+        "dead": texts(client.zrange("bull:mail:failed", 0, -1)),
+        "done": texts(client.zrange("bull:mail:completed", 0, -1)),
+    }
+
+
+def bull_does(method: str, client: Any, id: str) -> None:
+    bull_program.Program(client).does(id, method)
 
 
 def dramatiq_messages(client: Any) -> Stated:
@@ -361,6 +377,21 @@ BULLMQ = Specimen(
     },
     meanwhile={"a worker's": lambda client, id: client.set(f"bull:mail:{id}:lock", "token")},
 )  # fmt: skip
+BULL = Specimen(
+    "bull:mail", bull_jobs,
+    matters=r"bull:mail:(?!priority)\S+ (score|gone|changed)"
+    r"|bull:mail:{id} (timestamp|processedOn|finishedOn|attemptsMade|name|data|opts|priority)",
+    follows="bull:mail:{id} (delay|retriedOn)",
+    own_verbs={
+        ("replay", "dead"): partial(bull_does, "retry"),
+        ("requeue", "delayed"): partial(bull_does, "promote"),
+        ("hard", "waiting"): partial(bull_does, "remove"),
+        ("hard", "delayed"): partial(bull_does, "remove"),
+        ("hard", "dead"): partial(bull_does, "remove"),
+    },
+    differs={"bull:mail:{id} retriedOn": "the time of the call"},
+    meanwhile={"a worker's": lambda client, id: client.set(f"bull:mail:{id}:lock", "token")},
+)  # fmt: skip
 DRAMATIQ = Specimen(
     "dramatiq:low", dramatiq_messages, unordered=frozenset({"pending"}),
     times=dramatiq_times, payloads=dramatiq_payloads,
@@ -416,5 +447,5 @@ RESQUE = Specimen(
 """its sources have the own verbs: there is no gem of it here"""
 SPECIMENS = {
     one.queue.partition(":")[0]: one
-    for one in (RQ, BULLMQ, DRAMATIQ, ARQ, ASYNQ, CELERY, SIDEKIQ, RESQUE)
+    for one in (RQ, BULLMQ, BULL, DRAMATIQ, ARQ, ASYNQ, CELERY, SIDEKIQ, RESQUE)
 }

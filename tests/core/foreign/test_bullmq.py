@@ -20,7 +20,8 @@ from redisq_ops.ops.change.runner import ChangeRun
 
 from ...changes import changed, undone
 from ...command_line import Redisq
-from ...foreign_keys.bullmq_program import VERSIONS, Program, add, specimen, wait
+from ...foreign_keys.bullmq_program import VERSIONS, Program, add, specimen
+from ...foreign_keys.node_program import wait
 from .killed_workers import Run
 
 Client = redis.Redis

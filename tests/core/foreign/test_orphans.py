@@ -44,6 +44,7 @@ class Case:
         """Four ids without a record."""
         client.sadd("rq:queues", "rq:queue:mail")
         client.hset("bull:mail:meta", mapping={"version": "bullmq:5.70.0", "opts.maxLenEvents": 9})
+        client.set("bull:post:id", 4)
         client.zadd("dramatiq:__heartbeats__", {"w": 1})
         client.set("arq:queue:health-check", "Nov-28 j_complete=1")
         client.sadd("asynq:queues", "mail")
@@ -87,6 +88,9 @@ CASES = [
     Case("asynq:mail", "delayed", "asynq:{mail}:retry", "asynq:{mail}:t:b"),
     Case("asynq:mail", "dead", "asynq:{mail}:archived", "asynq:{mail}:t:b"),
     Case("asynq:mail", "done", "asynq:{mail}:completed", "asynq:{mail}:t:b"),
+    Case("bull:post", "waiting", "bull:post:wait", "bull:post:b", "list"),
+    Case("bull:post", "delayed", "bull:post:delayed", "bull:post:b", score=MS * 4096),
+    Case("bull:post", "dead", "bull:post:failed", "bull:post:b"),
 ]
 WITHOUT_WORKER = [
     Case("rq:mail", "pending", "rq:wip:mail", "rq:job:b", score=5),
@@ -95,11 +99,13 @@ WITHOUT_WORKER = [
     Case("bullmq:mail", "pending", "bull:mail:active", "bull:mail:b", "list"),
     Case("dramatiq:low", "pending", "dramatiq:__acks__.w.low", "dramatiq:low.msgs#b", "set"),
     Case("asynq:mail", "pending", "asynq:{mail}:active", "asynq:{mail}:t:b", "list"),
+    Case("bull:post", "pending", "bull:post:active", "bull:post:b", "list"),
 ]
 ENDED = [
     Case("rq:mail", "done", "rq:finished:mail", "rq:job:b"),
     Case("rq:mail", "done", "rq:canceled:mail", "rq:job:b", score=5),
     Case("bullmq:mail", "done", "bull:mail:completed", "bull:mail:b"),
+    Case("bull:post", "done", "bull:post:completed", "bull:post:b"),
 ]
 CASES += WITHOUT_WORKER + ENDED
 all_cases = pytest.mark.parametrize("case", CASES, ids=str)
@@ -310,9 +316,9 @@ def hold(client: Client, case: Case) -> None:
     seconds = int(client.time()[0])
     if case.kind == "zset":
         client.zadd(case.key, dict.fromkeys(case.members, seconds + 90))
-    elif case.queue == "bullmq:mail":
+    elif case.queue in ("bullmq:mail", "bull:post"):
         for id in IDS:
-            client.set(f"bull:mail:{id}:lock", "token")
+            client.set(f"{case.record[:-1]}{id}:lock", "token")
     elif case.queue == "asynq:mail":
         client.zadd("asynq:{mail}:lease", dict.fromkeys(IDS, seconds + 30))
     else:

@@ -35,7 +35,9 @@ TRIES = {
     "ruby_jobs/job_counters.lua": ["redis.pcall('INCRBY', "],
     "sidekiq/jobs.lua": ["redis.pcall('INCRBY', "],
     "fair/leave_list.lua": ["redis.pcall('LPOP', "],
-    "bullmq/jobs.lua": ["redis.pcall('XADD', "],
+    "bullmq/events.lua": ["redis.pcall('XADD', "],
+    "bull/events.lua": ["redis.pcall('PUBLISH', "],
+    "bull/waiting.lua": ["redis.pcall('PUBLISH', "],
     "bullmq/waiting.lua": ["redis.pcall('INCR', "],
     "carmine/empty_polls.lua": ["redis.pcall('INCR', dry_runs)"],
     # That is how they ask.

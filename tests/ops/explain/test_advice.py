@@ -440,6 +440,11 @@ MORE: dict[str, list[Situation]] = {
         added(lambda client: client.hset("bull:mail:meta", "version", "bullmq:99.0.0")),
         added(lambda client: client.hset("bull:mail:meta", "paused", 1)),
     ],
+    "bull": [
+        *orphans("bull"),
+        wrong("bull:mail:failed"),
+        added(lambda client: client.set("bull:mail:meta-paused", 1)),
+    ],
     "dramatiq": [*orphans("dramatiq"), wrong("dramatiq:low.XQ")],
     "arq": orphans("arq"),
     "celery": [wrong("unacked")],
@@ -459,7 +464,16 @@ MORE: dict[str, list[Situation]] = {
 
 def situations(kind: str) -> Iterator[Situation]:
     yield fresh
-    if kind in OURS or kind in ("sidekiq", "resque", "rq", "bullmq", "celery", "dramatiq", "arq"):
+    if kind in OURS or kind in (
+        "sidekiq",
+        "resque",
+        "rq",
+        "bullmq",
+        "bull",
+        "celery",
+        "dramatiq",
+        "arq",
+    ):
         yield after("purge {0} --state waiting --max 1")
     if kind in OURS:
         yield after("purge {0} --state dead", "trash restore {0}")

@@ -1,4 +1,4 @@
-"""A job as BullMQ keeps it: a hash of texts and numbers, some of them JSON."""
+"""A job as Bull and BullMQ keep it: a hash of texts and numbers, some of them JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..json_text import decoded, encoded
 FIELDS = (
     "name", "data", "opts", "timestamp", "priority", "atm", "stc", "processedOn", "finishedOn",
     "failedReason", "stacktrace", "pb", "parentKey", "attemptsMade", "stalledCounter",
-    "ats", "delay",  # BullMQ writes these even for an id without a job
+    "ats", "delay",  # written even for an id without a job
 )  # fmt: skip
 STALLED = "job stalled more than allowable limit"
 _ERROR = re.compile(r"(?:Uncaught )?([A-Za-z_$][\w$.]*)(?:: (.*))?", re.DOTALL)
@@ -47,6 +47,11 @@ class Job(JobHash):
     def sum(self, *fields: str) -> int:
         """The sum of some fields: releases before 5 kept a number in another field."""
         return sum(self.number(field) or 0 for field in fields)
+
+    @property
+    def lost(self) -> int:
+        """How often a worker vanished with it."""
+        return self.sum("stc", "stalledCounter")
 
     @property
     def stalled(self) -> bool:

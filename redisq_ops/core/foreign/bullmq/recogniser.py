@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ...redis.key_scan import Lane
@@ -17,6 +17,14 @@ OF_A_QUEUE = (
 """what follows the name of a queue in the keys of its lists and sets"""
 _OTHER = re.compile(rb"(bull:)([^:]+):(?!(?:" + OF_A_QUEUE + rb")\Z)[^:]+", re.DOTALL)
 _META = re.compile(rb"(.+:)([^:]+):meta", re.DOTALL)
+MARKS = ("version", "opts.maxLenEvents")
+"""what BullMQ writes into a queue's `meta`"""
+
+
+def is_marked(values: Sequence[Any]) -> bool:
+    """Whether BullMQ wrote these `MARKS`."""
+    version, events = values
+    return (version or b"").startswith(b"bullmq") or (events or b"").isdigit()
 
 
 class BullmqRecogniser(Recogniser):
@@ -34,9 +42,7 @@ class BullmqRecogniser(Recogniser):
         found = _META.fullmatch(look.key)
         if look.type != "hash" or not found:
             return False
-        command = ("HMGET", look.key, "version", "opts.maxLenEvents")
-        version, events = await Call(command, list[Any], key=look.key)
-        if not (version or b"").startswith(b"bullmq") and not (events or b"").isdigit():
+        if not await Call(("HMGET", look.key, *MARKS), is_marked, key=look.key):
             return False
         self._queues.add((found[1], found[2]))
         return True

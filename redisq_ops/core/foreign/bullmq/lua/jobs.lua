@@ -1,8 +1,9 @@
--- BullMQ's keys of one queue, all of which begin with `base`, and what keeps a job where it is.
+-- The keys of one queue of Bull or BullMQ, all of which begin with `base`, and what keeps a job where it
+-- is.
 -- IMPLEMENTS: moves_lacks_record
--- USES: kept_keys type_check
-local SEEN, FIELDS = 8, {'timestamp', 'processedOn', 'finishedOn', 'atm', 'name', 'data', 'opts',
-  'priority', 'parentKey', 'defa', 'rjk', 'deid', 'attemptsMade', 'failedReason', 'delay'}
+-- USES: kept_keys type_check events
+local SEEN, FIELDS = 9, {'timestamp', 'processedOn', 'finishedOn', 'atm', 'attemptsMade', 'name', 'data',
+  'opts', 'priority', 'parentKey', 'defa', 'rjk', 'deid', 'failedReason', 'delay', 'retriedOn'}
 
 -- Where an entry was read: `base`, and `state`, the rest of the key's name.
 local places = {}
@@ -67,17 +68,8 @@ local function jobs_recurring(e)
   return at and e.member == 'repeat:' .. schedule .. ':' .. at
 end
 
--- Comes after writes: where events can't be written, as at the last possible id, there are none.
-local most = {}
-local function jobs_event(base, ...)
-  if not most[base] then
-    local told = redis.call('HGET', base .. 'meta', 'opts.maxLenEvents') or ''
-    most[base] = told:find('^%d+$') and #told <= 15 and told or '10000'
-  end
-  redis.pcall('XADD', base .. 'events', 'MAXLEN', '~', most[base], '*', 'event', ...)
-end
-
--- Remove what BullMQ removes with a job: also the key by which it refuses duplicates, if it is this job's.
+-- Remove what the program removes with a job: also the key by which it refuses duplicates, if it is this
+-- job's.
 local function jobs_remove(e, keep)
   local place, job = jobs_place(e), jobs_of(e)
   local keys = {job.key, job.key .. ':logs'}
@@ -86,7 +78,7 @@ local function jobs_remove(e, keep)
   end
   e.kept = keep and kept_keys_dump(keys) or nil
   redis.call('UNLINK', unpack(keys))
-  jobs_event(place.base, 'removed', 'jobId', e.member, 'prev', place.state)
+  events_add(place.base, 'removed', 'jobId', e.member, 'prev', place.state)
 end
 
 -- This step has written to the job: an entry of the same id is read again.

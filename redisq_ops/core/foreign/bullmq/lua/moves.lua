@@ -1,6 +1,6 @@
 -- What BullMQ writes when a job goes from one of its lists or sets to another. `e.member` is its id.
 -- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
--- USES: jobs flow waiting element kept_keys type_check
+-- USES: jobs events flow waiting delays element kept_keys type_check
 local CHANGED = {'processedOn', 'finishedOn', 'failedReason', 'delay'}
 local LISTS = {wait = true, paused = true, active = true}
 local TYPES = {wait = 'list', paused = 'list', prioritized = 'zset', delayed = 'zset', marker = 'zset',
@@ -47,7 +47,7 @@ local function moves_put_in(e, to, at)
   local place, key = jobs_place(e), jobs_of(e).key
   e.stamp = nil
   if to == 'delayed' then
-    waiting_delay(e, at)
+    delays_until(e, at)
     return jobs_changed(e)
   end
   if place.state == 'failed' then redis.call('HDEL', key, 'finishedOn', 'processedOn', 'failedReason') end
@@ -55,7 +55,7 @@ local function moves_put_in(e, to, at)
   local list
   list, e.there = waiting_add(e, place.state == 'active')
   flow_join(e)
-  jobs_event(place.base, 'waiting', 'jobId', e.member, 'prev', place.state)
+  events_add(place.base, 'waiting', 'jobId', e.member, 'prev', place.state)
   jobs_changed(e)
   return list, e.member
 end

@@ -63,15 +63,3 @@ local function waiting_add(e, front)
   woken[base] = true
   return key, score
 end
-
--- In the score of a time, 4,096 jobs of one millisecond keep their order.
-local function waiting_delay(e, at)
-  local base, low, event = jobs_place(e).base, at * 4096, string.format('%.0f', at)
-  local last = redis.call('ZREVRANGEBYSCORE', e.key, string.format('%.0f', low + 4095),
-    string.format('%.0f', low), 'WITHSCORES', 'LIMIT', 0, 1)
-  e.there = string.format('%.0f', last[2] and math.min(last[2] + 1, low + 4095) or low)
-  redis.call('ZADD', e.key, e.there, e.member)
-  redis.call('HSET', jobs_of(e).key, 'delay', string.format('%.0f', math.max(0, at - now)))
-  jobs_event(base, 'delayed', 'jobId', e.member, 'delay', event)
-  later[base] = true
-end

@@ -1,0 +1,3 @@
+from .queue import BullQueue
+
+__all__ = ["BullQueue"]

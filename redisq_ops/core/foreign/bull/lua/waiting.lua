@@ -1,0 +1,54 @@
+-- Putting a job where Bull's workers take it.
+-- REPLACES: waiting
+-- IMPLEMENTS: moves_done
+-- USES: jobs events
+local lists, later = {}, {}
+
+-- A paused queue has another list. When the queue goes on, that list gets the usual name, and replaces
+-- what had it.
+local function waiting_list(base)
+  local paused = lists[base] or redis.call('EXISTS', base .. 'meta-paused') == 1 and 'paused' or 'wait'
+  lists[base] = paused
+  return base .. paused
+end
+
+-- `priority` has the waiting jobs that have one: they are next, and those without one come behind them.
+local function add_by_priority(base, list, priority, id)
+  redis.call('ZADD', base .. 'priority', priority, id)
+  local before = redis.call('ZCOUNT', base .. 'priority', 0, priority) - 1
+  local behind = redis.call('LINDEX', list, redis.call('LLEN', list) - before)
+  if behind then
+    redis.call('LINSERT', list, 'BEFORE', behind, id)
+  else
+    redis.call('RPUSH', list, id)
+  end
+end
+
+-- As Bull: a stalled job is next; a failed one is last, whatever its priority, or next if it is `lifo`;
+-- a delayed one goes by its priority.
+local function waiting_add(e)
+  local base, state, job = jobs_place(e).base, jobs_place(e).state, jobs_of(e)
+  local list, priority = waiting_list(base), tonumber(job.priority or nil) or 0
+  local lifo = (job.opts or ''):find('"lifo":true', 1, true)
+  local ahead = state == 'active' or state == 'failed' and lifo
+  if state == 'delayed' and priority ~= 0 and priority == priority then
+    add_by_priority(base, list, priority, e.member)
+  else
+    redis.call(ahead and 'RPUSH' or 'LPUSH', list, e.member)
+  end
+  events_add(base, 'waiting', 'jobId', e.member)
+  return list, e.member
+end
+
+-- A worker sleeps until the time of the first delayed job that it knows of, 5 s at most.
+local function waiting_wake_for(state, base)
+  if state == 'delayed' then later[base] = true end
+end
+
+local function moves_done()
+  for base in pairs(later) do
+    local first = redis.call('ZRANGE', base .. 'delayed', 0, 0, 'WITHSCORES')
+    local at = first[2] and string.format('%.0f', first[2] / 4096)
+    if at then redis.pcall('PUBLISH', base .. 'delayed', at) end
+  end
+end

@@ -1,0 +1,97 @@
+"""How queues of Bull are recognised: by a counter of jobs, without the marks of BullMQ, whose keys
+have the same names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any, ClassVar
+
+from ...redis.key_scan import Lane
+from ...redis.operation import Call, apart, together
+from ..bullmq.recogniser import MARKS, is_marked
+from ..recogniser import NAMES, UNKNOWN_STATE, Find, KeyLook, Recogniser
+
+_LISTS, _ZSETS = rb"wait|paused|active", rb"delayed|completed|failed|priority|repeat"
+OF_A_QUEUE = _LISTS + rb"|" + _ZSETS + rb"|stalled"
+"""what follows the name of a queue in the keys of its lists and sets"""
+_KEYS = {
+    type: re.compile(rb"(.+):(?:" + parts + rb")", re.DOTALL)
+    for type, parts in (("list", _LISTS), ("zset", _ZSETS), ("string", rb"id"))
+}
+_OTHER = re.compile(rb"(bull:[^:]+):[^:]+", re.DOTALL)
+_USUAL = b"bull:"
+_OF_A_JOB = ("name", "opts", "timestamp", "delay")
+_UNSURE = "named as those of Bull and BullMQ, and nothing tells which of them has the queue"
+
+
+class BullRecogniser(Recogniser):
+    lanes: ClassVar[tuple[Lane, ...]] = (Lane("zset"), Lane("list"), Lane("string", b"bull:*:id"))
+
+    def __init__(self) -> None:
+        self._queues: set[bytes] = set()
+        self._others: dict[bytes, bytes] = {}
+        self._unsure: set[bytes] = set()
+
+    async def by_name(self, look: KeyLook) -> bool:
+        found = _KEYS[look.type].fullmatch(look.key) if look.type in _KEYS else None
+        if not found:
+            other = _OTHER.fullmatch(look.key)
+            if other and look.type in ("list", "zset") and len(self._others) < NAMES:
+                self._others[look.key] = other[1]
+            return False
+        if (queue := found[1]) in self._queues:
+            return True
+        usual = queue.startswith(_USUAL)
+        if not usual and (look.type == "string" or not await self._has_job(queue, look)):
+            return False
+        bulls = await _is_bulls(queue)
+        if bulls:
+            self._queues.add(queue)
+        elif bulls is None and usual and len(self._unsure) < NAMES:
+            self._unsure.add(look.key)
+        return bulls or (bulls is None and usual)
+
+    @staticmethod
+    async def _has_job(queue: bytes, look: KeyLook) -> bool:
+        """Under a prefix of the user's own: whether the first element is the id of one of Bull's
+        jobs."""
+        if b":" not in queue or not (id := await look.first()):
+            return False
+        job = queue + b":" + id
+        values = await apart(Call(("HMGET", job, *_OF_A_JOB), list[Any], key=job))
+        return isinstance(values, list) and all(value is not None for value in values)
+
+    async def finds(self) -> list[Find]:
+        return [Find("bull", *_named(queue)) for queue in self._queues]
+
+    def owns(self, key: bytes) -> bool:
+        return key in self._unsure or any(key.startswith(queue + b":") for queue in self._queues)
+
+    def unread(self) -> Mapping[str, Collection[bytes]]:
+        others = [key for key, queue in self._others.items() if queue in self._queues]
+        return {UNKNOWN_STATE.format("Bull"): others, _UNSURE: self._unsure}
+
+
+async def _is_bulls(queue: bytes) -> bool | None:
+    """Whether there is a counter of jobs, and neither the marks nor the events of BullMQ; False:
+    it is marked; None: nothing tells, or it can't be read."""
+    meta, id, events = queue + b":meta", queue + b":id", queue + b":events"
+    marked, count, stream = await together(
+        [
+            apart(Call(("HMGET", meta, *MARKS), is_marked, key=meta)),
+            apart(Call(("GETRANGE", id, 0, 20), bytes, key=id)),
+            apart(Call(("EXISTS", events), bool, key=events)),
+        ]
+    )
+    if marked is True:
+        return False
+    counts = isinstance(count, bytes) and count.isdigit()
+    return True if counts and marked is False and stream is False else None
+
+
+def _named(queue: bytes) -> tuple[bytes, bytes]:
+    """The owner's name of a queue, and what its keys begin with. A name may have colons where the
+    prefix is the usual one."""
+    at = _USUAL if queue.startswith(_USUAL) else queue[: queue.rindex(b":") + 1]
+    return queue.removeprefix(at), at

@@ -1,0 +1,132 @@
+"""What Bull and BullMQ share: lists and sorted sets of job ids, and a hash for each job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha1
+from typing import ClassVar
+
+from redis import RedisCluster
+from redis.asyncio import RedisCluster as AsyncRedisCluster
+
+from ...engine.optional_features import HasWorkerTraces
+from ...model.entry import Entry, State
+from ...model.quoting import bytes_of
+from ...model.states import Verb
+from ...model.worker_process import Process
+from ...redis.operation import C_co, Call, attempts, both, operation
+from ..changes import JOB_VERBS
+from ..job_hashes import JobHash, JobHashQueue, Note, hash_fields
+from ..json_text import decoded
+from ..places import Place
+from .job import FIELDS, Job
+from .workers import workers
+
+SEEN = (
+    "timestamp", "processedOn", "finishedOn", "atm", "attemptsMade", "name", "data", "opts",
+    "priority",
+)  # fmt: skip
+"""fields that tell a job from a later one of its id, or that can change where the job is"""
+TRIES = ("processedOn", "atm", "stc", "attemptsMade", "stalledCounter")
+"""fields that a job has once a worker had it"""
+SINCE = {"active": "processedOn", "failed": "finishedOn", "completed": "finishedOn"}
+
+
+class BullJobs(JobHashQueue[C_co], HasWorkerTraces[C_co]):
+    """A queue of such jobs. An id is the program's job id, which can come again."""
+
+    home: ClassVar[str] = "bull:"
+    theirs: ClassVar[dict[str, str]] = {}
+    task_in: ClassVar[tuple[str, ...]] = ("name",)
+    fields: ClassVar[tuple[str, ...]] = FIELDS
+    of_every_job: ClassVar[tuple[str, ...]] = ("name", "timestamp")
+    timed: ClassVar[Mapping[str, float]] = {"delayed": 1 / 4096}
+    wait_fields: ClassVar[tuple[str, ...]] = ("timestamp", "opts", *TRIES)
+    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
+        **JOB_VERBS,
+        "requeue": ("pending", "delayed"),
+    }
+    orphan_states: ClassVar[tuple[State, ...]] = ("pending", "done")
+    verbs: ClassVar[Mapping[str, str]] = {
+        "requeue": "they wait for the next worker now",
+        "hard": "they are removed for good: no undo",
+    }
+    workers_unknown: ClassVar[str] = (
+        "its workers are in no key: shown are those connected to this server now. Which jobs they"
+        " have, and since when they are silent, is unknown"
+    )
+
+    def _key(self, part: str) -> str:
+        return f"{self.at}{self.own_name}:{part}"
+
+    @operation
+    async def worker_processes(self) -> list[Process]:
+        """The program's workers that are connected to this server; unknown on a cluster, where each
+        node has connections of its own."""
+        if isinstance(self.client, (RedisCluster, AsyncRedisCluster)):
+            raise self._refusal(
+                f"its workers are not listed on a cluster; ask {self.owner}'s getWorkers"
+            )
+        return await workers(self.at, self.own_name)
+
+    def job_key(self, id: bytes) -> bytes:
+        return bytes_of(self._key("")) + id
+
+    async def jobs(
+        self, place: Place, state: State, ids: Sequence[bytes], sizes: Sequence[int]
+    ) -> Sequence[Job | Exception]:
+        keys = list(map(self.job_key, ids))
+        locks = [_expiry(key + b":lock") for key in keys if state == "pending"]
+        found, until = await both(hash_fields(keys, FIELDS, sizes, place.reads), attempts(locks))
+        return [
+            values if isinstance(values, Exception) else Job(values, _time(until[n : n + 1]))
+            for n, values in enumerate(found)
+        ]
+
+    def failures(self, state: State, job: Job) -> int:
+        """How many attempts of a job failed."""
+        return job.number("attemptsMade") or 0
+
+    def entry(self, state: State, place: Place, id: str, at_ms: int | None, job: Job) -> Entry:
+        since = job.number(SINCE.get(place.called, "timestamp"))
+        if place.brief:
+            return Entry(id, state, at_ms, since, None, called=place.called, record=job)
+        dead = state == "dead"
+        return Entry(
+            id, state, since if dead else at_ms or job.until_ms, since, job.shown(),
+            failures=self.failures(state, job), lost=job.lost, called=place.called,
+            task=job.text("name") or None,
+            consumer=job.text("pb") or None, error=job.error() if state != "done" else None,
+            reason=("lost" if job.stalled else "failed") if dead else None, record=job,
+        )  # fmt: skip
+
+    def waits_since(self, job: JobHash) -> int | None:
+        """Unknown for one that was delayed or tried: no field has the time when it came back."""
+        options = decoded(job.values["opts"] or b"null")
+        delayed = not isinstance(options, dict) or options.get("delay")
+        tried = any(job.number(field) for field in TRIES)
+        return None if delayed or tried else job.number("timestamp")
+
+    def stamp(self, entry: Entry) -> bytes:
+        """Which fields of `SEEN` were read, and the digest of these."""
+        job = entry.record.values if isinstance(entry.record, Job) else {}
+        values = [job.get(field) or b"" for field in SEEN]
+        read = [not isinstance(value, Note) for value in values]
+        told = (
+            b"%d:%s" % (len(value), value) if there else b"*"
+            for value, there in zip(values, read, strict=True)
+        )
+        which = "".join("01"[there] for there in read)
+        return f"{which} {sha1(b''.join(told)).hexdigest()}".encode()
+
+    def shown(self, entry: Entry) -> bytes | None:
+        return entry.record.shown() if isinstance(entry.record, Job) else None
+
+
+def _expiry(key: bytes) -> Call[int]:
+    return Call(("PEXPIRETIME", key), int, key=key)
+
+
+def _time(expires: Sequence[int | Exception]) -> int | None:
+    """When the lock expires, if there is one that does."""
+    return next((at for at in expires if isinstance(at, int) and at >= 0), None)
