@@ -16,7 +16,9 @@ from redisq_ops.core.foreign.ruby_jobs.job import digest
 from redisq_ops.core.model.entry import State
 from redisq_ops.testing.conformance import Specimen
 
-from ...foreign_keys import arq_program, bullmq_program, celery_program, dramatiq_program
+from ...foreign_keys import (
+    arq_program, bullmq_program, celery_program, dramatiq_program, laravel_program,
+)  # fmt: skip
 from .. import test_conformance
 
 Stated = Mapping[State, Sequence[str]]
@@ -148,6 +150,23 @@ def resque_jobs(client: Any) -> Stated:
     }
 
 
+def laravel_jobs(client: Any) -> Stated:
+    laravel_program.specimen(client)
+
+    def named(name: str, n: int) -> list[str]:
+        return [laravel_program.uuid(f"{name}{k}") for k in range(n)]
+
+    return {
+        "waiting": named("w", 6), "pending": [*named("lost", 5), laravel_program.uuid("runs")],
+        "delayed": named("late", 6), "dead": named("bad", 5)[::-1],
+    }  # fmt: skip
+
+
+def laravel_migrates(part: str, client: Any, id: str) -> None:
+    """Horizon would also note that the job is pending, if it hasn't forgotten it."""
+    laravel_program.Program(client, horizon="").migrate(part, id)
+
+
 RQ = Specimen(
     "rq:low", rq_jobs, fixed=frozenset(numbered("d", 6)),
     matters=r"\S+ (score|changed)|rq:(failed|scheduled|queue):low gone"
@@ -193,6 +212,24 @@ SIDEKIQ = Specimen(
     differs={"queue:low elements": "the time when it was put there"},
 )  # fmt: skip
 RESQUE = Specimen("resque:low", resque_jobs, unordered=frozenset({"pending"}))
+LARAVEL = Specimen(
+    "laravel:low", laravel_jobs, fixed=frozenset({laravel_program.uuid("runs")}),
+    matters=r"laravel_database_queues:\S+ .*|laravel_horizon:failed_jobs .*"
+    r"|laravel_horizon:{id} (gone|status|queue|connection|name|payload|failed_at|retried_by)",
+    own_verbs={
+        ("replay", "dead"): lambda client, id: laravel_program.Program(client).retry(id),
+        ("requeue", "delayed"): partial(laravel_migrates, "delayed"),
+        ("requeue", "pending"): partial(laravel_migrates, "reserved"),
+        ("hard", "dead"): lambda client, id: laravel_program.Program(client).forget(id),
+    },
+    differs={
+        "laravel_database_queues:low elements": "the time when it was put there",
+        "laravel_horizon:(recent|pending)_jobs [0-9a-f-]{36}": "that time",
+        "laravel_horizon:[0-9a-f-]{36} (payload|created_at|updated_at|ttl)": "that time",
+        "laravel_horizon:{id} retried_by": "that time",
+    },
+)  # fmt: skip
 SPECIMENS = {
-    one.queue.partition(":")[0]: one for one in (RQ, BULLMQ, DRAMATIQ, ARQ, CELERY, SIDEKIQ, RESQUE)
+    one.queue.partition(":")[0]: one
+    for one in (RQ, BULLMQ, DRAMATIQ, ARQ, CELERY, SIDEKIQ, RESQUE, LARAVEL)
 }

@@ -25,7 +25,7 @@ CHANGES = {
     "rq": ("dlq", "replay", 9.5), "bullmq": ("dlq", "replay", 4.5),
     "dramatiq": ("dlq", "replay", 2.5), "sidekiq": ("dlq", "replay", 0.5),
     "resque": ("dlq", "replay", 0.5), "celery": ("waiting", "purge", 1.5),
-    "arq": ("waiting", "purge", 2.7),
+    "arq": ("waiting", "purge", 2.7), "laravel": ("dlq", "replay", 4.5),
 }  # fmt: skip
 """kind -> a change, and the commands for each entry of it at most: some programs keep each job in
 a key of its own, or in several"""
