@@ -48,7 +48,12 @@ from redisq_ops.ops.filter.parser import parse
 from redisq_ops.ops.filter.selection import select
 
 from ..foreign_keys import (
-    arq_program, bullmq_program, celery_program, dramatiq_program, laravel_program, rq_tasks,
+    arq_program,
+    bullmq_program,
+    celery_program,
+    dramatiq_program,
+    laravel_program,
+    rq_tasks,
 )  # fmt: skip
 from ..foreign_keys.rq_workers import SimpleWorker
 from ..ops import test_discover

@@ -1,8 +1,7 @@
 """What Laravel and Horizon write, by their sources: there is no PHP here.
 
-The framework: `RedisQueue`, `LuaScripts` and `Queue` of Illuminate\\Queue (13.26); Horizon (5.29):
-`RedisQueue`, `RedisJobRepository`, `JobPayload`, `RetryFailedJob`, with its listeners of the queue's
-events.
+The framework (13.26): `RedisQueue`, `LuaScripts`, `Queue`. Horizon (5.29): `RedisQueue`,
+`JobPayload`, `RedisJobRepository`, `RetryFailedJob`, and its listeners of the queue's events.
 """
 
 from __future__ import annotations
@@ -11,8 +10,6 @@ import json
 import time
 from typing import Any
 from uuid import NAMESPACE_OID, UUID, uuid5
-
-import redis
 
 THROWN = (
     "PDOException: gone away in /app/vendor/db.php:7\nStack trace:\n#0 {main}\n\n"
@@ -42,6 +39,7 @@ class Program:
 
     def payload(self, name: str, task: str = "Fine", **data: Any) -> str:
         """As `createObjectPayload` makes it, and Horizon's `JobPayload::prepare`."""
+        # The serialised object is any text here.
         command = f'O:{len(task) + 9}:"App\\Jobs\\{task}":1:{{s:4:"what";s:{len(name)}:"{name}";}}'
         job = {
             "uuid": uuid(name), "displayName": f"App\\Jobs\\{task}",
@@ -55,7 +53,7 @@ class Program:
             job |= {"type": "job", "tags": [f"what:{name}"], "silenced": False}
             job["pushedAt"] = f"{time.time():.4f}"
         else:
-            job["id"] = UUID(job["uuid"]).hex
+            job["id"] = UUID(uuid(name)).hex
         return encoded(job)
 
     # --- the queue -------------------------------------------------------------------------------
@@ -150,9 +148,7 @@ class Program:
         if until:
             until = int(time.time()) + -int(-(until - float(job["pushedAt"])) // 1)
         prepared = {"type": "job", "tags": job.get("tags", []), "silenced": False}
-        self.push(
-            encoded(job | again | {"retryUntil": until} | prepared | {"pushedAt": _now()})
-        )
+        self.push(encoded(job | again | {"retryUntil": until} | prepared | {"pushedAt": _now()}))
         noted = json.loads(self.client.hget(key, "retried_by") or "[]")
         noted.append({"id": new, "status": "pending", "retried_at": int(time.time())})
         self.client.hset(key, "retried_by", encoded(noted))
@@ -167,7 +163,7 @@ def _now() -> str:
     return f"{time.time():.4f}"
 
 
-def specimen(client: redis.Redis) -> None:
+def specimen(client: Any) -> None:
     """Jobs in every state of the queue ``low``, and some of another queue."""
     program, other = Program(client), Program(client, "other")
     for n in range(5):

@@ -19,8 +19,8 @@ add(
         **_GO,
     },
     "discover.discover",
-    help="Find queues of other programs: RQ, Celery, BullMQ, arq, Dramatiq, Sidekiq, Resque, "
-    "Carmine, streams with consumer groups, circular lists, delay sets. Scans all keys of every "
+    help="Find queues of other programs: RQ, Celery, BullMQ, arq, Dramatiq, Laravel, Sidekiq, "
+    "Resque, Carmine, streams with consumer groups, circular lists, delay sets. Scans all keys of every "
     "primary and writes nothing. --register adds the queues to the registry, so that all commands "
     "show them.",
     prints="DiscoveredQueue Plan Outcome",

@@ -17,7 +17,11 @@ from redisq_ops.core.model.entry import State
 from redisq_ops.testing.conformance import Specimen
 
 from ...foreign_keys import (
-    arq_program, bullmq_program, celery_program, dramatiq_program, laravel_program,
+    arq_program,
+    bullmq_program,
+    celery_program,
+    dramatiq_program,
+    laravel_program,
 )  # fmt: skip
 from .. import test_conformance
 

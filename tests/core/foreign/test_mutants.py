@@ -187,10 +187,14 @@ MUTANTS: dict[str, dict[str, Change]] = {
         **NEIGHBOURS,
         "comparison off": (
             "failures",
-            "return redis.sha1hex(table.concat(parts, ' ')) == e.stamp:match('^%x+') and values or nil",
-            "return values",
+            "digest == e.stamp:match('^%x+') and values or nil",
+            "values",
         ),
-        "a field isn't compared": ("failures", "'payload', 'failed_at', ", "'payload', 'payload', "),
+        "a field isn't compared": (
+            "failures",
+            "'payload', 'failed_at', ",
+            "'payload', 'payload', ",
+        ),
         "score ignored": ("moves", "or tonumber(score) ~= tonumber(e.seen) or", "or"),
         "wrong end": ("moves", "redis.call('RPUSH', list,", "redis.call('LPUSH', list,"),
         "nobody is woken": ("moves", "redis.call('RPUSH', notify, '1')", ""),
@@ -201,8 +205,16 @@ MUTANTS: dict[str, dict[str, Change]] = {
         "retry left": ("moves", "if e.new then failures_drop_retry(e) end", ""),
         "failed job left": ("moves", "redis.call('UNLINK', hash)", ""),
         "type check off": ("moves", "if hash then type_check_key(hash, 'hash') end", ""),
-        "list's type check off": ("moves", "for _, key in ipairs({list, notify})", "for _ in ipairs({})"),
-        "set's type check off": ("moves", "for _, set in ipairs(sets) do type", "for _ in ipairs({}) do type"),
+        "list's type check off": (
+            "moves",
+            "for _, key in ipairs({list, notify})",
+            "for _ in ipairs({})",
+        ),
+        "set's type check off": (
+            "moves",
+            "for _, set in ipairs(sets) do type",
+            "for _ in ipairs({}) do type",
+        ),
         "undo forgets the score": (
             "moves",
             "redis.call('ZADD', e.key, e.score",

@@ -36,7 +36,7 @@ class Job:
 
     @property
     def id(self) -> str:
-        """As Horizon's `JobPayload::id`; of a record without one, ``x`` and a part of its digest."""
+        """As Horizon's `JobPayload::id`; of a record without one, ``x`` and a part of a digest."""
         id = text_member(self.fields, ("uuid", "id"))
         half = id is None or re.search("[\ud800-\udfff]", id)  # of a character: no bytes are that
         return f"x{sha1(self.data).hexdigest()[:23]}" if half else legal(bytes_of(id or ""))

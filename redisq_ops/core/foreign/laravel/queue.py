@@ -72,7 +72,9 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         return [self.at] if self.whole else horizons_of(self.at)
 
     async def _has_horizon(self) -> bool:
-        keys = [at + name for at in self.horizons for name in ("failed_jobs", "recent_jobs", "masters")]
+        keys = [
+            at + name for at in self.horizons for name in ("failed_jobs", "recent_jobs", "masters")
+        ]
         return any(await together(Call(("EXISTS", key), bool, key=key) for key in keys))
 
     @operation
@@ -85,9 +87,7 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co]):
     async def _places_of(self, state: State, names: Sequence[str]) -> list[Place]:
         found = await super()._places_of(state, names)
         if state == "dead":
-            return [
-                replace(found[0], key=at + "failed_jobs", sizes=_sizes) for at in self.horizons
-            ]
+            return [replace(found[0], key=at + "failed_jobs", sizes=_sizes) for at in self.horizons]
         return found
 
     async def _found_by_id(self, place: Place, wanted: Any) -> bool:

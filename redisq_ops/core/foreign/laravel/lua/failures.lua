@@ -1,5 +1,5 @@
--- Failed jobs as Horizon keeps them: `e.key` is its `failed_jobs`, `e.member` an id, with which the name of
--- a hash ends. A job that is retried stays there; the retry is another job.
+-- Failed jobs as Horizon keeps them: `e.key` is its `failed_jobs`, `e.member` an id, with which the name
+-- of a hash ends. A job that is retried stays there; the retry is another job.
 -- KEYS: t_queues_
 -- NEEDS: queue
 local COMPARED = {'status', 'queue', 'connection', 'name', 'payload', 'failed_at', 'retried_by'}
@@ -20,12 +20,13 @@ local function failures_values(e)
   if e.new and values[7] ~= e.retried then return nil end
   if e.new then values[7] = e.before end
   for i = 1, #COMPARED do parts[i] = values[i] and #values[i] .. ':' .. values[i] or '-' end
-  return redis.sha1hex(table.concat(parts, ' ')) == e.stamp:match('^%x+') and values or nil
+  local digest = redis.sha1hex(table.concat(parts, ' '))
+  return digest == e.stamp:match('^%x+') and values or nil
 end
 
 local function failures_push_retry(e)
   local at, sets = failures_keys(e)
-  local s = string.format('%.3f', now / 1000)
+  local s = string.format('%.4f', now / 1000)
   for _, set in ipairs(sets) do redis.call('ZADD', set, '-' .. s, e.new) end
   redis.call('HSET', at .. e.new, 'id', e.new, 'connection', e.of[1], 'queue', queue, 'name', e.of[2],
     'status', 'pending', 'payload', e.again, 'created_at', s, 'updated_at', s)
