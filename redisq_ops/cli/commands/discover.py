@@ -20,9 +20,9 @@ add(
     },
     "discover.discover",
     help="Find queues of other programs: RQ, Celery, BullMQ, arq, Dramatiq, Laravel, Sidekiq, "
-    "Resque, Carmine, streams with consumer groups, circular lists, delay sets. Scans all keys of every "
-    "primary and writes nothing. --register adds the queues to the registry, so that all commands "
-    "show them.",
+    "Resque, Carmine, streams with consumer groups, circular lists, delay sets. Scans all keys of "
+    "every primary and writes nothing. --register adds the queues to the registry, so that all "
+    "commands show them.",
     prints="DiscoveredQueue Plan Outcome",
     examples=(
         "redisq discover", "redisq discover --match 'jobs:*' --rate 50000/s --json",
