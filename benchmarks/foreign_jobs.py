@@ -15,7 +15,7 @@ WHY = {"error_class": "ValueError", "error_message": "no luck", "retry_count": 3
 NAMES = {
     "rq": "rq:mail", "arq": "arq:arq:queue", "celery": "celery:celery", "bullmq": "bullmq:mail",
     "bull": "bull:mail", "dramatiq": "dramatiq:mail", "sidekiq": "sidekiq:mail",
-    "resque": "resque:mail", "asynq": "asynq:mail",
+    "resque": "resque:mail", "asynq": "asynq:mail", "laravel": "laravel:mail",
 }  # fmt: skip
 """kind -> the queue's name here"""
 
@@ -122,9 +122,22 @@ def resque(n: int) -> Iterator[Command]:
         yield "RPUSH", "resque:failed", json.dumps(failure | why)
 
 
+def laravel(n: int) -> Iterator[Command]:
+    at, horizon = "laravel_database_queues:mail", "laravel_horizon:"
+    for k in range(n):
+        job = {"displayName": "Hard", "job": "Handler@call", "data": {"command": "x" * 60}}
+        yield "RPUSH", at, json.dumps({"uuid": f"w{k}", "attempts": 0} | job)
+        yield (
+            "HSET", f"{horizon}d{k}", "queue", "mail", "status", "failed", "name", "Hard",
+            "connection", "redis", "failed_at", NOW / 1000, "exception", "Error: no in /a.php:1",
+            "payload", json.dumps({"uuid": f"d{k}", "attempts": 1} | job),
+        )  # fmt: skip
+        yield "ZADD", horizon + "failed_jobs", -NOW / 1000 - k, f"d{k}"
+
+
 FILLED: dict[str, Callable[[int], Iterator[Command]]] = {
     "rq": rq, "arq": arq, "celery": celery, "bullmq": bullmq, "bull": bull,
-    "dramatiq": dramatiq, "sidekiq": sidekiq, "resque": resque, "asynq": asynq,
+    "dramatiq": dramatiq, "sidekiq": sidekiq, "resque": resque, "asynq": asynq, "laravel": laravel,
 }  # fmt: skip
 
 

@@ -812,8 +812,6 @@ FRAMEWORKS = {
     "RedBeat": ["redbeat::schedule"],
     "APScheduler": ["apscheduler.run_times"],
     "Hangfire": ["{hangfire}:schedule"],
-    "Laravel": ["laravel_database_queues:low:delayed", "queues:low:reserved",
-                "laravel_horizon:failed_jobs"],
     "gocraft/work": ["app:scheduled", "app:retry"],
     "docket": ["shop:queue", "shop:workers"],
 }  # fmt: skip

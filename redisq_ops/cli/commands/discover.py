@@ -19,10 +19,10 @@ add(
         **_GO,
     },
     "discover.discover",
-    help="Find queues of other programs: RQ, Celery, BullMQ, Bull, arq, asynq, Dramatiq, Sidekiq, "
-    "Resque, Carmine, streams with consumer groups, circular lists, delay sets. Scans all keys of "
-    "every primary and writes nothing. --register adds the queues to the registry, so that all "
-    "commands show them.",
+    help="Find queues of other programs: RQ, Celery, BullMQ, Bull, arq, asynq, Dramatiq, Laravel, "
+    "Sidekiq, Resque, Carmine, streams with consumer groups, circular lists, delay sets. Scans "
+    "all keys of every primary and writes nothing. --register adds the queues to the registry, so "
+    "that all commands show them.",
     prints="DiscoveredQueue Plan Outcome",
     examples=(
         "redisq discover", "redisq discover --match 'jobs:*' --rate 50000/s --json",

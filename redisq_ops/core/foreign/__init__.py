@@ -10,6 +10,7 @@ LAYOUTS: dict[str, tuple[str, str]] = {
     "dramatiq": ("foreign.dramatiq", "DramatiqQueue"),
     "sidekiq": ("foreign.sidekiq", "SidekiqQueue"),
     "resque": ("foreign.resque", "ResqueQueue"),
+    "laravel": ("foreign.laravel", "LaravelQueue"),
     "stream": ("foreign.streams", "StreamQueue"),
     "raw-request": ("foreign.articles", "RawRequestQueue"),
     "raw-circular": ("foreign.articles", "RawCircularQueue"),

@@ -42,8 +42,6 @@ SIGNS = (
     _sign("RedBeat", rb"redbeat:.+"),
     _sign("APScheduler", rb"apscheduler\.run_times"),
     _sign("Hangfire", rb"\{?hangfire\}?:.+"),
-    _sign("Laravel", rb"(?:.*[:_-])?queues:.+", "job", "data"),
-    _sign("Laravel", rb"(?:.*[:_-])?horizon:.+"),
     _sign("gocraft/work", rb".+:(?:jobs:.+|retry|dead|scheduled)", "name", "id", "t"),
     _sign("taskiq", rb"taskiq(?::.+)?", "task_id", "task_name"),
 )

@@ -24,6 +24,7 @@ from ...foreign_keys import (
     bullmq_program,
     celery_program,
     dramatiq_program,
+    laravel_program,
     rq_tasks,
 )
 from ...foreign_keys.listening_program import listening
@@ -350,6 +351,23 @@ def resque_payloads(client: Any) -> Mapping[str, bytes]:
     return dict(zip(resque_ids(client)["waiting"], jobs, strict=True))
 
 
+def laravel_jobs(client: Any) -> Stated:
+    laravel_program.specimen(client)
+
+    def named(name: str, n: int) -> list[str]:
+        return [laravel_program.uuid(f"{name}{k}") for k in range(n)]
+
+    return {
+        "waiting": named("w", 6), "pending": [*named("lost", 5), laravel_program.uuid("runs")],
+        "delayed": named("late", 6), "dead": named("bad", 5)[::-1],
+    }  # fmt: skip
+
+
+def laravel_migrates(part: str, client: Any, id: str) -> None:
+    """Horizon would also note that the job is pending, if it hasn't forgotten it."""
+    laravel_program.Program(client, horizon="").migrate(part, id)
+
+
 RQ = Specimen(
     "rq:low", rq_jobs, times=rq_times, payloads=rq_payloads, again=rq_enqueues,
     fixed=frozenset(numbered("d", 6)),
@@ -445,7 +463,24 @@ RESQUE = Specimen(
     },
 )  # fmt: skip
 """its sources have the own verbs: there is no gem of it here"""
+LARAVEL = Specimen(
+    "laravel:low", laravel_jobs, fixed=frozenset({laravel_program.uuid("runs")}),
+    matters=r"laravel_database_queues:\S+ .*|laravel_horizon:failed_jobs .*"
+    r"|laravel_horizon:{id} (gone|status|queue|connection|name|payload|failed_at|retried_by)",
+    own_verbs={
+        ("replay", "dead"): lambda client, id: laravel_program.Program(client).retry(id),
+        ("requeue", "delayed"): partial(laravel_migrates, "delayed"),
+        ("requeue", "pending"): partial(laravel_migrates, "reserved"),
+        ("hard", "dead"): lambda client, id: laravel_program.Program(client).forget(id),
+    },
+    differs={
+        "laravel_database_queues:low elements": "the time when it was put there",
+        "laravel_horizon:(recent|pending)_jobs [0-9a-f-]{36}": "that time",
+        "laravel_horizon:[0-9a-f-]{36} (payload|created_at|updated_at|ttl)": "that time",
+        "laravel_horizon:{id} retried_by": "that time",
+    },
+)  # fmt: skip
 SPECIMENS = {
     one.queue.partition(":")[0]: one
-    for one in (RQ, BULLMQ, BULL, DRAMATIQ, ARQ, ASYNQ, CELERY, SIDEKIQ, RESQUE)
+    for one in (RQ, BULLMQ, BULL, DRAMATIQ, ARQ, ASYNQ, CELERY, SIDEKIQ, RESQUE, LARAVEL)
 }

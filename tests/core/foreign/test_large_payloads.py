@@ -244,6 +244,15 @@ def resque_jobs(client: Any) -> str:
     return "resque"
 
 
+def laravel_jobs(client: Any) -> str:
+    job = json.dumps({"uuid": "u", "job": "Big", "data": HUGE})
+    client.rpush("laravel_database_queues:big", job)
+    failed = {"status": "failed", "queue": "big", "payload": job, "exception": HUGE}
+    client.hset("laravel_horizon:u", mapping=failed)
+    client.zadd("laravel_horizon:failed_jobs", {"u": -1})
+    return "laravel:big"
+
+
 def stream_entries(client: Any) -> str:
     client.xadd("events", {"data": HUGE})
     client.xadd("events", {"data": HUGE})
@@ -253,7 +262,7 @@ def stream_entries(client: Any) -> str:
 
 
 FILLED = [rq_jobs, bullmq_jobs, dramatiq_jobs, arq_jobs, asynq_jobs, celery_jobs, sidekiq_jobs,
-          resque_jobs, stream_entries]  # fmt: skip
+          resque_jobs, laravel_jobs, stream_entries]  # fmt: skip
 LOOKS = (
     "ls", "discover", "inspect queue Q", "waiting ls Q", "pending ls Q", "dlq ls Q", "dlq groups Q",
     "select Q --by task", "explain Q", "fsck Q", "check", "doctor", "metrics --once", "workers ls",

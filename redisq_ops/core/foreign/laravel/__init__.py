@@ -1,0 +1,3 @@
+from .queue import LaravelQueue
+
+__all__ = ["LaravelQueue"]

@@ -1,0 +1,207 @@
+"""Laravel's queues in Redis: a list, and sorted sets of delayed and reserved jobs.
+
+They keep no failed jobs. Horizon does, those of all its queues, in keys that begin otherwise: it is
+found by the application's name (`horizons_of`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from ...engine.optional_features import HasTimeline
+from ...engine.replay_tracking import ReplayTracker
+from ...model.entry import Entry, Page, PageQuery, State
+from ...model.quoting import bytes_of, legal, raw_of, text
+from ...model.states import Verb
+from ...redis.operation import C_co, Call, operation, together
+from ...redis.parsers import moment
+from ..changes import JOB_VERBS, ForeignChanges
+from ..declarations import Declared, List, Zset
+from ..job_hashes import JobHash, Note, hash_fields
+from ..json_text import text_member
+from ..long_records import LONG_RECORD, whole_sizes
+from ..places import LocatedEntry, Place, Row
+from ..releases import Releases
+from .job import COMPARED, Job, digest, error_of, retry_status, time_ms
+from .recogniser import horizons_of
+
+
+class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co]):
+    """``laravel:<queue>``, or a Horizon beside none of whose queues there are keys: its failed
+    jobs. An id is the job's ``uuid``, the same at each attempt; Horizon's retry has another."""
+
+    kind: ClassVar[str] = "laravel"
+    owner: ClassVar[str] = "Laravel"
+    home: ClassVar[str] = "laravel_database_"
+    package: ClassVar[str] = "foreign.laravel"
+    by_id: ClassVar[bool] = True
+    holds_payloads: ClassVar[bool] = True
+    screens: ClassVar[int] = 20
+    theirs: ClassVar[dict[str, str]] = {}
+    task_in: ClassVar[tuple[str, ...]] = ("displayName", "job")
+    states: ClassVar[Mapping[State, Sequence[Declared]]] = {
+        "waiting": (List("queues:{q}", "queued"),),
+        "pending": (Zset("queues:{q}:reserved", "reserved"),),
+        "delayed": (Zset("queues:{q}:delayed", "delayed", ready=True),),
+        "dead": (Zset("horizon:failed_jobs", "failed"),),
+    }
+    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
+        **JOB_VERBS, "requeue": ("pending", "delayed"),
+    }  # fmt: skip
+    releases: ClassVar[Releases] = Releases((), known=("6", "8", "10", "12", "13"))
+    replay_note: ClassVar[str] = "as Horizon's retries: new jobs, whose attempts count from 0"
+    verbs: ClassVar[Mapping[str, str]] = {
+        "requeue": "they wait for the next worker now, behind what waits there",
+        "hard": "they are removed for good: no undo",
+    }
+    refusals: ClassVar[Mapping[str, str]] = {
+        "claim": "only Laravel's workers can take a job",
+        "purge pending": "a worker has them; requeue them once `retry_after` is over",
+    }
+    layout_faults: ClassVar[tuple[str, ...]] = (
+        "a job that runs for longer than `retry_after` is run a second time meanwhile",
+        "failed jobs are in a table of the database; in Redis only with Horizon, for a week",
+    )
+
+    # --- where entries are -----------------------------------------------------------------------
+
+    @property
+    def horizons(self) -> list[str]:
+        return [self.at] if self.whole else horizons_of(self.at)
+
+    async def _has_horizon(self) -> bool:
+        keys = [
+            at + name for at in self.horizons for name in ("failed_jobs", "recent_jobs", "masters")
+        ]
+        return any(await together(Call(("EXISTS", key), bool, key=key) for key in keys))
+
+    @operation
+    async def exists(self) -> bool:
+        return await (self._has_horizon() if self.whole else ForeignChanges.exists(self))
+
+    def _shared(self, state: State) -> bool:
+        return state == "dead"
+
+    async def places_of(self, state: State, names: Sequence[str]) -> list[Place]:
+        found = await super().places_of(state, names)
+        if state == "dead":
+            return [replace(found[0], key=at + "failed_jobs", sizes=_sizes) for at in self.horizons]
+        return found
+
+    async def _found_by_id(self, place: Place, wanted: Any) -> bool:
+        """Only what Horizon has is found by ids."""
+        return place.sizes is not None and await super()._found_by_id(place, wanted)
+
+    async def _size(self, state: State, places: Sequence[Place]) -> int | None:
+        """Without Horizon failed jobs are in a database, and Horizon alone doesn't name its queues'
+        keys."""
+        known = await self._has_horizon() if state == "dead" else not self.whole or state == "trash"
+        return await super()._size(state, places) if known else None
+
+    async def _page(self, state: State, query: PageQuery) -> Page:
+        page = await super()._page(state, query)
+        return page if state != "dead" or await self._has_horizon() else replace(page, exact=False)
+
+    async def _oldest_ms(self, waiting: Sequence[Place]) -> int | None:
+        """Of the next job; unknown where jobs are large."""
+        small = [place for place in await self._weighed(waiting) if place.mean <= LONG_RECORD]
+        windows = await together(place.window(0, 1) for place in small)
+        return next((rows[0].entry.since_ms for rows, _ in windows if rows), None)
+
+    # --- records ---------------------------------------------------------------------------------
+
+    async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:
+        if state != "dead":
+            return [self._job(state, place, row) for row in rows]
+        names = COMPARED if place.brief else (*COMPARED, "exception")
+        keys, sizes = [_hash(place, row) for row in rows], [row.size or 0 for row in rows]
+        found = await hash_fields(keys, names, sizes, place.reads)
+        return [self._failed(place, row, each) for row, each in zip(rows, found, strict=True)]
+
+    def _job(self, state: State, place: Place, row: Row) -> Entry:
+        job, waits = Job.read(row.member), state == "waiting"
+        return Entry(
+            job.id, state, None if waits else moment(row.score * 1000),
+            job.pushed_ms if waits else None, row.member, called=place.called,
+            failures=max(0, job.attempts - (state == "pending")),
+            task=text_member(job.fields, self.task_in),
+            problem=None if job.fields else "not a job of Laravel's",
+        )  # fmt: skip
+
+    def _failed(self, place: Place, row: Row, found: Any) -> Entry | None:
+        """None: it is another queue's, was retried, or Horizon has forgotten it."""
+        entry = Entry(legal(row.member), "dead", called=place.called, reason="failed")
+        if isinstance(found, Exception):
+            return replace(entry, problem=f"its job: {found}")
+        hash, payload = JobHash(found), found["payload"] or b""
+        mine = hash.text("status") == "failed" and self._means(hash.text("queue"))
+        if not mine or retry_status(hash):
+            return None
+        at, job = time_ms(hash.text("failed_at")), Job.read(payload)
+        entry = replace(entry, at_ms=at, since_ms=at, failures=job.attempts, record=hash)
+        if isinstance(payload, Note):
+            return replace(entry, problem=payload.decode())
+        thrown = None if place.brief else error_of(hash.text("exception"))
+        task = text_member(job.fields, self.task_in)
+        return replace(entry, payload=payload, error=thrown, task=task)
+
+    def _failures(self, payload: bytes) -> int:
+        return Job.read(payload).attempts
+
+    def _trait(self, id: str) -> str:
+        """Not of an id that may be a digest, or written otherwise in JSON."""
+        return id if len(id) > 24 and id.isascii() and id.replace("-", "").isalnum() else ""
+
+    # --- what operators change -------------------------------------------------------------------
+
+    def destination(self, seen: LocatedEntry, at_ms: int | None) -> tuple[bytes | None, str] | None:
+        lost = seen.entry.state == "dead" and not Job.read(seen.entry.payload or b"").fields
+        return None if self.whole or lost else (None, self.own_name)
+
+    def stamp(self, entry: Entry) -> bytes:
+        """Of a failed job, the digest of what is compared, and its retry."""
+        if not isinstance(entry.record, JobHash):
+            return b""
+        retry = Job.read(entry.payload or b"").retry(text(raw_of(entry.id)), entry.record)
+        return digest(entry.record) + b" " + retry
+
+    def shown(self, entry: Entry) -> bytes | None:
+        return entry.payload if isinstance(entry.record, JobHash) else None
+
+    async def retry_status(self, id: str) -> str | None:
+        keys = [bytes_of(at) + raw_of(id) for at in self.horizons]
+        names = ("failed_at", "retried_by")
+        found = await hash_fields(keys, names, await whole_sizes(keys), lambda _: True)
+        jobs = [JobHash(each) for each in found if not isinstance(each, Exception)]
+        return next(filter(None, map(retry_status, jobs)), None)
+
+    def replay_tracker(self) -> ReplayTracker:
+        return RetryTracker(self)
+
+
+class RetryTracker(ReplayTracker):
+    """A retry has another id: Horizon notes at the failed job how it ended."""
+
+    at_once: ClassVar[int] = 20
+
+    async def look(self) -> list[bool]:
+        queue, ids, ended = self._queue, list(self._since)[: self.at_once], list[bool]()
+        assert isinstance(queue, LaravelQueue)
+        self._owed.difference_update(ids)
+        for id, status in zip(ids, await together(map(queue.retry_status, ids)), strict=True):
+            since_ms = self._since.pop(id)
+            if status == "pending":
+                self._since[id] = since_ms
+            elif status:
+                ended.append(status == "failed")
+        return ended
+
+
+def _hash(place: Place, row: Row) -> bytes:
+    return bytes_of(place.key.removesuffix("failed_jobs")) + row.member
+
+
+async def _sizes(place: Place, rows: Sequence[Row], /) -> Sequence[int]:
+    return await whole_sizes([_hash(place, row) for row in rows])
