@@ -474,7 +474,7 @@ LARAVEL = Specimen(
         ("hard", "dead"): lambda client, id: laravel_program.Program(client).forget(id),
     },
     differs={
-        "laravel_database_queues:low elements": "the time when it was put there",
+        "laravel_database_queues:low elements pushedAt": "the time when it was put there",
         "laravel_horizon:(recent|pending)_jobs [0-9a-f-]{36}": "that time",
         "laravel_horizon:[0-9a-f-]{36} (payload|created_at|updated_at|ttl)": "that time",
         "laravel_horizon:{id} retried_by": "that time",

@@ -58,7 +58,8 @@ end
 -- replayed, and a failed parent only after its children.
 local function flow_refuses(e, to)
   if to == 'trash' or to == 'gone' then return flow_parent(e) or flow_has_children(e) end
-  return to == 'waiting' and jobs_place(e).state == 'failed' and (flow_lacks_child(e) or not flow_remember(e))
+  local replayed = to == 'waiting' and jobs_place(e).state == 'failed'
+  return replayed and (flow_lacks_child(e) or not flow_remember(e))
 end
 
 -- As BullMQ does it: the parent waits for it again, if it had noted that the child failed.
