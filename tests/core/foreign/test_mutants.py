@@ -112,8 +112,8 @@ MUTANTS: dict[str, dict[str, Change]] = {
         ),
         "end of the failure left": (
             "moves",
-            "if place.state == 'failed' then redis.call('HDEL'",
-            "if false then redis.call('HDEL'",
+            "if place.state == 'failed' then",
+            "if false then",
         ),
         "delay left": (
             "moves",

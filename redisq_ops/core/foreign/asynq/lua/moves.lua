@@ -2,7 +2,7 @@
 -- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
 -- IMPLEMENTS: moves_lacks_record
 -- KEYS: t_job_ t_pending t_active t_lease t_groups t_unique_
--- USES: element kept_keys type_check
+-- USES: element remove_from_list kept_keys type_check
 local FIELDS = {'msg', 'state', 'pending_since', 'group', 'unique_key'}
 
 local function task_of(e)

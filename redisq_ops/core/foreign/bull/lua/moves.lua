@@ -2,7 +2,7 @@
 -- EXTENDS: foreign.bullmq
 -- REPLACES: moves
 -- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
--- USES: jobs holds indexes waiting delays element kept_keys type_check
+-- USES: jobs holds indexes waiting delays element remove_from_list kept_keys type_check
 local CHANGED = {'processedOn', 'finishedOn', 'failedReason', 'retriedOn', 'delay'}
 local TYPES = {wait = 'list', paused = 'list', active = 'list', delayed = 'zset', failed = 'zset',
   completed = 'zset', priority = 'zset', ['repeat'] = 'zset', stalled = 'set',

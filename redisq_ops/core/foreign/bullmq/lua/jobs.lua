@@ -43,8 +43,8 @@ local function moves_lacks_record(e)
   return redis.call('EXISTS', key) == 0
 end
 
--- The same job, in the same state as it was read. The stamp: which of the first FIELDS were read, and the
--- digest of these.
+-- The same job, in the same state as it was read. The stamp: which of the first FIELDS were read, and
+-- the digest of these.
 local function jobs_seen(e)
   local values = jobs_of(e).values
   local which, digest = e.stamp:match('^(%d+) (%x+)$')

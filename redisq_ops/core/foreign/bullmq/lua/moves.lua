@@ -1,6 +1,6 @@
 -- What BullMQ writes when a job goes from one of its lists or sets to another. `e.member` is its id.
 -- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
--- USES: jobs events flow waiting delays element kept_keys type_check
+-- USES: jobs events flow waiting delays element remove_from_list kept_keys type_check
 local CHANGED = {'processedOn', 'finishedOn', 'failedReason', 'delay'}
 local LISTS = {wait = true, paused = true, active = true}
 local TYPES = {wait = 'list', paused = 'list', prioritized = 'zset', delayed = 'zset', marker = 'zset',
@@ -50,7 +50,9 @@ local function moves_put_in(e, to, at)
     delays_until(e, at)
     return jobs_changed(e)
   end
-  if place.state == 'failed' then redis.call('HDEL', key, 'finishedOn', 'processedOn', 'failedReason') end
+  if place.state == 'failed' then
+    redis.call('HDEL', key, 'finishedOn', 'processedOn', 'failedReason')
+  end
   if place.state == 'delayed' then redis.call('HSET', key, 'delay', '0') end
   local list
   list, e.there = waiting_add(e, place.state == 'active')

@@ -2,7 +2,7 @@
 -- message's id there, the field of its hash.
 -- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
 -- KEYS: t_heartbeats
--- USES: messages element type_check
+-- USES: messages element remove_from_list type_check
 local function moves_fit(e)
   type_check_key(e.key, messages_type(e.key))
   type_check_key(messages_of(e), 'hash')

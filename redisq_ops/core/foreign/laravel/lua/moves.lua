@@ -1,7 +1,7 @@
 -- What Laravel writes when a job goes from one of its keys to another, and Horizon when it retries one.
 -- `e.member` is the job's bytes, or the id of a failed job.
 -- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
--- USES: failures element kept_keys type_check
+-- USES: failures element remove_from_list kept_keys type_check
 local function moves_fit(e)
   local _, sets, hash = failures_keys(e)
   if hash then type_check_key(hash, 'hash') end

@@ -1,7 +1,7 @@
 -- What RQ writes when a job goes from one of its lists and sets to another. `e.member` is the job's id.
 -- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
 -- KEYS: t_queues t_queue_ t_results_ t_scheduled_
--- USES: jobs element kept_keys calendar type_check
+-- USES: jobs element remove_from_list kept_keys calendar type_check
 local CHANGED = {'status', 'enqueued_at', 'started_at', 'ended_at', 'exc_info'}
 local NO_TEXT = 'x\156\3\0\0\0\0\1' -- zlib, of nothing
 local FOREVER = 10000000000 -- seconds
