@@ -119,7 +119,11 @@ def races(stage: Stage) -> Iterator[str]:
 def purged(stage: Stage) -> Iterator[str]:
     """An entry in the trash that another operator changes after the look is left alone."""
     for step in stage.steps:
-        for what, verbs in OTHERS.items() if step.state == "trash" else ():
+        if step.state != "trash":
+            continue
+        for what, verbs in OTHERS.items():
+            if not all(verb in stage.queue.actions for verb in verbs):
+                continue
             race = stage.raced(step, partial(_by_others, stage, step, verbs))
             yield from race.half_done
             if race.word in ("moved", "refused"):

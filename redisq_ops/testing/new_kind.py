@@ -34,4 +34,5 @@ def write(name: str, into: Path) -> list[Path]:
 
 
 def _named(text: str, name: str) -> str:
-    return text.replace("the shop", name).replace("shop", name).replace("Shop", name.capitalize())
+    names = {"Shop": name.capitalize()}
+    return re.sub("[Tt]he shop|shop|Shop", lambda found: names.get(found[0], name), text)

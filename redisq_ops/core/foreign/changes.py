@@ -65,14 +65,18 @@ class ForeignChanges(PlacedQueue[C_co]):
     def refuse_several_slots(self) -> None:
         if not self.on_cluster:
             return
-        places = chain.from_iterable(self.states.values())
-        theirs = [*self.theirs, *(one.key.replace("{q}", self.own_name) for one in places)]
-        keys = [self.keys["op_"], *(self.at + key for key in theirs)]
+        keys = [self.keys["op_"], *self.written_keys()]
         if len({key_slot(bytes_of(key)) for key in keys}) > 1:
             raise Refused(
                 f"queue {self.name}: on a cluster its keys must begin with one hash tag, "
                 f"like {{app}}:, and these begin with {self.at!r}"
             )
+
+    def written_keys(self) -> list[str]:
+        """Keys of the owner's, of which one for each place that changes write to."""
+        places = chain.from_iterable(self.states.values())
+        theirs = [*self.theirs, *(one.key.replace("{q}", self.own_name) for one in places)]
+        return [self.at + key for key in theirs]
 
     async def _refuse_other_program(self) -> None:
         """A registry entry may name any keys: those in an unusual place are recognised again."""
@@ -131,9 +135,11 @@ class ForeignChanges(PlacedQueue[C_co]):
         )
         return ["" if word == "moved" else word for word in found]
 
-    def destination(self, seen: LocatedEntry, at_ms: int | None) -> tuple[bytes | None, str] | None:
-        """For an entry that will wait, at once or until ``at_ms``: the bytes to write (None: its
-        own) and the owner's queue (empty: `moves_put_in` finds it). None: it can't wait there."""
+    def destination(
+        self, seen: LocatedEntry, target: str, at_ms: int
+    ) -> tuple[bytes | None, str] | None:
+        """For an entry that will be waiting or delayed, from or until ``at_ms``: the bytes to write
+        (None: its own) and the owner's queue (empty: `moves_put_in` finds it). None: it can't."""
         return None, ""
 
     async def _move(self, step: MoveStep) -> list[str]:
@@ -177,8 +183,8 @@ class ForeignChanges(PlacedQueue[C_co]):
         put: bytes | None = None
         queue = ""
         if not why and step.target in ("waiting", "delayed"):
-            at_ms = step.lease_ms if step.target == "delayed" else None
-            destination = self.destination(seen, at_ms)
+            at_ms = now_ms if step.target == "waiting" else step.lease_ms
+            destination = self.destination(seen, step.target, at_ms)
             why = "" if destination else "invalid"
             put, queue = destination or (None, "")
         at = str(seen.at) if seen.place.kind == "list" else f"{seen.score:.17g}"

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 from ..engine.optional_features import HasTimeline
 from ..model.entry import Entry, State
-from ..model.errors import Forbidden, WrongKind
+from ..model.errors import WrongKind
 from ..model.quoting import bytes_of, legal, raw_of
-from ..redis.operation import C_co, Call, attempt_read, attempts, both, operation, together
+from ..redis.operation import C_co, Call, attempt_read, attempt_reads, both, operation, together
 from ..redis.parsers import moment
 from .changes import ForeignChanges
 from .long_records import LONG_RECORD, not_read, whole_sizes
@@ -62,16 +62,13 @@ async def hash_fields(
     ``reads``: whether a field of that many bytes is read; a `Note` replaces any other."""
     sized = list(zip(keys, sizes, strict=True))
     whole, long = await both(
-        attempts([_fields(key, fields) for key, size in sized if size <= LONG_RECORD]),
+        attempt_reads([_fields(key, fields) for key, size in sized if size <= LONG_RECORD]),
         together(
             attempt_read(_fields_of_long(key, fields, reads))
             for key, size in sized
             if size > LONG_RECORD
         ),
     )
-    for found in whole:
-        if isinstance(found, Forbidden):  # it says nothing about the job
-            raise found
     short, rest = iter(whole), iter(long)
     return [next(short if size <= LONG_RECORD else rest) for size in sizes]
 
@@ -177,7 +174,8 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         for values in found:
             if isinstance(values, Exception):
                 raise values
-        return [list(values.values()) for values in found if not isinstance(values, Exception)]
+        rows = [values for values in found if not isinstance(values, Exception)]
+        return [[values[name] for name in fields] for values in rows]
 
     async def sizes(self, place: Place, rows: Sequence[Row]) -> Sequence[int]:
         """Of each job the bytes of its hash; of a long one those of the fields that are read."""

@@ -32,11 +32,11 @@ async def mean_bytes(key: str | bytes, size: Call[int]) -> int:
     return used // elements if elements else 0
 
 
-async def bytes_used(key: str | bytes, samples: int = SAMPLED, unknown: int = 0) -> int:
-    """Bytes of a key, by its first elements (``samples`` 0: by all); 0: there is none. ``unknown``:
-    what is returned without the right to ask."""
+async def bytes_used(key: str | bytes, samples: int = SAMPLED) -> int:
+    """Bytes of a key, by its first elements (``samples`` 0: by all); 0: there is none, or the user
+    may not ask."""
     used = await attempt(_usage(key, samples))
-    return unknown if isinstance(used, Exception) else used
+    return 0 if isinstance(used, Exception) else used
 
 
 async def whole_sizes(keys: Sequence[bytes]) -> list[int]:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, TypeVar
 from ..engine.queue import Queue
 from ..model.cut_element import LARGEST, UNREAD
 from ..model.entry import STATES, Checkup, Counts, Entry, Page, PageQuery, State
-from ..model.errors import WrongKind
+from ..model.errors import RedisqError, WrongKind
 from ..model.quoting import bytes_of, legal, shown, text
 from ..model.states import FIXED
 from ..redis.key_scan import Lane, literal, look
@@ -41,6 +41,7 @@ from .list_place import ListPlace
 from .long_records import few, not_read
 from .paging import entries_of, page_of, through, with_unread
 from .places import GatheredPlace, LocatedEntry, Place, Read, Row, digest
+from .plug_ins import plug_ins, refused
 from .record_sizes import field_sizes
 from .scanned_place import ScannedPlace
 
@@ -271,13 +272,25 @@ class PlacedPages(ForeignQueue[C_co]):
 
         async def read(place: Place, rows: Sequence[Row], /) -> Sequence[Entry | None]:
             short = [row for row in rows if row.length <= LARGEST]
-            entries = iter(await self.read(state, place, short) if short else ())
+            entries = iter(await self._read(state, place, short) if short else ())
             return [
                 next(entries) if row.length <= LARGEST else self._too_long(state, place, row)
                 for row in rows
             ]
 
         return read
+
+    async def _read(
+        self, state: State, place: Place, rows: Sequence[Row]
+    ) -> Sequence[Entry | None]:
+        """`read`; what else it raises, in a kind of another package, is that package's fault."""
+        try:
+            return await self.read(state, place, rows)
+        except Exception as error:
+            found = None if isinstance(error, RedisqError) else plug_ins().get(self.kind)
+            if found is None:
+                raise
+            raise refused(found, f"{type(error).__name__}: {error}") from error
 
     def _too_long(self, state: State, place: Place, row: Row) -> Entry:
         """The entry of an element that is too long to be read: the server can't send a part."""

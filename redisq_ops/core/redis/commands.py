@@ -201,6 +201,15 @@ async def attempts(calls: Sequence[Call[T]]) -> list[T | Exception]:
     return found
 
 
+async def attempt_reads(calls: Sequence[Call[T]]) -> list[T | Exception]:
+    """`attempt_read` for each of many calls."""
+    found = await attempts(calls)
+    for each in found:
+        if isinstance(each, Forbidden):
+            raise each
+    return found
+
+
 async def in_batches(descriptions: Iterable[Description[T]], size: int = 100) -> list[T]:
     """`together` for many descriptions, ``size`` of them at a time."""
     left, found = iter(descriptions), list[T]()

@@ -144,7 +144,8 @@ def translate(error: Exception) -> Exception:
         # redis-py strips the first word of some replies.
         if found is None and "Operation against a key holding the wrong kind" in text:
             found, word = WrongKind, "WRONGTYPE"
-    if found is None and ("@user_script" in text or "user_script:" in text):
+    ours = "compiling script" in text or "nonexistent global variable" in text  # our own mistake
+    if found is None and not ours and ("@user_script" in text or "user_script:" in text):
         # The server's message may quote the value.
         found, word = Unreadable, "user_script"
     if found is None and isinstance(error, rx.ResponseError) and _UNFIT.search(text):

@@ -165,6 +165,13 @@ def test_a_retried_job_is_dead_again_when_it_fails_again(client: Client) -> None
     assert sorted(ids(client, "dead")) == sorted([id, new])
 
 
+def test_a_job_that_failed_by_a_clock_ahead_of_the_server_s_is_retried_once(client: Client) -> None:
+    id = failed(client)
+    client.hset(HORIZON + id, "failed_at", f"{time.time() + 30:.4f}")
+    assert changed(ours(client), "replay", "dead").outcome.done == 1
+    assert ids(client, "dead") == [] and len(ids(client, "waiting")) == 1
+
+
 def test_the_end_of_a_retry_is_followed(client: Client) -> None:
     some = [failed(client, name) for name in ("good", "bad")]
     changed(ours(client), "replay", "dead")

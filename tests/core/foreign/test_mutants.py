@@ -80,9 +80,9 @@ MUTANTS: dict[str, dict[str, Change]] = {
         "wrong end": ("moves", "front and 'LPUSH' or 'RPUSH'", "'LPUSH'"),
         "state not set": ("moves", "'status', 'queued', 'enqueued_at'", "'enqueued_at'"),
         "times left": ("moves", "'started_at', '', 'ended_at', '', ", ""),
-        "results left": ("moves", "keys[4] = t_results_ .. e.member", ""),
+        "results left": ("moves", "keys[#keys + 1] = t_results_ .. e.member", ""),
         "expiry left": ("moves", "redis.call('PERSIST', key)", ""),
-        "type check off": ("moves", "type_check_key(jobs_key(e), 'hash')", ""),
+        "type check off": ("jobs", "type_check_key(keys[1], 'hash')", ""),
         "list's type check off": ("moves", "type_check_key(list_of(e), 'list')", ""),
         "undo forgets the state": ("moves", "CHANGED = {'status', ", "CHANGED = {"),
         "undo forgets the score": (
@@ -92,7 +92,7 @@ MUTANTS: dict[str, dict[str, Change]] = {
         ),
         "undo of what runs again": (
             "moves",
-            "if state ~= 'queued' or enqueued ~= e.there then return nil end",
+            "if job.status ~= 'queued' or job.enqueued_at ~= e.there then return nil end",
             "",
         ),
         "another's place in the list": IN_LIST,
@@ -149,7 +149,7 @@ MUTANTS: dict[str, dict[str, Change]] = {
         "mark ignored": ("holds", "'stalled', e.member) == 0 or", "'stalled', e.member) == 2 or"),
         "score ignored": NO_SCORE,
         "wrong end": ("waiting", "ahead and 'RPUSH' or 'LPUSH'", "ahead and 'LPUSH' or 'RPUSH'"),
-        "lifo ignored": ("waiting", "state == 'failed' and lifo", "false"),
+        "lifo ignored": ("waiting", "state == 'failed' and jobs_lifo(job)", "false"),
         "promoted without priority": (
             "waiting",
             "if state == 'delayed' and priority",
@@ -333,7 +333,7 @@ MUTANTS: dict[str, dict[str, Change]] = {
         **NEIGHBOURS,
         "comparison off": (
             "failures",
-            "digest == e.stamp:match('^%x+') and values or nil",
+            "digest == e.stamp and values or nil",
             "values",
         ),
         "a field isn't compared": (

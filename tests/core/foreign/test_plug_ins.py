@@ -91,6 +91,8 @@ def test_a_package_has_the_name_that_was_given(redisq: Redisq, here: Path) -> No
     files = [row["file"] for row in redisq.rows("kind", "new", "post2")]
     assert "post2-redisq/post2_redisq/queue.py" in files
     assert not [file for file in files if "shop" in (here / file).read_text().lower()]
+    for row in redisq.rows("kind", "new", "workshop"):
+        assert "workworkshop" not in (here / row["file"]).read_text().lower()
 
 
 @pytest.mark.alike
@@ -112,17 +114,22 @@ def test_a_folder_that_exists_is_left_alone(redisq: Redisq, here: Path) -> None:
     assert "post-redisq exists" in redisq.err and not [*(here / "post-redisq").iterdir()]
 
 
+LOOK = "for part in PARTS:"
 BROKEN: dict[str, tuple[str, str, str]] = {
     "raises": ("queue.py", "import json\n", "import json\n1 / 0\n"),
     "another interface": ("queue.py", "ClassVar[int] = 1", "ClassVar[int] = 2"),
     "another kind": ("queue.py", 'ClassVar[str] = "shop"', 'ClassVar[str] = "store"'),
     "no class": ("queue.py", "class ShopQueue", "ShopQueue = 7\nclass Other"),
     "recogniser raises": ("recogniser.py", "for part in PARTS:", "for part in NO_SUCH_NAME:"),
+    "recogniser loops": ("recogniser.py", LOOK, f"while True:\n            pass\n        {LOOK}"),
+    "recogniser exits": ("recogniser.py", LOOK, f"raise SystemExit(3)\n        {LOOK}"),
+    "finds no queues": ("recogniser.py", "return [Find(", "return [5] + [Find("),
 }  # fmt: skip
 SAID = {
     "raises": "ZeroDivisionError: division by zero", "another interface": "interface 2",
     "another kind": "its class is of kind store", "no class": "is no class of queues",
-    "recogniser raises": "NameError",
+    "recogniser raises": "NameError", "recogniser loops": "for 5 s",
+    "recogniser exits": "SystemExit: 3", "finds no queues": "finds 5, and no queue of kind shop",
 }  # fmt: skip
 
 
@@ -146,7 +153,39 @@ def test_a_broken_one_is_named_and_breaks_nothing_else(
     (line,) = [line for line in done.stderr.splitlines() if "kind shop of package" in line]
     assert line.startswith("not looked for: kind shop of package shop-redisq 1.0 can't be used: ")
     assert SAID[fault] in line
-    if fault != "recogniser raises":
+    if "recogniser" not in fault and fault != "finds no queues":
         asked = ran(site, "-m", "redisq_ops", "waiting", "ls", "shop:mugs", code=1)
         assert SAID[fault] in asked.stderr and asked.stderr.count("\n") == 1
     assert "sidekiq:low" in ran(site, "-m", "redisq_ops", "ls").stdout
+
+
+@pytest.mark.slow
+@pytest.mark.alike
+def test_what_a_recogniser_prints_is_no_output(
+    client: redis.Redis, shop: Path, ran: Run, tmp_path: Path
+) -> None:
+    site = tmp_path / "site"
+    shutil.copytree(shop, site)
+    file = site / "shop_redisq" / "recogniser.py"
+    file.write_text(
+        file.read_text().replace("for part in PARTS:", "print(look)\n        for part in PARTS:")
+    )
+    client.rpush("shop:jobs:mugs", '{"id": "w"}')
+    done = ran(site, "-m", "redisq_ops", "--json", "discover")
+    assert [json.loads(line)["name"] for line in done.stdout.splitlines()] == ["shop:mugs"]
+    assert "KeyLook" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.alike
+def test_what_its_reads_raise_names_the_package(
+    client: redis.Redis, shop: Path, ran: Run, tmp_path: Path
+) -> None:
+    site = tmp_path / "site"
+    shutil.copytree(shop, site)
+    file = site / "shop_redisq" / "queue.py"
+    file.write_text(file.read_text().replace("return [_entry(", "return [NO_SUCH_NAME("))
+    client.rpush("shop:jobs:mugs", '{"id": "w"}')
+    asked = ran(site, "-m", "redisq_ops", "waiting", "ls", "shop:mugs", code=1)
+    why = "kind shop of package shop-redisq 1.0 can't be used: NameError"
+    assert why in asked.stderr and asked.stderr.count("\n") == 1

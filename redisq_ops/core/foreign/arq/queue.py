@@ -213,7 +213,9 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
     def shown(self, entry: Entry) -> bytes | None:
         return entry.record.shown() if isinstance(entry.record, Record) else None
 
-    def destination(self, seen: LocatedEntry, at_ms: int | None) -> tuple[bytes | None, str] | None:
+    def destination(
+        self, seen: LocatedEntry, target: str, at_ms: int
+    ) -> tuple[bytes | None, str] | None:
         """Of a result the job that it was."""
         record = seen.entry.record
         if seen.entry.state != "dead" or not isinstance(record, Record):

@@ -169,8 +169,8 @@ class AsynqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
         return entry.record.values["msg"] if isinstance(entry.record, Task) else None
 
     def refused(self, seen: LocatedEntry, target: str) -> str:
-        """A task that a server has; one whose own ``state`` is another one, where asynq itself
-        would look for it; and what asynq has no call for."""
+        """Refuses a task that a server has, a task whose ``state`` names another place, and what
+        asynq has no call for."""
         if seen.entry.state == "pending":
             return "busy"
         task = seen.entry.record

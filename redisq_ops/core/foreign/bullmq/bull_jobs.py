@@ -14,7 +14,7 @@ from ...model.entry import Entry, State
 from ...model.quoting import bytes_of
 from ...model.states import Verb
 from ...model.worker_process import Process
-from ...redis.operation import C_co, Call, attempts, both, operation
+from ...redis.operation import C_co, Call, attempt_reads, both, operation
 from ..changes import JOB_VERBS
 from ..job_hashes import JobHash, JobHashQueue, Note, hash_fields
 from ..json_text import decoded
@@ -26,7 +26,7 @@ SEEN = (
     "timestamp", "processedOn", "finishedOn", "atm", "attemptsMade", "name", "data", "opts",
     "priority",
 )  # fmt: skip
-"""fields that tell a job from a later one of its id, or that can change where the job is"""
+"""fields that tell a job from a later one with its id; some change while it stays in place"""
 TRIES = ("processedOn", "atm", "stc", "attemptsMade", "stalledCounter")
 """fields that a job has once a worker had it"""
 SINCE = {"active": "processedOn", "failed": "finishedOn", "completed": "finishedOn"}
@@ -77,7 +77,9 @@ class BullJobs(JobHashQueue[C_co], HasWorkerTraces[C_co]):
     ) -> Sequence[Job | Exception]:
         keys = list(map(self.job_key, ids))
         locks = [_expiry(key + b":lock") for key in keys if state == "pending"]
-        found, until = await both(hash_fields(keys, FIELDS, sizes, place.reads), attempts(locks))
+        found, until = await both(
+            hash_fields(keys, FIELDS, sizes, place.reads), attempt_reads(locks)
+        )
         return [
             values if isinstance(values, Exception) else Job(values, _time(until[n : n + 1]))
             for n, values in enumerate(found)
@@ -113,8 +115,9 @@ class BullJobs(JobHashQueue[C_co], HasWorkerTraces[C_co]):
         values = [job.get(field) or b"" for field in SEEN]
         read = [not isinstance(value, Note) for value in values]
         told = (
-            b"%d:%s" % (len(value), value) if there else b"*"
+            b"%d:%s" % (len(value), value)
             for value, there in zip(values, read, strict=True)
+            if there
         )
         which = "".join("01"[there] for there in read)
         return f"{which} {sha1(b''.join(told)).hexdigest()}".encode()

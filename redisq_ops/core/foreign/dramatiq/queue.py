@@ -168,13 +168,15 @@ class DramatiqQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
     def shown(self, entry: Entry) -> bytes | None:
         return entry.record.shown() if isinstance(entry.record, Message) else None
 
-    def destination(self, seen: LocatedEntry, at_ms: int | None) -> tuple[bytes | None, str] | None:
+    def destination(
+        self, seen: LocatedEntry, target: str, at_ms: int
+    ) -> tuple[bytes | None, str] | None:
         message = seen.entry.record
         if seen.place.kind == "set":
             return None, ""
         if not isinstance(message, Message):
             return None
-        if at_ms is not None:
+        if target == "delayed":
             again = message.put_off(at_ms)
         else:
             again = message.for_replay() if seen.entry.state == "dead" else message.for_now()

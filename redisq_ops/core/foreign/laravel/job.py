@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha1
@@ -54,19 +53,21 @@ class Job:
         times = [] if moved else map(self._time_ms, ("pushedAt", "createdAt"))
         return next(filter(None, times), None)
 
-    def retry(self, id: str, failed: JobHash) -> bytes:
+    def retry(self, id: str, failed: JobHash, now_ms: int) -> bytes:
         """What Horizon's `RetryFailedJob` writes: the id of the retry, the length of the new
         ``retried_by``, this, and the retry. Here its id is made of the failure's."""
-        now = time.time()
+        now = now_ms // 1000
         new = str(uuid5(NAMESPACE_OID, f"{id} {failed.text('failed_at')}"))
         until = self._time_ms("retryUntil") or self._time_ms("timeoutAt")
-        left = until and until - (self._time_ms("pushedAt") or round(now * 1000))
-        by = {"id": new, "status": "pending", "retried_at": int(now)}
+        left = until and until - (self._time_ms("pushedAt") or now_ms)
+        failed_at = (time_ms(failed.text("failed_at")) or 0) // 1000  # by another clock
+        by = {"id": new, "status": "pending", "retried_at": max(now, failed_at)}
         noted = _encoded([*_noted(failed), by])
         again = {
             **self.fields, "id": new, "uuid": new, "attempts": 0, "retry_of": id,
-            "retryUntil": None if left is None else int(now) + ceil(left / 1000), "type": "job",
-            "tags": self.fields.get("tags") or [], "silenced": False, "pushedAt": f"{now:.4f}",
+            "retryUntil": None if left is None else now + ceil(left / 1000), "type": "job",
+            "tags": self.fields.get("tags") or [], "silenced": False,
+            "pushedAt": f"{now_ms / 1000:.4f}",
         }  # fmt: skip
         return f"{new} {len(noted)} ".encode() + noted + _encoded(again)
 

@@ -29,8 +29,8 @@ from .recogniser import horizons_of
 
 
 class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co]):
-    """``laravel:<queue>``, or a Horizon beside none of whose queues there are keys: its failed
-    jobs. An id is the job's ``uuid``, the same at each attempt; Horizon's retry has another."""
+    """``laravel:<queue>``, or a Horizon none of whose queues has keys: then its failed jobs
+    only. An id is the job's ``uuid``, the same at each attempt; Horizon's retry has another."""
 
     kind: ClassVar[str] = "laravel"
     owner: ClassVar[str] = "Laravel"
@@ -156,16 +156,24 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co]):
 
     # --- what operators change -------------------------------------------------------------------
 
-    def destination(self, seen: LocatedEntry, at_ms: int | None) -> tuple[bytes | None, str] | None:
-        lost = seen.entry.state == "dead" and not Job.read(seen.entry.payload or b"").fields
-        return None if self.whole or lost else (None, self.own_name)
+    def destination(
+        self, seen: LocatedEntry, target: str, at_ms: int
+    ) -> tuple[bytes | None, str] | None:
+        """Of a failed job, its retry."""
+        failed, job = seen.entry.record, Job.read(seen.entry.payload or b"")
+        if not isinstance(failed, JobHash):
+            return None if self.whole else (None, self.own_name)
+        if self.whole or not job.fields:
+            return None
+        return job.retry(text(raw_of(seen.entry.id)), failed, at_ms), self.own_name
 
     def stamp(self, entry: Entry) -> bytes:
-        """Of a failed job, the digest of what is compared, and its retry."""
-        if not isinstance(entry.record, JobHash):
-            return b""
-        retry = Job.read(entry.payload or b"").retry(text(raw_of(entry.id)), entry.record)
-        return digest(entry.record) + b" " + retry
+        """Of a failed job, the digest of what is compared."""
+        return digest(entry.record) if isinstance(entry.record, JobHash) else b""
+
+    def written_keys(self) -> list[str]:
+        failed = [at + "failed_jobs" for at in self.horizons]
+        return [*(key for key in super().written_keys() if "horizon:" not in key), *failed]
 
     def shown(self, entry: Entry) -> bytes | None:
         return entry.payload if isinstance(entry.record, JobHash) else None

@@ -1,12 +1,16 @@
 -- An element of an owner's list, sorted set or set: out of its place, and exactly back into it.
 -- USES: remove_from_list put_into_list
 -- Whether it still has the score that it was seen with; `e.score` is that score.
+local scored
 local function element_scored(e)
   e.score = redis.call('ZSCORE', e.key, e.member)
-  return e.score and tonumber(e.score) == tonumber(e.seen)
+  local same = e.score and tonumber(e.score) == tonumber(e.seen)
+  scored = same and e or nil
+  return same
 end
 
--- `kind`: the type of the key. Returns true; or nil, and a word why not.
+-- `kind`: the type of the key. Returns true; or nil, and a word why not. Where `element_scored` has just
+-- found it, its score isn't asked for again.
 local function element_leaves(e, kind)
   if kind == 'list' then
     e.rank = tonumber(e.seen)
@@ -15,7 +19,8 @@ local function element_leaves(e, kind)
   end
   e.set = kind == 'set' or nil
   if e.set then return redis.call('SREM', e.key, e.member) == 1 end
-  if not element_scored(e) then return nil end
+  if scored ~= e and not element_scored(e) then return nil end
+  scored = nil
   redis.call('ZREM', e.key, e.member)
   return true
 end

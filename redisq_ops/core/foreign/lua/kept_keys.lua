@@ -26,26 +26,32 @@ local function kept_keys_restore(kept)
   end
 end
 
--- Fields of a hash, and when keys expire: what a change writes over.
-local function kept_keys_fields(hash, names, keys)
-  local kept = {values = redis.call('HMGET', hash, unpack(names)), times = {}}
+-- What a change writes over: some fields of a record that was read, and when keys expire.
+local function kept_keys_fields(record, names, keys)
+  local kept = {values = {}, times = {}}
+  for i, name in ipairs(names) do kept.values[i] = record[name] or false end
   for i, key in ipairs(keys) do kept.times[i] = redis.call('PEXPIRETIME', key) end
   return kept
 end
 
-local function kept_keys_put_fields(hash, names, keys, kept)
+-- The fields `names` of a hash, the first of `keys`, and when keys expire: as a change found them.
+-- `kept.values`: false for a field that wasn't there. `kept.times`: as PEXPIRETIME says them.
+local function kept_keys_put_fields(names, keys, kept)
+  local there, absent = {}, {}
   for i, name in ipairs(names) do
     if kept.values[i] then
-      redis.call('HSET', hash, name, kept.values[i])
+      there[#there + 1], there[#there + 2] = name, kept.values[i]
     else
-      redis.call('HDEL', hash, name)
+      absent[#absent + 1] = name
     end
   end
-  for i, key in ipairs(keys) do
-    if kept.times[i] >= 0 then
-      redis.call('PEXPIREAT', key, string.format('%.0f', kept.times[i]))
+  if #there > 0 then redis.call('HSET', keys[1], unpack(there)) end
+  if #absent > 0 then redis.call('HDEL', keys[1], unpack(absent)) end
+  for i, at in ipairs(kept.times) do
+    if at >= 0 then
+      redis.call('PEXPIREAT', keys[i], string.format('%.0f', at))
     else
-      redis.call('PERSIST', key)
+      redis.call('PERSIST', keys[i])
     end
   end
 end

@@ -126,8 +126,10 @@ class ResqueQueue(RubyJobQueue[C_co]):
         failed = "class" not in (job.fields(kept) or {})
         return (failure.job_of(kept) if failed else None) or kept
 
-    def destination(self, seen: LocatedEntry, at_ms: int | None) -> tuple[bytes | None, str] | None:
-        if seen.place.kind == "held" or at_ms is not None:
+    def destination(
+        self, seen: LocatedEntry, target: str, at_ms: int
+    ) -> tuple[bytes | None, str] | None:
+        if seen.place.kind == "held" or target == "delayed":
             return None, self.own_name
         own = failure.job_of(seen.member)
         queue = (job.fields(seen.member) or {}).get("queue")

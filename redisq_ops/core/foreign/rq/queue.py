@@ -22,7 +22,7 @@ from ...redis.operation import (
     Call,
     attempt,
     attempt_read,
-    attempts,
+    attempt_reads,
     both,
     operation,
     together,
@@ -150,7 +150,7 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
         found, (pickled, latest) = await both(
             hash_fields(keys, FIELDS, sizes, place.reads),
             both(
-                attempts([Call(("HSTRLEN", key, "data"), int, key=key) for key in keys]),
+                attempt_reads([Call(("HSTRLEN", key, "data"), int, key=key) for key in keys]),
                 together(attempt_read(self._latest(place, id)) for id in ids if failed),
             ),
         )

@@ -142,8 +142,10 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
             task=text_member(record, self.task_in) if unread is None else None,
         )  # fmt: skip
 
-    def destination(self, seen: LocatedEntry, at_ms: int | None) -> tuple[bytes | None, str] | None:
-        if seen.place.kind == "held" or at_ms is not None:
+    def destination(
+        self, seen: LocatedEntry, target: str, at_ms: int
+    ) -> tuple[bytes | None, str] | None:
+        if seen.place.kind == "held" or target == "delayed":
             return None, self.own_name
         record = job.fields(seen.member) or {}
         queue = record.get("queue")

@@ -46,7 +46,7 @@ local function moves_take_out(e, to)
   if to == 'waiting' then return true end
   local keys = {task.key}
   if task.lock and redis.call('GET', task.lock) == e.member then keys[2] = task.lock end
-  e.kept = kept_keys_dump(keys)
+  e.kept = to ~= 'gone' and kept_keys_dump(keys) or nil
   redis.call('UNLINK', unpack(keys))
   return true
 end

@@ -30,8 +30,7 @@ local function moves_take_out(e, to)
     jobs_remove(e, to == 'trash')
     jobs_changed(e)
   else
-    e.before, e.made = {values = {}, times = {}}, job.timestamp
-    for i, field in ipairs(CHANGED) do e.before.values[i] = job[field] or false end
+    e.before, e.made = kept_keys_fields(job, CHANGED, {}), job.timestamp
   end
   return true
 end
@@ -81,7 +80,7 @@ local function moves_put_back(e)
   local place = jobs_place(e)
   local base, state = place.base, place.state
   if e.kept then kept_keys_restore(e.kept)
-  else kept_keys_put_fields(jobs_of(e).key, CHANGED, {}, e.before) end
+  else kept_keys_put_fields(CHANGED, {jobs_of(e).key}, e.before) end
   if e.stalled then redis.call('SADD', base .. 'stalled', e.member) end
   indexes_put_back(e)
   waiting_wake_for(state, base)

@@ -29,8 +29,7 @@ end
 local function waiting_add(e)
   local base, state, job = jobs_place(e).base, jobs_place(e).state, jobs_of(e)
   local list, priority = waiting_list(base), tonumber(job.priority or nil) or 0
-  local lifo = (job.opts or ''):find('"lifo":true', 1, true)
-  local ahead = state == 'active' or state == 'failed' and lifo
+  local ahead = state == 'active' or state == 'failed' and jobs_lifo(job)
   if state == 'delayed' and priority ~= 0 and priority == priority then
     add_by_priority(base, list, priority, e.member)
   else

@@ -2,8 +2,10 @@
 -- is.
 -- IMPLEMENTS: moves_lacks_record
 -- USES: kept_keys type_check events
-local SEEN, FIELDS = 9, {'timestamp', 'processedOn', 'finishedOn', 'atm', 'attemptsMade', 'name', 'data',
-  'opts', 'priority', 'parentKey', 'defa', 'rjk', 'deid', 'failedReason', 'delay', 'retriedOn'}
+local SEEN = {'timestamp', 'processedOn', 'finishedOn', 'atm', 'attemptsMade', 'name', 'data', 'opts',
+  'priority'}
+local FIELDS = {'timestamp', 'processedOn', 'finishedOn', 'attemptsMade', 'priority', 'parentKey',
+  'defa', 'rjk', 'deid', 'failedReason', 'delay', 'retriedOn'}
 
 -- Where an entry was read: `base`, and `state`, the rest of the key's name.
 local places = {}
@@ -30,7 +32,7 @@ local function jobs_of(e)
     type_check_key(key, 'hash')
     local values = redis.call('HMGET', key, unpack(FIELDS))
     job = {key = key, beside = redis.call('EXISTS', key .. ':lock', key .. ':dependencies',
-      key .. ':processed', key .. ':failed', key .. ':unsuccessful'), values = values}
+      key .. ':processed', key .. ':failed', key .. ':unsuccessful')}
     for i, field in ipairs(FIELDS) do job[field] = values[i] or nil end
     jobs[e.member] = job
   end
@@ -43,17 +45,17 @@ local function moves_lacks_record(e)
   return redis.call('EXISTS', key) == 0
 end
 
--- The same job, in the same state as it was read. The stamp: which of the first FIELDS were read, and
--- the digest of these.
+-- The same job, in the same state as it was read. The stamp: which of the fields SEEN were read, and the
+-- digest of these. They may be long, so they are read for one job at a time.
 local function jobs_seen(e)
-  local values = jobs_of(e).values
   local which, digest = e.stamp:match('^(%d+) (%x+)$')
-  local told = {}
-  for i = 1, SEEN do
-    local value = values[i] or ''
-    told[i] = which and which:byte(i) == 49 and #value .. ':' .. value or '*'
+  local names, told = {}, {}
+  for i, field in ipairs(SEEN) do
+    if which and which:byte(i) == 49 then names[#names + 1] = field end
   end
-  return values[1] and redis.sha1hex(table.concat(told)) == digest
+  local values = #names > 0 and redis.call('HMGET', jobs_of(e).key, unpack(names)) or {}
+  for i, value in ipairs(values) do told[i] = #(value or '') .. ':' .. (value or '') end
+  return jobs_of(e).timestamp and redis.sha1hex(table.concat(told)) == digest
 end
 
 -- Whether a release before 5 ran the job, and the queue doesn't say that a later release has it now.
@@ -79,6 +81,10 @@ local function jobs_remove(e, keep)
   e.kept = keep and kept_keys_dump(keys) or nil
   redis.call('UNLINK', unpack(keys))
   events_add(place.base, 'removed', 'jobId', e.member, 'prev', place.state)
+end
+
+local function jobs_lifo(job)
+  return (redis.call('HGET', job.key, 'opts') or ''):find('"lifo":true', 1, true)
 end
 
 -- This step has written to the job: an entry of the same id is read again.

@@ -6,15 +6,11 @@ local LISTS = {wait = true, paused = true, active = true}
 local TYPES = {wait = 'list', paused = 'list', prioritized = 'zset', delayed = 'zset', marker = 'zset',
   events = 'stream', meta = 'hash', stalled = 'set', ['repeat'] = 'zset', active = 'list'}
 
-local fitted = {}
 local function moves_fit(e)
   local place, job = jobs_place(e), jobs_of(e)
   local base = place.base
   type_check_key(e.key, LISTS[place.state] and 'list' or 'zset')
-  if not fitted[base] then
-    for part, kind in pairs(TYPES) do type_check_key(base .. part, kind) end
-    fitted[base] = true
-  end
+  for part, kind in pairs(TYPES) do type_check_key(base .. part, kind) end
   if job.deid then type_check_key(base .. 'de:' .. job.deid, 'string') end
   flow_fit(e)
 end
@@ -37,8 +33,7 @@ local function moves_take_out(e, to)
     jobs_remove(e, to == 'trash')
     jobs_changed(e)
   else
-    e.before, e.made = {values = {}, times = {}}, job.timestamp
-    for i, field in ipairs(CHANGED) do e.before.values[i] = job[field] or false end
+    e.before, e.made = kept_keys_fields(job, CHANGED, {}), job.timestamp
   end
   return true
 end
@@ -83,7 +78,7 @@ end
 local function moves_put_back(e)
   local place = jobs_place(e)
   if e.kept then kept_keys_restore(e.kept)
-  else kept_keys_put_fields(jobs_of(e).key, CHANGED, {}, e.before) end
+  else kept_keys_put_fields(CHANGED, {jobs_of(e).key}, e.before) end
   flow_leave(e)
   if e.stalled then redis.call('SADD', place.base .. 'stalled', e.member) end
   waiting_wake_for(place.state, place.base)

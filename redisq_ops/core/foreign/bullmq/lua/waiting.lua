@@ -57,7 +57,7 @@ local function waiting_add(e, front)
     redis.call('ZADD', base .. 'prioritized', score, e.member)
   else
     key = waiting_list(base)
-    local last = jobs_place(e).state == 'failed' and (job.opts or ''):find('"lifo":true', 1, true)
+    local last = jobs_place(e).state == 'failed' and jobs_lifo(job)
     if front or last then redis.call('RPUSH', key, e.member) else redis.call('LPUSH', key, e.member) end
   end
   woken[base] = true

@@ -21,7 +21,7 @@ local function failures_values(e)
   if e.new then values[7] = e.before end
   for i = 1, #COMPARED do parts[i] = values[i] and #values[i] .. ':' .. values[i] or '-' end
   local digest = redis.sha1hex(table.concat(parts, ' '))
-  return digest == e.stamp:match('^%x+') and values or nil
+  return digest == e.stamp and values or nil
 end
 
 local function failures_push_retry(e)

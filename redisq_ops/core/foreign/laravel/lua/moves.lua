@@ -3,8 +3,10 @@
 -- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
 -- USES: failures element remove_from_list kept_keys type_check
 local function moves_fit(e)
-  local _, sets, hash = failures_keys(e)
+  local at, sets, hash = failures_keys(e)
   if hash then type_check_key(hash, 'hash') end
+  local new = at and e.put and e.put:match('^%S+')
+  if new then type_check_key(at .. new, 'hash') end
   if e.key ~= list then sets[#sets + 1] = e.key end
   for _, set in ipairs(sets) do type_check_key(set, 'zset') end
   for _, key in ipairs({list, notify}) do type_check_key(key, 'list') end
@@ -21,13 +23,12 @@ local function moves_take_out(e, to)
   if e.dry then return true end
   e.score = e.score or score
   if hash and to == 'waiting' then
-    local id, n, rest = e.stamp:match('^%x+ (%S+) (%d+) (.*)$')
+    local id, n, rest = e.put:match('^(%S+) (%d+) (.*)$')
     e.new, e.retried, e.again, e.before = id, rest:sub(1, n), rest:sub(n + 1), values[7]
-    e.stamp, e.of = e.stamp:match('^%x+'), {values[3] or '', values[4] or ''}
+    e.put, e.of = nil, {values[3] or '', values[4] or ''}
     redis.call('HSET', hash, 'retried_by', e.retried)
     return true
   elseif hash then
-    e.stamp = e.stamp:match('^%x+')
     e.kept = to ~= 'gone' and kept_keys_dump({hash}) or nil
     redis.call('UNLINK', hash)
   end

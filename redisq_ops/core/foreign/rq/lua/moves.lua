@@ -15,70 +15,72 @@ local function is_due(e)
   return e.key:sub(1, #t_scheduled_) == t_scheduled_ and tonumber(e.score) < now / 1000 + SOON
 end
 
-local function list_of(e)
-  return t_queue_ .. (redis.call('HGET', jobs_key(e), 'origin') or '')
-end
+local function list_of(e) return t_queue_ .. (jobs_of(e).origin or '') end
 
 local function moves_fit(e)
   type_check_key(e.key, is_list(e.key) and 'list' or 'zset')
-  type_check_key(jobs_key(e), 'hash')
   type_check_key(list_of(e), 'list')
 end
 
 local function moves_take_out(e, to)
-  local job = jobs_key(e)
-  local fields = redis.call('HMGET', job, 'created_at', 'enqueued_at', 'ended_at', 'status',
-    'rate_limit_key')
-  if table.concat({fields[1] or '', fields[2] or '', fields[3] or '', fields[4] or ''}, ' ') ~= e.stamp
-  then return nil end
-  if fields[5] and fields[5] ~= '' then return nil, 'limited' end
-  if not fields[1] then return nil end -- it expired
-  if not is_list(e.key) then
+  local job, kind = jobs_of(e), is_list(e.key) and 'list' or 'zset'
+  local told = {job.created_at or '', job.enqueued_at or '', job.ended_at or '', job.status or ''}
+  if table.concat(told, ' ') ~= e.stamp then return nil end
+  if job.rate_limit_key and job.rate_limit_key ~= '' then return nil, 'limited' end
+  if not job.created_at then return nil end -- it expired
+  if kind == 'zset' then
     if not element_scored(e) then return nil end
     if is_due(e) then return nil, 'due' end
   end
   if e.dry then return true end
-  local keys = jobs_keys(e)
   if to == 'waiting' or to == 'delayed' then
-    e.before = kept_keys_fields(job, CHANGED, keys)
-  else
-    keys[4] = t_results_ .. e.member
-    e.kept = to == 'trash' and kept_keys_dump(keys) or nil
+    e.before = kept_keys_fields(job, CHANGED, job.keys)
   end
-  local ok, why = element_leaves(e, is_list(e.key) and 'list' or 'zset')
+  local keys = {unpack(job.keys)}
+  keys[#keys + 1] = t_results_ .. e.member
+  local kept = to == 'trash' and kept_keys_dump(keys) or nil
+  local ok, why = element_leaves(e, kind)
   if not ok then return nil, why end
-  if keys[4] then redis.call('UNLINK', unpack(keys)) end
+  if not e.before then
+    e.kept = kept
+    redis.call('UNLINK', unpack(keys))
+    jobs_changed(e)
+  end
   return true
 end
 
+local listed = {}
 local function moves_put_in(e, to, at)
-  local job = jobs_key(e)
   if to == 'delayed' then
     e.there = string.format('%.0f', math.floor(at / 1000))
     redis.call('ZADD', e.key, e.there, e.member)
     return
   end
+  local job, list = jobs_of(e), list_of(e)
   local year, month, day, hour, minute, second = calendar_date(now)
   e.there = string.format('%04d-%02d-%02dT%02d:%02d:%02d.%06dZ', year, month, day, hour, minute, second,
     now % 1000 * 1000)
-  redis.call('HSET', job, 'status', 'queued', 'enqueued_at', e.there)
   local front = false
   if e.key:sub(1, #t_scheduled_) == t_scheduled_ then
-    front = redis.call('HGET', job, 'enqueue_at_front') == '1'
+    redis.call('HSET', job.key, 'status', 'queued', 'enqueued_at', e.there)
+    front = job.enqueue_at_front == '1'
   else
-    redis.call('HSET', job, 'started_at', '', 'ended_at', '', 'exc_info', NO_TEXT)
+    redis.call('HSET', job.key, 'status', 'queued', 'enqueued_at', e.there,
+      'started_at', '', 'ended_at', '', 'exc_info', NO_TEXT)
   end
-  local ttl = tonumber(redis.call('HGET', job, 'ttl') or nil)
-  for _, key in ipairs(jobs_keys(e)) do
+  local ttl = tonumber(job.ttl)
+  for _, key in ipairs(job.keys) do
     if ttl and ttl >= 1 and ttl < FOREVER then
       redis.call('EXPIRE', key, string.format('%.0f', math.floor(ttl)))
     else
       redis.call('PERSIST', key)
     end
   end
-  local list = list_of(e)
-  redis.call('SADD', t_queues, list)
+  if not listed[list] then redis.call('SADD', t_queues, list) end
+  listed[list] = true
   redis.call(front and 'LPUSH' or 'RPUSH', list, e.member)
+  jobs_changed(e)
+  e.stamp = nil
   return list, e.member
 end
 
@@ -87,13 +89,13 @@ local function moves_take_back(e, to, list, seen)
     e.seen = seen or e.seen
     return moves_take_out(e, 'trash')
   end
-  local state, enqueued = unpack(redis.call('HMGET', jobs_key(e), 'status', 'enqueued_at'))
+  local job = jobs_of(e)
   if list then
-    if state ~= 'queued' or enqueued ~= e.there then return nil end
+    if job.status ~= 'queued' or job.enqueued_at ~= e.there then return nil end
     return out_of_list(list, e.member, seen)
   end
   local score = redis.call('ZSCORE', e.key, e.member)
-  if state ~= 'scheduled' or not score or tonumber(score) ~= tonumber(e.there) then return nil end
+  if job.status ~= 'scheduled' or not score or tonumber(score) ~= tonumber(e.there) then return nil end
   if is_due({key = e.key, score = score}) then return nil end
   redis.call('ZREM', e.key, e.member)
   return true
@@ -108,7 +110,7 @@ local function moves_put_back(e)
   if e.kept then
     kept_keys_restore(e.kept)
   else
-    kept_keys_put_fields(jobs_key(e), CHANGED, jobs_keys(e), e.before)
+    kept_keys_put_fields(CHANGED, jobs_keys(e), e.before)
   end
   return element_returns(e)
 end

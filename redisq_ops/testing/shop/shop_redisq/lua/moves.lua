@@ -28,6 +28,9 @@ local function moves_take_back(e, to, went, seen)
   return out_of_list(went, e.member, seen)
 end
 
-local function moves_restorable() return true end
+-- Not where the same bytes are back already.
+local function moves_restorable(e)
+  return not (e.score and redis.call('ZSCORE', e.key, e.member))
+end
 
 local function moves_put_back(e) return element_returns(e) end
