@@ -62,7 +62,7 @@ echo 'from tests.docs.incidents.celery_shop import app' > shop.py""",
     "how-to/work-with-rq.md": """cp $PYTHONPATH/tests/docs/incidents/rq_shop.py shop.py
 python shop.py""",
     "how-to/work-with-dramatiq.md": "python -m tests.docs.incidents.dramatiq_shop",
-    # There is no Go here: the keys are those that asynq's sources write.
+    # The keys are those that asynq's sources write.
     "how-to/work-with-asynq.md": "python -m tests.docs.incidents.asynq_shop",
     "how-to/work-with-arq.md": """python - <<'END'
 import os, sys

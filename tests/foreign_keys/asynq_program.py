@@ -1,4 +1,4 @@
-"""What asynq 0.26 writes, made from its sources: there is no Go here to run the program itself.
+"""What asynq 0.26 writes, made from its sources: these tests don't run asynq.
 
 `Server` and `Client` follow ``internal/rdb/rdb.go`` step by step, `Inspector` follows
 ``internal/rdb/inspect.go`` in scripts, and `message` is ``internal/proto/asynq.proto`` as Go

@@ -1,4 +1,4 @@
-"""What Laravel and Horizon write, by their sources: there is no PHP here.
+"""What Laravel and Horizon write, by their sources: these tests don't run them.
 
 The framework (13.26): `RedisQueue`, `LuaScripts`, `Queue`. Horizon (5.29): `RedisQueue`,
 `JobPayload`, `RedisJobRepository`, `RetryFailedJob`, and its listeners of the queue's events.

@@ -18,5 +18,7 @@ def new(s: Session, given: dict[str, Any]) -> int:
             emit({"file": str(path)})
         else:
             print(path)
-    say(f"now: pip install ./{files[0].parts[0]}, and python {files[0].parts[0]}/specimen.py URL")
+    say(
+        f"now: pip install -e ./{files[0].parts[0]}, and python {files[0].parts[0]}/specimen.py URL"
+    )
     return 0

@@ -462,7 +462,7 @@ RESQUE = Specimen(
         ("hard", "waiting"): resque_destroys,
     },
 )  # fmt: skip
-"""its sources have the own verbs: there is no gem of it here"""
+"""its own verbs are made from its sources: these tests don't run it"""
 LARAVEL = Specimen(
     "laravel:low", laravel_jobs, fixed=frozenset({laravel_program.uuid("runs")}),
     matters=r"laravel_database_queues:\S+ .*|laravel_horizon:failed_jobs .*"

@@ -1,6 +1,6 @@
 """What only asynq's queues have: messages of Protocol Buffers, leases, groups, locks, servers.
 
-There is no Go here: `asynq_program` writes what asynq's sources write.
+They don't run asynq: `asynq_program` writes what asynq's sources write.
 """
 
 from __future__ import annotations

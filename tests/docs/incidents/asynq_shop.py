@@ -1,6 +1,6 @@
 """asynq: failed charges, a task with a killed server, waiting, scheduled and grouped ones.
 
-Written as asynq's sources write it: there is no Go here.
+Written as asynq's sources write it.
 """
 
 import os
