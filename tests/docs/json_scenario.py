@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import chdir
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -191,6 +192,8 @@ def _looks(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]
     collect("Setting", "retention", "mail")
     collect("Condition", "wait", "when", "waiting>=0", "--queue", "mail")
     collect("DiscoveredQueue", "discover")
+    with chdir(tmp):
+        collect("FileWritten", "kind", "new", "post")
     collect("WorkerProcess", "workers", "ls", "sidekiq")
     collect.error("ls", "--nonsense", code=2)
     collect.error("dlq", "ls", "mail", "--where", "eror~x", code=2)

@@ -48,7 +48,7 @@ def scored(key: str, *range_: str) -> Call[list[tuple[str, float]]]:
     def read(reply: list[Any]) -> list[tuple[str, float]]:
         return [(name(member), score) for member, score in pairs(reply)]
 
-    return Call(("ZRANGE", key, *range_, "WITHSCORES"), read, key=key)
+    return Call(("ZRANGE", key, *range_, "WITHSCORES"), read, key=key, cut=True)
 
 
 def pairs(reply: list[Any]) -> list[tuple[bytes, float]]:

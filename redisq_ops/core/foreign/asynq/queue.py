@@ -10,6 +10,7 @@ from hashlib import sha1
 from typing import Any, ClassVar
 
 from ...engine.optional_features import HasWorkerProcesses
+from ...model.cut_element import name
 from ...model.entry import Entry, State
 from ...model.quoting import bytes_of, text
 from ...model.states import Verb
@@ -92,7 +93,7 @@ class AsynqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
 
     @operation
     async def names(self) -> list[str]:
-        return sorted(map(text, await set_members(AT + b"queues")))
+        return sorted(map(name, await set_members(AT + b"queues")))
 
     async def places_of(self, state: State, names: Sequence[str]) -> list[Place]:
         """Tasks of a group are delayed until a server takes them, in a set of their own, and makes
@@ -101,7 +102,7 @@ class AsynqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
         sets: list[Declared] = []
         if state == "delayed":
             groups = await set_members(self.keys["t_groups"])
-            sets = [Zset("g:" + text(group), "aggregating") for group in sorted(groups)]
+            sets = [Zset("g:" + name(group), "aggregating") for group in sorted(groups)]
         elif state == "pending":
             taken = await members(self.keys["t_aggregation_sets"])
             sets = [Zset(k.removeprefix(self.at), TAKEN) for k in taken if k.startswith(self.at)]

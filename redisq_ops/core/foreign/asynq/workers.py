@@ -32,9 +32,9 @@ def _name(key: str) -> str:
 
 async def _process(key: str, end: float, now: int) -> Process:
     running = key.replace("servers", "workers", 1)
-    found, size = await both(Call(("GET", key), optional, key=key), bytes_used(running))
+    found, size = await both(Call(("GET", key), optional, key=key, cut=True), bytes_used(running))
     known, beat = size <= GLANCE, moment(1000 * (end - TTL_S))
-    workers = await Call(("HVALS", running), list[bytes], key=running) if known else []
+    workers = await Call(("HVALS", running), list[bytes], key=running, cut=True) if known else []
     info = Message(found or b"")
     return Process(
         _name(key), info.text(1), info.number(2, 32) or None,
