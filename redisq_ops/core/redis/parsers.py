@@ -44,11 +44,11 @@ def scores_of(key: str, members: Sequence[str]) -> Call[list[float | None]]:
     return Call(("ZMSCORE", key, *members), lambda reply: list(map(number, reply)), key=key)
 
 
-def scored(key: str, *range_: str) -> Call[list[tuple[str, float]]]:
+def scored(key: str, *range_: str, cut: bool = False) -> Call[list[tuple[str, float]]]:
     def read(reply: list[Any]) -> list[tuple[str, float]]:
         return [(name(member), score) for member, score in pairs(reply)]
 
-    return Call(("ZRANGE", key, *range_, "WITHSCORES"), read, key=key, cut=True)
+    return Call(("ZRANGE", key, *range_, "WITHSCORES"), read, key=key, cut=cut)
 
 
 def pairs(reply: list[Any]) -> list[tuple[bytes, float]]:

@@ -36,19 +36,19 @@ async def set_members(key: str | bytes) -> list[bytes]:
             return list(dict.fromkeys(found))
 
 
-async def scores(key: str) -> list[tuple[str, float]]:
-    """The members of a sorted set with their scores, in its order."""
+async def scores(key: str, cut: bool = False) -> list[tuple[str, float]]:
+    """The members of a sorted set with their scores, in its order. ``cut``: as of `Call`."""
     found: list[tuple[str, float]] = []
     while True:
-        rows = await scored(key, str(len(found)), str(len(found) + PAGE - 1))
+        rows = await scored(key, str(len(found)), str(len(found) + PAGE - 1), cut=cut)
         found += rows
         if len(rows) < PAGE:
             return found
 
 
-async def members(key: str) -> list[str]:
+async def members(key: str, cut: bool = False) -> list[str]:
     """The members of a sorted set, in its order."""
-    return [member for member, _ in await scores(key)]
+    return [member for member, _ in await scores(key, cut)]
 
 
 async def elements(key: str) -> list[str]:

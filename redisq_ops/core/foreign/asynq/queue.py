@@ -104,7 +104,7 @@ class AsynqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
             groups = await set_members(self.keys["t_groups"])
             sets = [Zset("g:" + name(group), "aggregating") for group in sorted(groups)]
         elif state == "pending":
-            taken = await members(self.keys["t_aggregation_sets"])
+            taken = await members(self.keys["t_aggregation_sets"], cut=True)
             sets = [Zset(k.removeprefix(self.at), TAKEN) for k in taken if k.startswith(self.at)]
         return [*found, *(self._place(state, each, each.key) for each in sets)]
 

@@ -18,7 +18,7 @@ TTL_S = 10
 
 async def servers() -> list[Process]:
     """Every server in the register, by name. Its score there is when its record expires."""
-    listed, now = await both(scores(SERVERS), server_ms())
+    listed, now = await both(scores(SERVERS, cut=True), server_ms())
     records = await in_batches(attempt(_process(key, end, now)) for key, end in sorted(listed))
     return [
         record if isinstance(record, Process) else Process(_name(key), problem=str(record))
