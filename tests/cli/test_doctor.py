@@ -111,6 +111,12 @@ def test_move_that_was_killed_is_wrong(redisq: Redisq, client: redis.Redis) -> N
     assert row["facts"]["op"] == op and row["verdict"] == "wrong"
 
 
+@pytest.fixture(autouse=True)
+def without_history(client: redis.Redis) -> None:
+    """How long the scripts of other tests took says nothing about these."""
+    client.config_resetstat()
+
+
 @pytest.fixture
 def viewer(client: redis.Redis, url: str, redisq: Redisq) -> Iterator[Redisq]:
     admin: Any = client

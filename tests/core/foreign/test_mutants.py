@@ -15,8 +15,8 @@ from .specimens import SPECIMENS
 
 NO_SCORE = (
     "element",
-    "return e.score and tonumber(e.score) == tonumber(e.seen)",
-    "return e.score",
+    "local same = e.score and tonumber(e.score) == tonumber(e.seen)",
+    "local same = e.score",
 )
 NO_PLACE = ("element", "into_list(e.key, e.member, e.left, ", "into_list(e.key, e.member, nil, ")
 IN_LIST = ("remove_from_list", "redis.call('LINDEX', key, at) == member", "true")
@@ -214,8 +214,8 @@ MUTANTS: dict[str, dict[str, Change]] = {
         ),
         "wrong end": (
             "moves",
-            "redis.call('RPUSH', key, e.member)",
-            "redis.call('LPUSH', key, e.member)",
+            "redis.call('RPUSH', e.went, e.member)",
+            "redis.call('LPUSH', e.went, e.member)",
         ),
         "comparison off": ("messages", "redis.sha1hex(message) == digest and message", "message"),
         "score ignored": NO_SCORE,
