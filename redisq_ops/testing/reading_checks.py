@@ -49,10 +49,10 @@ def statements(stage: Stage, checks: Collection[str] = ()) -> Iterator[str]:
 
 
 def recognition(stage: Stage) -> Iterator[str]:
-    """`discover` finds the queue, and takes no key of the program's for another kind's."""
+    """`discover` finds another program's queue, and takes none of its keys for another kind's."""
     found = run(stage.client, _found(Deployment(stage.client)))
     name = stage.specimen.queue
-    if name.encode() not in stage.registered and name not in (row.entry.name for row in found):
+    if stage.queue.owner and name not in (row.entry.name for row in found):
         yield f"discover doesn't find it, but {_some([row.entry.name for row in found])}"
     for row in found:
         if row.find.kind != stage.queue.kind and row.find.what in stage.theirs.keys:
