@@ -64,7 +64,6 @@ class Stage:
         if not any(self.stated.values()):
             raise BadInput(f"the specimen of {specimen.queue} has no entries")
         _put_off(client)
-        """the queues of which the fill itself has told redisq"""
         self.queue = self._opened()
         if self.queue.actions:
             run(client, self.queue._ensure_registered())

@@ -69,6 +69,7 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co]):
 
     @property
     def horizons(self) -> list[str]:
+        """What the keys of its Horizon may begin with."""
         return [self.at] if self.whole else horizons_of(self.at)
 
     async def _has_horizon(self) -> bool:
@@ -179,6 +180,7 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         return entry.payload if isinstance(entry.record, JobHash) else None
 
     async def retry_status(self, id: str) -> str | None:
+        """What became of a failed job's last retry: pending, completed or failed; None: none."""
         keys = [bytes_of(at) + raw_of(id) for at in self.horizons]
         names = ("failed_at", "retried_by")
         found = await hash_fields(keys, names, await whole_sizes(keys), lambda _: True)
