@@ -12,7 +12,7 @@ from ..session import Session
 
 
 def new(s: Session, given: dict[str, Any]) -> int:
-    files = new_kind.write(given["name"], Path())
+    files = new_kind.write(**given, into=Path())
     for path in files:
         if s.json:
             emit({"file": str(path)})

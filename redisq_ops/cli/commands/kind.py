@@ -11,7 +11,9 @@ _kind = typer.Typer(help="Write the package of a new kind of queue.")
 commands.add_typer(_kind, name="kind")
 
 add(
-    _kind, "new", {"name": argument("NAME", help="Its name: lower-case letters and digits.")},
+    _kind,
+    "new",
+    {"name": argument("NAME", help="Its name: lower-case letters and digits.")},
     "kind.new",
     help="""Write the package of a new kind of queue into the folder NAME-redisq.
 
@@ -20,4 +22,4 @@ add(
     """,
     prints="FileWritten",
     examples=("redisq kind new shop",),
-)  # fmt: skip
+)

@@ -150,10 +150,17 @@ class ForeignChanges(PlacedQueue[C_co]):
         await self._ensure_registered()
         rows = await self._rows(step)
         found: list[str] = await self._call_script(
-            "move", words, rows, caller=step.op, seq=step.step,
-            **{"from": step.source, "to": step.target}, consumer=step.consumer, at=step.lease_ms,
-            queue=self.own_name, span=step.span,
-        )  # fmt: skip
+            "move",
+            words,
+            rows,
+            caller=step.op,
+            seq=step.step,
+            **{"from": step.source, "to": step.target},
+            consumer=step.consumer,
+            at=step.lease_ms,
+            queue=self.own_name,
+            span=step.span,
+        )
         return found
 
     async def _rows(self, step: MoveStep) -> list[tuple[str | bytes, ...]]:
@@ -191,9 +198,17 @@ class ForeignChanges(PlacedQueue[C_co]):
         stamp = b"" if step.source == "trash" or why else self.stamp(seen.entry)
         shown = self.shown(seen.entry) if step.target == "trash" and not why else None
         return (
-            id, why, seen.place.key, seen.member, at, stamp, _given(put), queue,
-            self.next_end if orphan else "", _given(shown),
-        )  # fmt: skip
+            id,
+            why,
+            seen.place.key,
+            seen.member,
+            at,
+            stamp,
+            _given(put),
+            queue,
+            self.next_end if orphan else "",
+            _given(shown),
+        )
 
     async def _undo(self, undo: UndoStep) -> tuple[int, ...]:
         """As for every queue. Lists are looked through by pages, however long they are; what lies

@@ -48,12 +48,34 @@ from .server_errors import translate
 from .transport import AsyncClient, BlockingClient, PinnedConnection, aexchange, exchange
 
 __all__ = [
-    "Arg", "AsyncClient", "BlockingClient", "Bound", "C_co", "Call", "Client", "Description",
-    "PinnedConnection", "Replies", "Round", "TimedRounds", "apart", "arun", "attempt",
-    "attempt_read", "attempt_reads", "attempts", "both",
-    "exchange", "in_batches", "mode", "operation", "run", "shortened", "together",
+    "Arg",
+    "AsyncClient",
+    "BlockingClient",
+    "Bound",
+    "C_co",
+    "Call",
+    "Client",
+    "Description",
+    "PinnedConnection",
+    "Replies",
+    "Round",
+    "TimedRounds",
+    "apart",
+    "arun",
+    "attempt",
+    "attempt_read",
+    "attempt_reads",
+    "attempts",
+    "both",
+    "exchange",
+    "in_batches",
+    "mode",
+    "operation",
+    "run",
+    "shortened",
+    "together",
     "user",
-]  # fmt: skip
+]
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -133,18 +133,24 @@ SAID = {
 }  # fmt: skip
 
 
+def changed(shop: Path, at: Path, file: str, good: str, bad: str) -> Path:
+    """An installed package in which other text stands in a file."""
+    site = at / "site"
+    shutil.copytree(shop, site)
+    path = site / "shop_redisq" / file
+    text = path.read_text()
+    assert good in text
+    path.write_text(text.replace(good, bad))
+    return site
+
+
 @pytest.mark.slow
 @pytest.mark.alike
 @pytest.mark.parametrize("fault", BROKEN)
 def test_a_broken_one_is_named_and_breaks_nothing_else(
     client: redis.Redis, url: str, shop: Path, ran: Run, tmp_path: Path, fault: str
 ) -> None:
-    site = tmp_path / "site"
-    shutil.copytree(shop, site)
-    file, good, bad = BROKEN[fault]
-    text = (site / "shop_redisq" / file).read_text()
-    assert good in text
-    (site / "shop_redisq" / file).write_text(text.replace(good, bad))
+    site = changed(shop, tmp_path, *BROKEN[fault])
     client.lpush("queue:low", '{"class":"A","args":[],"jid":"1"}')
     client.sadd("queues", "low")
     client.rpush("shop:jobs:mugs", '{"id": "w"}')
@@ -164,12 +170,7 @@ def test_a_broken_one_is_named_and_breaks_nothing_else(
 def test_what_a_recogniser_prints_is_no_output(
     client: redis.Redis, shop: Path, ran: Run, tmp_path: Path
 ) -> None:
-    site = tmp_path / "site"
-    shutil.copytree(shop, site)
-    file = site / "shop_redisq" / "recogniser.py"
-    file.write_text(
-        file.read_text().replace("for part in PARTS:", "print(look)\n        for part in PARTS:")
-    )
+    site = changed(shop, tmp_path, "recogniser.py", LOOK, f"print(look)\n        {LOOK}")
     client.rpush("shop:jobs:mugs", '{"id": "w"}')
     done = ran(site, "-m", "redisq_ops", "--json", "discover")
     assert [json.loads(line)["name"] for line in done.stdout.splitlines()] == ["shop:mugs"]
@@ -181,10 +182,7 @@ def test_what_a_recogniser_prints_is_no_output(
 def test_what_its_reads_raise_names_the_package(
     client: redis.Redis, shop: Path, ran: Run, tmp_path: Path
 ) -> None:
-    site = tmp_path / "site"
-    shutil.copytree(shop, site)
-    file = site / "shop_redisq" / "queue.py"
-    file.write_text(file.read_text().replace("return [_entry(", "return [NO_SUCH_NAME("))
+    site = changed(shop, tmp_path, "queue.py", "return [_entry(", "return [NO_SUCH_NAME(")
     client.rpush("shop:jobs:mugs", '{"id": "w"}')
     asked = ran(site, "-m", "redisq_ops", "waiting", "ls", "shop:mugs", code=1)
     why = "kind shop of package shop-redisq 1.0 can't be used: NameError"

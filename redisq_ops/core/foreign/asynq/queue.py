@@ -137,16 +137,28 @@ class AsynqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
     def entry(self, state: State, place: Place, id: str, at_ms: int | None, job: Task) -> Entry:
         called, dead = place.called, state == "dead"
         since_ms = {
-            "pending": self.waits_since(job), "retry": job.ms(11), "aggregating": at_ms,
-            "archived": at_ms, "completed": job.ms(13),
-        }.get(called)  # fmt: skip
+            "pending": self.waits_since(job),
+            "retry": job.ms(11),
+            "aggregating": at_ms,
+            "archived": at_ms,
+            "completed": job.ms(13),
+        }.get(called)
         until_ms = job.until_ms if called in DEADLINES else at_ms
         failures, lost, reason = job.failures(at_ms if dead else None)
         return Entry(
-            id, state, None if called == "aggregating" else until_ms, since_ms, job.payload,
-            failures=failures, lost=lost, reason=reason, called=called, record=job,
-            task=job.message.text(1) or None, error=job.error() if state != "done" else None,
-        )  # fmt: skip
+            id,
+            state,
+            None if called == "aggregating" else until_ms,
+            since_ms,
+            job.payload,
+            failures=failures,
+            lost=lost,
+            reason=reason,
+            called=called,
+            record=job,
+            task=job.message.text(1) or None,
+            error=job.error() if state != "done" else None,
+        )
 
     def waits_since(self, job: JobHash) -> int | None:
         """By a time in nanoseconds, which `RunTask` doesn't write."""

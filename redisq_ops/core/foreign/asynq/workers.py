@@ -37,12 +37,17 @@ async def _process(key: str, end: float, now: int) -> Process:
     workers = await Call(("HVALS", running), list[bytes], key=running, cut=True) if known else []
     info = Message(found or b"")
     return Process(
-        _name(key), info.text(1), info.number(2, 32) or None,
-        tuple(text(one.data(1)) for one in info.messages(5)), _time(info, 8),
-        None if beat is None else max(0, now - beat), found is not None,
+        _name(key),
+        info.text(1),
+        info.number(2, 32) or None,
+        tuple(text(one.data(1)) for one in info.messages(5)),
+        _time(info, 8),
+        None if beat is None else max(0, now - beat),
+        found is not None,
         tuple(sorted(map(_job, workers), key=lambda job: job.id)),
-        info.text(7) in ("stopped", "closed"), work_known=known,
-    )  # fmt: skip
+        info.text(7) in ("stopped", "closed"),
+        work_known=known,
+    )
 
 
 def _job(worker: bytes) -> RunningJob:

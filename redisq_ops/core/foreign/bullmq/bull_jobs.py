@@ -23,9 +23,16 @@ from .job import FIELDS, Job
 from .workers import workers
 
 SEEN = (
-    "timestamp", "processedOn", "finishedOn", "atm", "attemptsMade", "name", "data", "opts",
+    "timestamp",
+    "processedOn",
+    "finishedOn",
+    "atm",
+    "attemptsMade",
+    "name",
+    "data",
+    "opts",
     "priority",
-)  # fmt: skip
+)
 """fields that tell a job from a later one with its id; some change while it stays in place"""
 TRIES = ("processedOn", "atm", "stc", "attemptsMade", "stalledCounter")
 """fields that a job has once a worker had it"""
@@ -95,12 +102,20 @@ class BullJobs(JobHashQueue[C_co], HasWorkerTraces[C_co]):
             return Entry(id, state, at_ms, since, None, called=place.called, record=job)
         dead = state == "dead"
         return Entry(
-            id, state, since if dead else at_ms or job.until_ms, since, job.shown(),
-            failures=self.failures(state, job), lost=job.lost, called=place.called,
+            id,
+            state,
+            since if dead else at_ms or job.until_ms,
+            since,
+            job.shown(),
+            failures=self.failures(state, job),
+            lost=job.lost,
+            called=place.called,
             task=job.text("name") or None,
-            consumer=job.text("pb") or None, error=job.error() if state != "done" else None,
-            reason=("lost" if job.stalled else "failed") if dead else None, record=job,
-        )  # fmt: skip
+            consumer=job.text("pb") or None,
+            error=job.error() if state != "done" else None,
+            reason=("lost" if job.stalled else "failed") if dead else None,
+            record=job,
+        )
 
     def waits_since(self, job: JobHash) -> int | None:
         """Unknown for one that was delayed or tried: no field has the time when it came back."""

@@ -64,11 +64,17 @@ class Job:
         by = {"id": new, "status": "pending", "retried_at": max(now, failed_at)}
         noted = _encoded([*_noted(failed), by])
         again = {
-            **self.fields, "id": new, "uuid": new, "attempts": 0, "retry_of": id,
-            "retryUntil": None if left is None else now + ceil(left / 1000), "type": "job",
-            "tags": self.fields.get("tags") or [], "silenced": False,
+            **self.fields,
+            "id": new,
+            "uuid": new,
+            "attempts": 0,
+            "retry_of": id,
+            "retryUntil": None if left is None else now + ceil(left / 1000),
+            "type": "job",
+            "tags": self.fields.get("tags") or [],
+            "silenced": False,
             "pushedAt": f"{now_ms / 1000:.4f}",
-        }  # fmt: skip
+        }
         return f"{new} {len(noted)} ".encode() + noted + _encoded(again)
 
     def _time_ms(self, name: str) -> int | None:

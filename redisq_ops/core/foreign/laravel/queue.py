@@ -48,8 +48,9 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         "dead": (Zset("horizon:failed_jobs", "failed"),),
     }
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
-        **JOB_VERBS, "requeue": ("pending", "delayed"),
-    }  # fmt: skip
+        **JOB_VERBS,
+        "requeue": ("pending", "delayed"),
+    }
     releases: ClassVar[Releases] = Releases((), known=("6", "8", "10", "12", "13"))
     replay_note: ClassVar[str] = "as Horizon's retries: new jobs, whose attempts count from 0"
     verbs: ClassVar[Mapping[str, str]] = {
@@ -124,12 +125,16 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co]):
     def _job(self, state: State, place: Place, row: Row) -> Entry:
         job, waits = Job.read(row.member), state == "waiting"
         return Entry(
-            job.id, state, None if waits else moment(row.score * 1000),
-            job.pushed_ms if waits else None, row.member, called=place.called,
+            job.id,
+            state,
+            None if waits else moment(row.score * 1000),
+            job.pushed_ms if waits else None,
+            row.member,
+            called=place.called,
             failures=max(0, job.attempts - (state == "pending")),
             task=text_member(job.fields, self.task_in),
             problem=None if job.fields else "not a job of Laravel's",
-        )  # fmt: skip
+        )
 
     def _failed(self, place: Place, row: Row, found: Any) -> Entry | None:
         """None: it is another queue's, was retried, or Horizon has forgotten it."""
