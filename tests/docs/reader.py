@@ -62,8 +62,9 @@ echo 'from tests.docs.incidents.celery_shop import app' > shop.py""",
     "how-to/work-with-rq.md": """cp $PYTHONPATH/tests/docs/incidents/rq_shop.py shop.py
 python shop.py""",
     "how-to/work-with-dramatiq.md": "python -m tests.docs.incidents.dramatiq_shop",
-    # The keys are those that asynq's sources write.
+    # The keys are those that the sources of asynq and of Laravel write.
     "how-to/work-with-asynq.md": "python -m tests.docs.incidents.asynq_shop",
+    "how-to/work-with-laravel.md": "python -m tests.docs.incidents.laravel_shop",
     "how-to/work-with-arq.md": """python - <<'END'
 import os, sys
 from tests.foreign_keys.arq_program import packages

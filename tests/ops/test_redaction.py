@@ -314,9 +314,9 @@ LOOKS = {
 """commands that print something of entries, as they do so"""
 NO_LOOKS = {
     "acl", "check", "client block", "client cap", "client unblock", "client weight", "demo",
-    "doctor", "forget", "metrics", "queue drain", "queue pause", "queue resume", "record",
-    "request limit",
-    "request pause", "request priority", "request resume", "retention", "work", "workers prune",
+    "doctor", "forget", "kind new", "metrics", "queue drain", "queue pause", "queue resume",
+    "record", "request limit", "request pause", "request priority", "request resume", "retention",
+    "work", "workers prune",
 }  # fmt: skip
 """commands that have nothing of entries to print; Spark's are in tests/pipeline"""
 

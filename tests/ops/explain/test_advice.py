@@ -43,6 +43,8 @@ HOUR = 3_600_000
 Situation = Callable[[Client, Redisq, str], str]
 """makes a queue of a kind, and returns its name"""
 OURS = ("request", "delay", "fair", "circular", "carmine")
+ONLY_READ = ("raw-", "carmine layout", "carmine-4", "stream")
+"""kinds without purge"""
 READS = {"explain", "fsck", "history", "log", "results", "dlq groups", "select", "client ls",
          "periodic ls"}  # fmt: skip
 """commands that change nothing"""
@@ -447,6 +449,11 @@ MORE: dict[str, list[Situation]] = {
     ],
     "dramatiq": [*orphans("dramatiq"), wrong("dramatiq:low.XQ")],
     "arq": orphans("arq"),
+    "asynq": [
+        *orphans("asynq"),
+        wrong("asynq:{low}:archived"),
+        added(lambda client: client.set("asynq:{low}:paused", 1)),
+    ],
     "celery": [wrong("unacked")],
     "sidekiq": [
         jobs_only,
@@ -464,16 +471,7 @@ MORE: dict[str, list[Situation]] = {
 
 def situations(kind: str) -> Iterator[Situation]:
     yield fresh
-    if kind in OURS or kind in (
-        "sidekiq",
-        "resque",
-        "rq",
-        "bullmq",
-        "bull",
-        "celery",
-        "dramatiq",
-        "arq",
-    ):
+    if not kind.startswith(ONLY_READ):
         yield after("purge {0} --state waiting --max 1")
     if kind in OURS:
         yield after("purge {0} --state dead", "trash restore {0}")
