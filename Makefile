@@ -3,7 +3,7 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test quick lint reference docs bench pictures clean
+.PHONY: help demo test quick lint reference docs bench pictures constraints clean
 
 help:  ## say what can be made
 	@grep -E '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -39,6 +39,11 @@ bench: .venv/dev  ## the README's figures, measured here
 pictures: .venv/dev  ## draw snapshots/ again
 	REDISQ_PICTURES=redraw $(BIN)/pytest tests/tui/test_snapshots.py tests/tui/test_first_picture.py
 
+constraints:  ## write .ci/constraints.txt again, from the newest releases that are allowed
+	@{ sed -n 1p .ci/constraints.txt; uv pip compile --quiet --universal --python-version 3.11 \
+	  --extra dev --extra embedded --no-header --no-annotate --no-emit-index-url pyproject.toml; } >.ci/constraints.new
+	@mv .ci/constraints.new .ci/constraints.txt
+
 clean:  ## remove the environment and every cache
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist
 	find . -name __pycache__ -prune -exec rm -rf {} +
@@ -46,8 +51,9 @@ clean:  ## remove the environment and every cache
 # The environment's two fillings; each file stands for one, so that a second run starts at once.
 .venv/demo: EXTRAS := embedded
 .venv/dev: EXTRAS := dev,embedded
+.venv/dev: .ci/constraints.txt
 .venv/demo .venv/dev: pyproject.toml | $(BIN)/pip
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint .ci/constraints.txt --editable '.[$(EXTRAS)]'
 	@touch $@
 
 $(BIN)/pip:

@@ -7,7 +7,6 @@ undone with `redisq undo --yes`.
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import subprocess
@@ -17,7 +16,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import redis
@@ -35,8 +33,8 @@ from redisq_ops.ops.filter.filter import Filter
 
 from .bulk_entries import BATCH, COPY, DAY_MS, ERROR, PAYLOAD, seed
 from .measure import ROUNDS, empty, server_us, servers, spread, url_of
-from .peers.environment import NotInstalled, environment
-from .peers.roster import PEERS
+from .peers import own_replay
+from .peers.environment import NotInstalled
 
 MANY = 1_000_000
 AIM_S = 6.0
@@ -247,37 +245,14 @@ async def run_steps(bulk: ChangeRun[WholeStateSteps]) -> int:
 
 
 def measure_peer(name: str, client: redis.Redis, rate: float, step: int) -> None:
-    percentiles = next(measure_peer for measure_peer in PEERS if measure_peer.name == name)
+    jobs = PEER_JOBS[name]
     try:
-        peer_environment = environment(name, percentiles.language, percentiles.pins)
+        rounds = [own_replay.replay(name, client, jobs, step) for _ in range(ROUNDS)]
     except NotInstalled as error:
-        print(f"  {name}: not installed, {error}")
+        print(f"  {name}: not measured, {error}")
         return
-    script = Path(__file__).parent / "peers" / f"replay_{name}.{'py' if name == 'rq' else 'cjs'}"
-    jobs, rates = PEER_JOBS[name], []
-    for _ in range(ROUNDS):
-        empty(client)
-        command = [
-            *peer_environment.command,
-            str(script),
-            "replay",
-            str(step),
-            url_of(client),
-            str(jobs),
-        ]
-        done = subprocess.run(
-            command, env={**os.environ, **peer_environment.variables}, capture_output=True,
-            text=True,
-            check=False,
-        )  # fmt: skip
-        if done.returncode:
-            print(f"  {name}: failed, {(done.stderr.strip().splitlines() or ['?'])[-1][:200]}")
-            return
-        answer = json.loads(done.stdout.splitlines()[-1])
-        rates.append(answer["jobs"] / answer["seconds"])
-    print(
-        f"  {name} ({peer_environment.versions}), {jobs:,} failed jobs: {spread(rates, 'jobs/s')}"
-    )
+    rates = [1e6 / each.wall_us for each in rounds]
+    print(f"  {name} ({rounds[0].versions}), {jobs:,} failed jobs: {spread(rates, 'jobs/s')}")
     ratio = rate / statistics.median(rates)
     print(f"    ours {rate:,.0f}/s, x {ratio:.1f}, goal {GOALS[name]:g}; a step has {step}")
 
