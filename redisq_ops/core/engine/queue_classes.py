@@ -81,7 +81,10 @@ def open_queue(client: Any, entry: Registered, **given: Any) -> Queue[Any]:
     """
     made = queue_class(entry.kind) if entry.at is None else foreign_class(entry.kind)
     if made is None:
-        raise NotFound(f"queue {entry.name} is of kind {entry.kind}, unknown to this release")
+        raise NotFound(
+            f"queue {entry.name} is of kind {entry.kind}: neither this release nor an installed"
+            " package knows it"
+        )
     entry.checked(made.kind, made.schema)
     if entry.all_shards > 1 or entry.layout:
         return sharded_class(entry.kind)(client, entry.name, entry=entry, **given)

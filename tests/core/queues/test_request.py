@@ -1003,3 +1003,13 @@ def test_results_tell_of_every_part_what_became_of_it(queue: Queue) -> None:
         queue.client, together([queue.results.op("r", 1, 2), queue.results.op("r", 600, 1)])
     )
     assert ([one.number for one in first], [one.number for one in other]) == ([1, 2], [600])
+
+
+@pytest.mark.alike
+def test_checkup_names_what_is_no_priority(client: redis.Redis) -> None:
+    queue = RequestQueue(client, "mail")
+    queue.submit([b"x"], id="r1", limit=1)
+    client.zadd(queue.keys["prios"], {"odd": 1, "1.5": 2})
+    flaws = queue.checkup(thorough=True).flaws
+    assert "prios has '1.5', which is no priority" in flaws
+    assert "prios has 'odd', which is no priority" in flaws

@@ -36,7 +36,10 @@ async def violations(queue: RequestRecords[Any]) -> list[str]:
         counted[state] = Counter(id.rpartition("/")[0] for id in ids)
     problems += [f"{id} is in {n} states" for id, n in seen.items() if n > 1]
     tokens: Counter[str] = Counter()
-    ranked = [int(float(priority)) for priority in await members(keys["prios"])]
+    listed_priorities = set(await members(keys["prios"]))
+    ranked = [priority for priority in range(PRIORITIES) if str(priority) in listed_priorities]
+    odd = listed_priorities - set(map(str, ranked))
+    problems += [f"prios has {word!r}, which is no priority" for word in sorted(odd)]
     lists = [f"{keys['p_']}{priority}" for priority in range(PRIORITIES)]
     there, contents = await both(
         Call(("EXISTS", *lists), int, key=lists[0]),
