@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections import ChainMap
 from collections.abc import Coroutine, Sequence
+from contextlib import redirect_stdout
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
@@ -78,10 +79,14 @@ class Session:
         return client
 
     def run(self, description: Description[T] | Coroutine[Any, Any, T]) -> T:
-        """Run an operation on this session's client."""
+        """Run an operation on this session's client.
+
+        What the code of a package's kind prints meanwhile goes to stderr.
+        """
         from redisq_ops.core.redis.operation import run
 
-        return run(self.deployment.client, description)
+        with redirect_stdout(sys.stderr):
+            return run(self.deployment.client, description)
 
     @cached_property
     def redaction(self) -> Redaction:

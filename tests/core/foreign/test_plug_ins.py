@@ -179,6 +179,19 @@ def test_what_a_recogniser_prints_is_no_output(
 
 @pytest.mark.slow
 @pytest.mark.alike
+def test_what_its_reads_print_is_no_output(
+    client: redis.Redis, shop: Path, ran: Run, tmp_path: Path
+) -> None:
+    read = "return [_entry("
+    site = changed(shop, tmp_path, "queue.py", read, f"print('chatter')\n        {read}")
+    client.rpush("shop:jobs:mugs", '{"id": "w"}')
+    asked = ran(site, "-m", "redisq_ops", "--json", "waiting", "ls", "shop:mugs")
+    assert [json.loads(line)["id"] for line in asked.stdout.splitlines()] == ["w"]
+    assert "chatter" in asked.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.alike
 def test_what_its_reads_raise_names_the_package(
     client: redis.Redis, shop: Path, ran: Run, tmp_path: Path
 ) -> None:
