@@ -27,7 +27,7 @@ lint: .venv/dev  ## style, format, types, layers, names in Lua
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.lua_names
 
-reference: .venv/dev  ## write docs/reference/json.md and the JSON Schemas again
+reference: .venv/dev  ## write docs/reference/json.md again
 	$(BIN)/python -m tests.docs.json_reference
 
 docs: .venv/dev  ## build the documentation's site in build/site

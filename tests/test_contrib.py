@@ -9,6 +9,8 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tarfile
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ import pytest
 import redis
 import yaml
 
+from redisq_ops.cli.output_types.json_schema import schema_names, schema_text
 from redisq_ops.core.queues.delay import DelaySet
 
 from .command_line import Redisq
@@ -98,6 +101,7 @@ def test_a_worker_is_given_longer_to_stop_than_it_takes() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.alike
 def test_the_wheel_has_everything_that_the_program_reads(url: str, tmp_path: Path) -> None:
     dockerfile = (CONTRIB / "docker" / "Dockerfile").read_text()
     source, site = tmp_path / "source", tmp_path / "site"
@@ -128,8 +132,33 @@ def test_the_wheel_has_everything_that_the_program_reads(url: str, tmp_path: Pat
         text=True, check=True,
     )  # fmt: skip
     assert found.stdout.startswith(str(site))
+    files = {file.stem: file.read_text() for file in (site / "redisq_ops/schemas").glob("*.json")}
+    assert files == {name: schema_text(name) + "\n" for name in run("schema").split()}
+    assert files["queue-details"] == run("schema", "queue-details")
     run("submit", "-", "--queue", "mail", "--id", "r1")
     run("work", "--exec", "cat", "--queue", "mail", "--once")
     (row,) = [json.loads(line) for line in run("ls", "--json").splitlines()]
     assert row["done"] == 2
     assert "mail" in run("top", "--once")
+
+
+@pytest.mark.slow
+def test_the_source_archive_builds_the_same_wheel(tmp_path: Path) -> None:
+    def built(target: str, source: Path) -> Path:
+        folder = tmp_path / target / source.name
+        hatchling = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder)]
+        subprocess.run(hatchling, cwd=source, check=True, capture_output=True)
+        (file,) = folder.iterdir()
+        return file
+
+    with tarfile.open(built("sdist", ROOT)) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.glob("redisq_ops-*")
+    with (
+        zipfile.ZipFile(built("wheel", ROOT)) as ours,
+        zipfile.ZipFile(built("wheel", source)) as theirs,
+    ):
+        names = sorted(ours.namelist())
+        assert sorted(theirs.namelist()) == names
+        assert f"redisq_ops/schemas/{schema_names()[0]}.json" in names
+        assert all(theirs.read(name) == ours.read(name) for name in names)

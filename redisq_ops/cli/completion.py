@@ -100,6 +100,13 @@ def states(incomplete: str) -> list[str]:
     return _offered(STATES, incomplete)
 
 
+def schemas(incomplete: str) -> list[str]:
+    """Names of JSON Schemas with this beginning."""
+    from .output_types.json_schema import schema_names
+
+    return _offered(schema_names(), incomplete)
+
+
 def fields(incomplete: str) -> list[str]:
     """The fields of entries, to count by."""
     from redisq_ops.ops.filter.fields import FIELDS

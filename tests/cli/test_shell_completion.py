@@ -51,6 +51,7 @@ def test_commands_and_their_options() -> None:
     assert completed("redisq inspect en") == ["entry"]
     assert set(completed("redisq purge mail --state de")) == {"dead", "delayed"}
     assert completed("redisq --cont") == ["--context"]
+    assert completed("redisq schema entry-d") == ["entry-details"]
     assert completed("redisq dlq ls mail --where ta") == ["task="]
 
 

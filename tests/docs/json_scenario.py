@@ -194,6 +194,7 @@ def _looks(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]
     collect("DiscoveredQueue", "discover")
     with chdir(tmp):
         collect("FileWritten", "kind", "new", "post")
+    collect("SchemaName", "schema")
     collect("WorkerProcess", "workers", "ls", "sidekiq")
     collect.error("ls", "--nonsense", code=2)
     collect.error("dlq", "ls", "mail", "--where", "eror~x", code=2)

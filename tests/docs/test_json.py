@@ -1,4 +1,4 @@
-"""Every command prints the JSON that it declares; page and schemas are generated from that."""
+"""Every command prints the JSON that it declares; page and schemas are derived from that."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pickle
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict
 from uuid import UUID
 
 import jsonschema
@@ -16,6 +16,10 @@ import pytest
 import redis
 import rq
 
+from redisq_ops.cli.output_types import declarations
+from redisq_ops.cli.output_types.declarations import declared, slug
+from redisq_ops.cli.output_types.json_schema import object_schema
+from redisq_ops.cli.output_types.units import Bytes, Duration, FileInternal, Text, Time
 from redisq_ops.core.engine.queue_types import KINDS, LAYOUTS
 from redisq_ops.schemas import schema, schema_names
 
@@ -44,7 +48,7 @@ ELSEWHERE = {"demo", "metrics", "work", "top"}
 @cache
 def strict(name: str) -> jsonschema.protocols.Validator:
     """The validator of an output type; a field that is not declared is an error."""
-    whole = schema(json_reference.slug(name))
+    whole = schema(slug(name))
     return jsonschema.Draft202012Validator(_closed(whole))
 
 
@@ -97,7 +101,7 @@ def unseen(rows: Rows) -> dict[str, set[str]]:
     found = dict[str, set[str]]()
     for name, some in rows.items():
         paths = {path for row in some for path in printed(row)}
-        missing = set(fields(schema(json_reference.slug(name)))) - paths
+        missing = set(fields(schema(slug(name)))) - paths
         missing -= NOT_PRINTED.get(name, set())
         missing -= {path for path in missing if path.startswith(("samples[].", "operation."))}
         missing -= {path for path in missing if path.startswith("pending_entries[].error")}
@@ -119,17 +123,17 @@ def test_commands_print_what_they_declare(collected: Collector) -> None:
     """Those of Spark: tests/pipeline/test_json_reference.py."""
     assert mistakes(collected.rows) == set()
     assert unseen(collected.rows) == {}
-    declared = {
+    promised = {
         (command, name)
         for command, names in json_reference.printed().items()
         for name in names
         if not command.startswith("spark ") and command not in ELSEWHERE
     }
-    assert collected.commands <= declared
+    assert collected.commands <= promised
     # Of the changes each shows its plan or its outcome.
-    missing = {command for command, _ in declared} - {command for command, _ in collected.commands}
+    missing = {command for command, _ in promised} - {command for command, _ in collected.commands}
     assert missing == set()
-    types = {name for name in json_reference.declared() if not name.startswith("Spark")}
+    types = {name for name in declared() if not name.startswith("Spark")}
     assert types == collected.rows.keys()
 
 
@@ -176,12 +180,51 @@ def test_queues_of_every_kind_print_what_is_declared(redisq: Redisq, client: red
     assert {row["kind"] for row in collect.rows["Queue"]} == {*KINDS, *LAYOUTS}
 
 
-def test_page_and_schemas_are_generated_from_the_declarations() -> None:
-    """`make reference` writes them again."""
+def test_page_is_generated_from_the_declarations() -> None:
+    """`make reference` writes it again."""
     text = json_reference.PAGE.read_text()
     assert text.partition(json_reference.MARK)[2].strip() == json_reference.page().strip()
-    files = {path.name: path.read_text() for path in json_reference.SCHEMAS.glob("*.json")}
-    assert files == json_reference.schema_files()
+
+
+class Part(TypedDict):
+    a: str
+
+
+class OtherPart(TypedDict):
+    a: int
+
+
+class OneField(TypedDict):
+    a: Any
+
+
+FIELD_TYPES: tuple[Any, ...] = (
+    *(str, int, float, bool, Any, Bytes, Text, FileInternal, Time, Duration, Part, OtherPart),
+    *(str | None, Bytes | None, Time | None, Part | None, str | int, str | int | None),
+    *(NotRequired[str], NotRequired[Bytes], NotRequired[Part]),
+    *(Literal["a"], Literal["a", "b"], Literal["a"] | None),
+    *(list[str], list[Text], list[Time], list[Any], list[Part], list[OtherPart], list[list[Part]]),
+    *(list[str] | None, list[str | None], list[str | int], list[str] | int),
+    *(list[str] | list[Part], list[str] | list[OtherPart]),
+    *(dict[str, Part], dict[str, OtherPart], dict[str, str | None], dict[str, str] | None),
+)
+
+
+def test_each_change_of_a_schema_is_a_change_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reviewer sees it there: no two types of a field look the same on the page."""
+    page, schemas = set[str](), set[str]()
+    for kind in FIELD_TYPES:
+        monkeypatch.setitem(OneField.__annotations__, "a", kind)
+        declarations.fields.cache_clear()
+        page.add("\n".join(json_reference.rows(OneField)))
+        schemas.add(json.dumps(object_schema(OneField)))
+    assert len(page) == len(schemas) == len(FIELD_TYPES)
+
+
+def test_what_has_a_schema_is_printed_or_a_line_of_a_file() -> None:
+    printed = {name for names in json_reference.printed().values() for name in names}
+    files = {name for name, kind in declared().items() if kind.__module__.endswith(".files")}
+    assert declared().keys() == printed | files | {"Error"}
 
 
 def test_schemas_are_valid_and_found_by_name() -> None:

@@ -316,7 +316,7 @@ NO_LOOKS = {
     "acl", "check", "client block", "client cap", "client unblock", "client weight", "demo",
     "doctor", "forget", "kind new", "metrics", "queue drain", "queue pause", "queue resume",
     "record", "request limit", "request pause", "request priority", "request resume", "retention",
-    "work", "workers prune",
+    "schema", "work", "workers prune",
 }  # fmt: skip
 """commands that have nothing of entries to print; Spark's are in tests/pipeline"""
 

@@ -52,6 +52,7 @@ COMMANDS = {
     "record": ("recording", "Record all queues in a file."),
     "playback": ("recording", "Show the queues at a moment of a recording."),
     "config": ("overview", "Show every setting and where its value comes from."),
+    "schema": ("schema", "Print the JSON Schema of what commands print with --json."),
     "top": ("top", "Open the dashboard."),
     "demo": ("demo", "Open the dashboard on a demo server with incidents to solve."),
     "spark": ("spark_commands", "Read, report on, submit and replay queues with Spark."),

@@ -7,7 +7,7 @@ from typing import Literal, NotRequired, TypedDict
 from .units import Duration, Size, Text, Time
 
 
-class EditSampleOutput(TypedDict):
+class EditSample(TypedDict):
     id: str
     """entry"""
     diff: list[Text]
@@ -18,7 +18,7 @@ class EditSampleOutput(TypedDict):
     """whether the difference is hidden"""
 
 
-class ConsequencesOutput(TypedDict):
+class Consequences(TypedDict):
     count: int
     """entries"""
     scanned: int
@@ -69,7 +69,7 @@ class PlanOutput(TypedDict):
     """only changes of entries: which entries"""
     reasons: NotRequired[dict[str, int]]
     """only changes of dead letters: reason → number"""
-    sample: NotRequired[list[str] | list[EditSampleOutput]]
+    sample: NotRequired[list[str] | list[EditSample]]
     """only changes of entries: up to ten entries"""
     into: NotRequired[str]
     """only `move`: target queue"""
@@ -139,7 +139,7 @@ class PlanOutput(TypedDict):
     """only `import`: whether it can be undone"""
     remarks: NotRequired[list[Text]]
     """only changes of entries: what to know about the selection"""
-    consequences: NotRequired[ConsequencesOutput]
+    consequences: NotRequired[Consequences]
     """only changes of selected entries: what comes of it"""
 
 

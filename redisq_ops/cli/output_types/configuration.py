@@ -1,11 +1,11 @@
-"""JSON about the configuration."""
+"""JSON about the configuration, and the names of JSON Schemas."""
 
 from __future__ import annotations
 
 from typing import TypedDict
 
 
-class OtherValueOutput(TypedDict):
+class OtherValue(TypedDict):
     value: str
     origin: str
     """source"""
@@ -20,7 +20,7 @@ class ConfigurationValueOutput(TypedDict):
     """value in use"""
     origin: str
     """where it came from"""
-    others: list[OtherValueOutput]
+    others: list[OtherValue]
     """values of other sources, less strict"""
 
 
@@ -36,3 +36,10 @@ class ContextOutput(TypedDict):
     confirm: str
     """setting in force"""
     label: str | None
+
+
+class SchemaNameOutput(TypedDict):
+    """Without a name; with one, the command prints the schema itself, on one line."""
+
+    name: str
+    """what `redisq schema NAME` takes"""

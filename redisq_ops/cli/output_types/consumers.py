@@ -7,7 +7,7 @@ from typing import Literal, TypedDict
 from .units import Duration, Text, Time
 
 
-class GroupLoadOutput(TypedDict):
+class GroupLoad(TypedDict):
     name: str
     """group, in a request queue a request"""
     pending: int | None
@@ -18,7 +18,7 @@ class GroupLoadOutput(TypedDict):
     """entries that will run again and that no consumer holds"""
 
 
-class ConsumerStatusOutput(TypedDict):
+class ConsumerStatus(TypedDict):
     name: str
     """consumer"""
     pending: int
@@ -35,7 +35,7 @@ class ConsumerStatusOutput(TypedDict):
     """for how long"""
 
 
-class HeatOutput(TypedDict):
+class Heat(TypedDict):
     deliveries: list[int]
     """lower bounds of the rows of `counts`: number of deliveries"""
     ages_ms: list[Duration]
@@ -44,7 +44,7 @@ class HeatOutput(TypedDict):
     """pending entries by deliveries and by time held"""
 
 
-class PoisonEntryOutput(TypedDict):
+class PoisonEntry(TypedDict):
     id: str
     """entry delivered at least `--poison` times"""
     consumer: str | None
@@ -66,13 +66,13 @@ class ConsumerReportOutput(TypedDict):
     """entries not delivered to any consumer yet"""
     pending: int
     """entries delivered and not settled"""
-    groups: list[GroupLoadOutput]
+    groups: list[GroupLoad]
     """load of each group"""
-    consumers: list[ConsumerStatusOutput]
+    consumers: list[ConsumerStatus]
     """consumers that hold entries"""
-    heat: HeatOutput
+    heat: Heat
     """pending entries by deliveries and age"""
-    poison: list[PoisonEntryOutput]
+    poison: list[PoisonEntry]
     """entries delivered too often"""
     scanned: int
     """pending entries that were read"""

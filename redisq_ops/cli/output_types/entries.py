@@ -10,7 +10,7 @@ from .changes import EventOutput, OperationOutput
 from .units import Bytes, Duration, Share, Text, Time
 
 
-class EntryErrorOutput(TypedDict):
+class EntryError(TypedDict):
     type: str
     """type of the error"""
     message: str
@@ -44,7 +44,7 @@ class EntryOutput(TypedDict):
     """consumer that holds it, or held it last"""
     reason: str | None
     """dead: `failed`, `lost`, `rejected` or `invalid`; in any state `gone`: only its id is left"""
-    error: EntryErrorOutput | None
+    error: EntryError | None
     """last error"""
     op: str | None
     """operator's change that touched it last, while nothing has touched it since"""
@@ -62,7 +62,7 @@ class EntryOutput(TypedDict):
     """result, if it is done"""
 
 
-class EntryHistoryOutput(TypedDict):
+class EntryHistory(TypedDict):
     events: list[EventOutput]
     """events about it, oldest first"""
     scanned: int
@@ -78,7 +78,7 @@ class EntryDetailsOutput(EntryOutput):
     """deliveries as the stream counts them"""
     operation: OperationOutput | None
     """the change named by `op`"""
-    history: EntryHistoryOutput
+    history: EntryHistory
     """events about it"""
 
 
@@ -114,7 +114,7 @@ class ValueCountOutput(TypedDict):
     """whether every state was read to its end"""
 
 
-class GroupErrorOutput(TypedDict):
+class GroupError(TypedDict):
     """The error of the latest dead letter."""
 
     type: str | None
@@ -122,7 +122,7 @@ class GroupErrorOutput(TypedDict):
     message: str | None
 
 
-class ErrorGroupFieldsOutput(TypedDict):
+class ErrorGroupFields(TypedDict):
     queue: str
     state: Literal["dead"]
     """state of the entries"""
@@ -134,7 +134,7 @@ class ErrorGroupFieldsOutput(TypedDict):
     """dead letters of the group"""
     form: Text | None
     """message with its variable parts replaced"""
-    error: GroupErrorOutput | None
+    error: GroupError | None
     """error of the latest dead letter; `null` for the row that sums up"""
     lost: int | None
     """dead letters of the group that were lost, not failed"""
@@ -160,7 +160,7 @@ class ErrorGroupFieldsOutput(TypedDict):
     """dead letters in all groups"""
 
 
-class ErrorGroupOutput(ErrorGroupFieldsOutput):
+class ErrorGroupOutput(ErrorGroupFields):
     """The largest group comes first."""
 
     scanned: int
@@ -169,7 +169,7 @@ class ErrorGroupOutput(ErrorGroupFieldsOutput):
     """whether all were read"""
 
 
-class ContrastOutput(TypedDict):
+class Contrast(TypedDict):
     field: str
     """field that is more frequent in this group than in the others"""
     value: str | None
@@ -180,8 +180,8 @@ class ContrastOutput(TypedDict):
     """share of all other dead letters"""
 
 
-class ErrorGroupDetailsOutput(ErrorGroupFieldsOutput):
-    contrast: list[ContrastOutput]
+class ErrorGroupDetailsOutput(ErrorGroupFields):
+    contrast: list[Contrast]
     """what is more frequent in this group than in the others"""
     payloads: int
     """payloads of this group that were sampled"""
@@ -191,7 +191,7 @@ class ErrorGroupDetailsOutput(ErrorGroupFieldsOutput):
     """latest dead letters; `payload` is `null`"""
 
 
-class OtherReasonOutput(TypedDict):
+class OtherReason(TypedDict):
     rule: str
     """another reason"""
     sentence: Text
@@ -236,5 +236,5 @@ class ExplanationOutput(TypedDict):
     """what the estimate rests on"""
     facts: dict[str, Any]
     """numbers behind the sentence; names depend on the rule"""
-    also: list[OtherReasonOutput]
+    also: list[OtherReason]
     """other reasons"""

@@ -7,7 +7,7 @@ from typing import TypedDict
 from .units import Text
 
 
-class CommandErrorOutput(TypedDict):
+class CommandError(TypedDict):
     type: str
     """class of the error in the Python API, such as `NotFound`; `BadInput` for mistakes on the
     command line"""
@@ -20,7 +20,7 @@ class CommandErrorOutput(TypedDict):
 class ErrorOutput(TypedDict):
     """Printed on stderr, as its last line, when a command fails."""
 
-    error: CommandErrorOutput
+    error: CommandError
     """what went wrong"""
     exit: int
     """[exit code](exit-codes.md)"""

@@ -6,8 +6,8 @@ from typing import Literal, NotRequired, TypedDict
 
 from redisq_ops.core.model.entry import State
 
-from .changes import ConsequencesOutput
-from .entries import EntryErrorOutput
+from .changes import Consequences
+from .entries import EntryError
 from .units import Bytes, FileInternal, Text, Time
 
 
@@ -79,7 +79,7 @@ class PlanFileSummaryOutput(TypedDict):
     """only a move: target queue"""
     remarks: NotRequired[list[Text]]
     """what to know about the selection"""
-    consequences: NotRequired[ConsequencesOutput]
+    consequences: NotRequired[Consequences]
     """what comes of it"""
     crc: str
     """checksum of the line and all lines above"""
@@ -165,7 +165,7 @@ class ExportFileHeaderOutput(TypedDict):
     """whether values may be redacted"""
 
 
-class ExportedRequestOutput(TypedDict):
+class ExportedRequest(TypedDict):
     priority: int
     """its priority"""
     limit: int
@@ -193,7 +193,7 @@ class ExportFileEntryOutput(TypedDict):
     """`failures` + `lost`"""
     reason: str | None
     """why it is dead"""
-    error: EntryErrorOutput | None
+    error: EntryError | None
     """last error"""
     client: str | None
     task: str | None
@@ -201,7 +201,7 @@ class ExportFileEntryOutput(TypedDict):
     payload: Bytes | None
     redacted: NotRequired[bool]
     """only if some values are redacted"""
-    request: NotRequired[ExportedRequestOutput]
+    request: NotRequired[ExportedRequest]
     """only a sub-request: its request"""
 
 

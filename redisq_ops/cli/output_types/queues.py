@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypedDict
 
-from .errors import CommandErrorOutput
+from .errors import CommandError
 from .units import Bytes, Duration, Text, Time
 
 
@@ -78,7 +78,7 @@ class ClientOutput(TypedDict):
     """most entries it may have pending; `null`: no cap"""
 
 
-class PriorityLevelOutput(TypedDict):
+class PriorityLevel(TypedDict):
     priority: int
     tokens: int
     """tokens in its list"""
@@ -86,7 +86,7 @@ class PriorityLevelOutput(TypedDict):
     """some of the requests whose tokens are next"""
 
 
-class HolderOutput(TypedDict):
+class Holder(TypedDict):
     name: str
     """consumer of a group, `GROUP:NAME` in a plain stream"""
     pending: int
@@ -136,7 +136,7 @@ class QueueDetailsOutput(QueueOutput):
     """requests that are not finished; `null` if the kind has no requests"""
     settled_requests: int | None
     """finished requests that are still kept"""
-    levels: list[PriorityLevelOutput]
+    levels: list[PriorityLevel]
     """priorities with tokens, 0 first"""
     shards: int
     """number of shards, 1 without sharding"""
@@ -144,7 +144,7 @@ class QueueDetailsOutput(QueueOutput):
     """every [setting](settings.md) and its value, as strings"""
     history: int
     """events in the history"""
-    consumers: list[HolderOutput]
+    consumers: list[Holder]
     """consumers that hold entries"""
     known_faults: list[Text]
     """known faults of this layout itself"""
@@ -203,7 +203,7 @@ class DiagnosisOutput(TypedDict):
     """numbers behind the sentence; names depend on the check"""
 
 
-class BrokenRuleOutput(TypedDict):
+class BrokenRule(TypedDict):
     severity: Literal["warning", "critical"]
     """how bad it is"""
     queue: str | None
@@ -221,9 +221,9 @@ class MonitorCheckOutput(TypedDict):
     """the worst of the findings"""
     queues: int | None
     """queues that were checked; `null`: unknown"""
-    findings: list[BrokenRuleOutput]
+    findings: list[BrokenRule]
     """broken rules, the worst first"""
-    error: CommandErrorOutput | None
+    error: CommandError | None
     """why the status is unknown"""
 
 

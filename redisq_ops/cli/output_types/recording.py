@@ -25,7 +25,7 @@ class RecordedQueueOutput(QueueOutput):
     """when the queue was read, at most two minutes before"""
 
 
-class FieldChangeOutput(TypedDict):
+class FieldChange(TypedDict):
     before: Any
     """value before"""
     after: Any
@@ -45,5 +45,5 @@ class QueueDifferenceOutput(TypedDict):
     """whether it was not there before"""
     gone: bool
     """whether it is not there after"""
-    changes: dict[str, FieldChangeOutput]
+    changes: dict[str, FieldChange]
     """field of the [queue](#queue) → its values"""

@@ -6,8 +6,8 @@ from typing import Literal, NotRequired, TypedDict
 
 from redisq_ops.core.model.entry import State
 
-from .entries import EntryHistoryOutput, EntryOutput
-from .queues import HolderOutput
+from .entries import EntryHistory, EntryOutput
+from .queues import Holder
 from .units import Bytes, Duration, Size, Text, Time
 
 
@@ -83,7 +83,7 @@ class RequestOutput(TypedDict):
     """results that were not kept because they exceed the limit"""
 
 
-class RequestStreamOutput(TypedDict):
+class RequestStream(TypedDict):
     key: str
     """key of its stream"""
     length: int
@@ -92,14 +92,14 @@ class RequestStreamOutput(TypedDict):
     """consumer group"""
 
 
-class PendingSubRequestOutput(EntryOutput):
+class PendingSubRequest(EntryOutput):
     idle_ms: Duration | None
     """time since its consumer received it"""
     lease_left_ms: Duration
     """time left until the lease ends; negative: it has expired"""
 
 
-class PendingDifferenceOutput(TypedDict):
+class PendingDifference(TypedDict):
     consumer: str
     """consumer in the stream's list"""
     entries: int
@@ -112,19 +112,19 @@ class RequestDetailsOutput(RequestOutput):
     """tokens nobody holds"""
     tokens_held: int
     """tokens held by consumers"""
-    stream: RequestStreamOutput
+    stream: RequestStream
     """stream of its sub-requests"""
-    consumers: list[HolderOutput]
+    consumers: list[Holder]
     """consumers that hold sub-requests"""
-    pending_entries: list[PendingSubRequestOutput]
+    pending_entries: list[PendingSubRequest]
     """the first 100 pending sub-requests"""
-    pel_differs: list[PendingDifferenceOutput]
+    pel_differs: list[PendingDifference]
     """where the stream's pending entries list differs from the records"""
-    history: EntryHistoryOutput
+    history: EntryHistory
     """events about it"""
 
 
-class ResultErrorOutput(TypedDict):
+class ResultError(TypedDict):
     reason: Literal["failed", "lost", "rejected", "invalid"] | None
     """why it is dead"""
     type: str | None
@@ -141,5 +141,5 @@ class ResultOutput(TypedDict):
     """its [state](states.md)"""
     result: NotRequired[Bytes | None]
     """only if it is not dead: what the handler returned"""
-    error: NotRequired[ResultErrorOutput]
+    error: NotRequired[ResultError]
     """only if it is dead: last error"""

@@ -261,7 +261,7 @@ class SparkReportAnomaliesOutput(TypedDict):
     """robust z"""
 
 
-class SparkDeadGroupFieldsOutput(TypedDict):
+class SparkDeadGroupFields(TypedDict):
     queue: str
     fingerprint: str
     """[error group](../how-to/find-error-groups.md)"""
@@ -293,11 +293,11 @@ class SparkDeadGroupFieldsOutput(TypedDict):
     """its message"""
 
 
-class SparkReportDeadGroupsOutput(SparkDeadGroupFieldsOutput):
+class SparkReportDeadGroupsOutput(SparkDeadGroupFields):
     table: Literal["dead_groups"]
 
 
-class SparkContrastOutput(TypedDict):
+class SparkContrast(TypedDict):
     field: str
     """field that is more frequent in this group"""
     value: str | None
@@ -310,7 +310,7 @@ class SparkContrastOutput(TypedDict):
     """lower bound of the difference"""
 
 
-class SparkReportContrastsOutput(SparkContrastOutput):
+class SparkReportContrastsOutput(SparkContrast):
     table: Literal["contrasts"]
     queue: str
     fingerprint: str
@@ -362,7 +362,7 @@ class SparkReportRequestsOutput(TypedDict):
     """time from submission to end"""
 
 
-class SparkCriticalPathFieldsOutput(TypedDict):
+class SparkCriticalPathFields(TypedDict):
     queue: str
     request: str
     place: int
@@ -385,14 +385,14 @@ class SparkCriticalPathFieldsOutput(TypedDict):
     """length"""
 
 
-class SparkReportCriticalPathsOutput(SparkCriticalPathFieldsOutput):
+class SparkReportCriticalPathsOutput(SparkCriticalPathFields):
     table: Literal["critical_paths"]
 
 
-class SparkErrorGroupOutput(SparkDeadGroupFieldsOutput):
-    contrast: list[SparkContrastOutput]
+class SparkErrorGroupOutput(SparkDeadGroupFields):
+    contrast: list[SparkContrast]
     """what is more frequent in this group than in the others"""
 
 
-class SparkCriticalPathOutput(SparkCriticalPathFieldsOutput):
+class SparkCriticalPathOutput(SparkCriticalPathFields):
     """A stretch of the path, in the order of time."""
