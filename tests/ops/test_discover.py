@@ -825,6 +825,11 @@ def test_keys_of_frameworks_are_no_queues_of_another_kind(redisq: Redisq, client
     for key in [*kombus, *(key for keys in FRAMEWORKS.values() for key in keys)]:
         client.zadd(key, {JOB: soon, "b": soon + 1})
     client.xgroup_create("shop:stream", "docket-workers", mkstream=True)
+    for name in ("mail", "a:messages"):
+        four = f"carmine:mq:v4:{{0123456789abcdef}}:{name}"
+        client.hset(f"{four}:config", mapping={"schema": 1, "lease_ms": 60_000})
+        client.zadd(f"{four}:scheduled", {"m": 1000 * soon})
+        client.rpush(f"{four}:signal", "1")
     client.lpush("taskiq", json.dumps({"task_id": "1", "task_name": "mail", "labels": {}}))
     # Named alike, and nobody's of them.
     client.zadd("my_delays", {"a": soon})
@@ -837,7 +842,7 @@ def test_keys_of_frameworks_are_no_queues_of_another_kind(redisq: Redisq, client
     assert names(redisq.rows("discover")) == [*others, "stream:work:stream"]
     redisq("discover")
     expected = {program: len(keys) for program, keys in FRAMEWORKS.items()}
-    for program, number in (expected | {"docket": 1, "taskiq": 1}).items():
+    for program, number in (expected | {"docket": 1, "taskiq": 1, "Carmine 4": 6}).items():
         keys = f"{number} key{'s' * (number > 1)}"
         said = f"not shown: {keys} named as {program}'s, whose queues redisq can't read\n"
         assert said in redisq.err
