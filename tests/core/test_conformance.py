@@ -59,12 +59,17 @@ from ..foreign_keys import (
     laravel_program,
     rq_tasks,
 )
+from ..foreign_keys.article_programs import (
+    CircularArticle,
+    DelayArticle,
+    FairArticle,
+    RequestArticle,
+)
 from ..foreign_keys.rq_workers import SimpleWorker
 from ..ops import test_discover
 from ..pipeline.rows import paged, rows
 from ..queue_steps import end, take
-from .foreign import shelf, test_articles
-from .queues import test_circular_faults, test_delay_faults, test_request_faults
+from .foreign import shelf
 
 Client = redis.Redis
 Queue = Any
@@ -192,24 +197,24 @@ def raw(kind: str, name: str, fill: Callable[[Client], object]) -> Callable[[Cli
 
 
 def article_requests(client: Client) -> None:
-    article = test_request_faults.Article(client)
+    article = RequestArticle(client)
     article.submit("r1", [f"p{n}" for n in range(8)], limit=3)
 
 
 def article_circle(client: Client) -> None:
-    article = test_circular_faults.Article(client)
+    article = CircularArticle(client)
     article.push(*map(str, range(8)))
     article.next(int(client.time()[0]))
 
 
 def article_delays(client: Client) -> None:
     for n in range(9):
-        article = test_delay_faults.Article(client)
+        article = DelayArticle(client)
         article.enqueue(f"job{n}", int(client.time()[0]) + 200 * (n - 4) + 100)
 
 
 def article_clients(client: Client) -> None:
-    article = test_articles.Fair(client)
+    article = FairArticle(client)
     article.send("ann", *range(5))
     article.send("bob", *range(4))
     article.receive("ann")
