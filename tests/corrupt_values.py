@@ -233,7 +233,7 @@ def looks(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
                 ("inspect", "entry", f"{name}/{id}/2"), ("explain", f"{name}/{id}/2"),
                 ("results", f"{name}/{id}"),
                 ("wait", "request", f"{name}/{id}", "--timeout", "1ms"),
-                ("consumers", "ls", name, "--request", id),
+                ("consumers", "ls", name, "--group", id),
             )  # fmt: skip
 
 

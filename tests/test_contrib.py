@@ -129,7 +129,7 @@ def test_the_wheel_has_everything_that_the_program_reads(url: str, tmp_path: Pat
     )  # fmt: skip
     assert found.stdout.startswith(str(site))
     run("submit", "-", "--queue", "mail", "--id", "r1")
-    run("work", "--exec", "cat", "--queue", "mail", "--once")
+    run("work", "--exec", "cat", "--queue", "mail", "--burst")
     (row,) = [json.loads(line) for line in run("ls", "--json").splitlines()]
     assert row["done"] == 2
     assert "mail" in run("top", "--once")

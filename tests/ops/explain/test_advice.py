@@ -48,7 +48,7 @@ ONLY_READ = ("raw-", "carmine layout", "stream")
 READS = {"explain", "fsck", "history", "log", "results", "dlq groups", "select", "client ls",
          "periodic ls"}  # fmt: skip
 """commands that change nothing"""
-FILLED_IN = {"MODULE:FUNCTION": ["builtins:print", "--once"]}
+FILLED_IN = {"MODULE:FUNCTION": ["builtins:print", "--burst"]}
 """what the user has to put into commands"""
 ASK_NOTHING = {"work", "submit"}
 
