@@ -18,7 +18,7 @@ from redisq_ops.core.model.errors import Forbidden
 from redisq_ops.core.queues.fair.sharded import ShardedFairQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import run
-from redisq_ops.core.worker.transfer_recoverer import TransferRecoverer
+from redisq_ops.core.worker.upkeep import TransferRecoverer
 from redisq_ops.demo.server import binaries, cluster
 from redisq_ops.ops.acl_roles import _READS
 

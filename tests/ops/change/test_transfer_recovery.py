@@ -16,7 +16,7 @@ from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.errors import Refused
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.redis.operation import run
-from redisq_ops.core.worker.transfer_recoverer import TransferRecoverer
+from redisq_ops.core.worker.upkeep import TransferRecoverer
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.entry_steps import EntrySteps
 from redisq_ops.ops.change.runner import ChangeRun
