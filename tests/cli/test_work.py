@@ -777,7 +777,7 @@ def test_waiters_of_a_server_that_is_gone_time_out(
 def test_a_bad_expression_is_pointed_at(capfd: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["wait", "when", "waiting==0 and ded>1"]) == 2
     err = capfd.readouterr().err
-    assert "waiting==0 and ded>1\n               ^ column 16: there is no count 'ded'" in err
+    assert "waiting==0 and ded>1 (column 16: there is no count 'ded'" in err
 
 
 # --- results --------------------------------------------------------------------------------------
