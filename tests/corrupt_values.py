@@ -41,9 +41,13 @@ from redisq_ops.core.queues.request import ShardedRequestQueue
 
 from .command_line import everywhere
 from .core.foreign import test_rq
-from .core.foreign.test_articles import Fair
-from .core.queues import test_circular_faults, test_delay_faults, test_request_faults
 from .foreign_keys import arq_program, bullmq_program, celery_program, dramatiq_program
+from .foreign_keys.article_programs import (
+    CircularArticle,
+    DelayArticle,
+    FairArticle,
+    RequestArticle,
+)
 from .ops import test_discover
 
 ERROR = Failure("Boom", "it broke").encoded()
@@ -182,15 +186,15 @@ def _articles(client: redis.Redis) -> None:
     test_discover.stream(client)
     client.xreadgroup("mail", "w1", {"orders": ">"}, count=1)
     client.xadd("orders", {"n": 2})
-    requests = test_request_faults.Article(client)
+    requests = RequestArticle(client)
     requests.submit("r1", ["a", "b"], limit=1)
     requests.read("r1", "w1")
-    turning = test_circular_faults.Article(client)
+    turning = CircularArticle(client)
     turning.push("45", "46")
     turning.next(int(now[0]))
     for n in range(5):  # half a day from now or more: a check ends the same all day
-        test_delay_faults.Article(client).enqueue(f"job{n}", int(now[0]) + 43_200 * (2 * n - 3))
-    fair = Fair(client)
+        DelayArticle(client).enqueue(f"job{n}", int(now[0]) + 43_200 * (2 * n - 3))
+    fair = FairArticle(client)
     fair.send("ann", 1, 2, 3)
     fair.receive("ann")
     client.sadd("bqueues:dead:worker1", '{"client_id": "ann", "msg": 0, "attempts": 5}')
@@ -229,7 +233,7 @@ def looks(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
                 ("inspect", "entry", f"{name}/{id}/2"), ("explain", f"{name}/{id}/2"),
                 ("results", f"{name}/{id}"),
                 ("wait", "request", f"{name}/{id}", "--timeout", "1ms"),
-                ("consumers", "ls", name, "--request", id),
+                ("consumers", "ls", name, "--group", id),
             )  # fmt: skip
 
 

@@ -136,7 +136,7 @@ def test_the_wheel_has_everything_that_the_program_reads(url: str, tmp_path: Pat
     assert files == {name: schema_text(name) + "\n" for name in run("schema").split()}
     assert files["queue-details"] == run("schema", "queue-details")
     run("submit", "-", "--queue", "mail", "--id", "r1")
-    run("work", "--exec", "cat", "--queue", "mail", "--once")
+    run("work", "--exec", "cat", "--queue", "mail", "--burst")
     (row,) = [json.loads(line) for line in run("ls", "--json").splitlines()]
     assert row["done"] == 2
     assert "mail" in run("top", "--once")

@@ -83,7 +83,7 @@ def test_spans_of_a_producer_and_a_worker_process_are_linked(url: str, tmp_path:
     assert submit["attributes"]["messaging.operation.type"] == "send"
     assert submit["attributes"]["messaging.batch.message_count"] == 2
 
-    words = ("work", "jobs:handle", "--queue", "mail", "--telemetry", "--once")
+    words = ("work", "jobs:handle", "--queue", "mail", "--telemetry", "--burst")
     found = spans("-m", "redisq_ops", *words)
     ids = {span["context"]["span_id"]: span for span in [submit, *found]}
     linked = {
@@ -272,11 +272,11 @@ def test_a_missing_package_is_named(redisq: Redisq, monkeypatch: pytest.MonkeyPa
     monkeypatch.delitem(sys.modules, "redisq_ops.telemetry", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     monkeypatch.delattr("redisq_ops.telemetry", raising=False)
-    words = ("work", "--exec", "true", "--telemetry", "--once")
+    words = ("work", "--exec", "true", "--telemetry", "--burst")
     assert "pip install redisq-ops[otel]" in redisq.refusal(*words, code=2)
 
 
 def test_a_missing_exporter_is_named(redisq: Redisq, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "nonsense")
-    words = ("work", "--exec", "true", "--telemetry", "--once")
+    words = ("work", "--exec", "true", "--telemetry", "--burst")
     assert "no exporter 'nonsense'" in redisq.refusal(*words, code=2)

@@ -114,12 +114,15 @@ def question(
         lines.insert(1, f"reasons: {preview.reasons}")
     if verb == "purge":
         lines.append(f"U undoes it within {rough_age(trash_ms)}")
+    unwatched = prepared.request.queue.unwatched
+    if verb == "replay" and unwatched:
+        lines.append(f"no canary or ramp: {unwatched}")
     lines += ["", *_sampled([redaction.entry(e) for e in prepared.scope.sample[:_SAMPLE]])]
     if prepared.scope.count > _SAMPLE:
         lines.append(f"  … and {count(prepared.scope.count - _SAMPLE)} more")
     return Question(
         preview.question, tuple(lines), verb == "purge", preview.typed, consumer=verb == "claim",
-        speed="ramp" if verb == "replay" else "rate",
+        speed="ramp" if verb == "replay" and not unwatched else "rate",
     )  # fmt: skip
 
 

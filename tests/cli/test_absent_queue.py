@@ -130,7 +130,7 @@ def test_others_are_worked_on_meanwhile_and_names_alike_are_named(
 
 @pytest.mark.slow
 def test_once_ends_where_there_is_nothing(client: redis.Redis, started: Start) -> None:
-    worker = started("--queue", "mail", "--once")
+    worker = started("--queue", "mail", "--burst")
     _, err = worker.communicate()
     assert (worker.returncode, err) == (0, b"queue mail does not exist yet: nothing to do\n")
     assert client.dbsize() == 0

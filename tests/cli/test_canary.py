@@ -18,13 +18,17 @@ from typing import Any
 import pytest
 import redis
 
+from redisq_ops.core.foreign.resque import ResqueQueue
+from redisq_ops.core.foreign.ruby_jobs import Job
 from redisq_ops.core.model.entry import Failure, Settlement
+from redisq_ops.core.queues.carmine import CarmineQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.worker import Worker
 from redisq_ops.core.worker.handler import Work
 
 from ..command_line import Redisq
+from ..model.wire import picture
 
 pytestmark = [pytest.mark.alike, pytest.mark.slow]
 
@@ -129,6 +133,39 @@ def test_dry_run_and_plan_change_nothing(
     said = redisq.refusal("dlq", "replay", "mail", "--ramp", "--plan", str(tmp_path / "p"), code=2)
     assert "redisq apply" in said and not (tmp_path / "p").exists()
     assert queue.counts().dead == 3
+
+
+def carmine(client: redis.Redis) -> str:
+    queue = CarmineQueue(client, "carmine:mail")
+    queue.enqueue([("m1", b"x")])
+    (taken,) = queue.take(1, consumer="w").deliveries
+    queue.settle([Settlement(taken, "reject", Failure("E", "x").encoded())])
+    return queue.name
+
+
+def resque(client: redis.Redis) -> str:
+    failure = {"payload": {"class": "Mail", "args": [1]}, "exception": "E", "error": "x"}
+    client.sadd("resque:queues", "mail")
+    client.rpush("resque:failed", json.dumps(failure | {"queue": "mail"}))
+    ResqueQueue(client, "resque:mail").push([Job("Mail", [2])])  # it is registered
+    return "resque:mail"
+
+
+@pytest.mark.parametrize("dead_in", [carmine, resque])
+def test_a_queue_that_hides_how_replayed_entries_end_refuses_a_canary_before_it_writes(
+    redisq: Redisq, client: redis.Redis, tmp_path: Path, dead_in: Callable[[redis.Redis], str]
+) -> None:
+    name, plan = dead_in(client), str(tmp_path / "plan")
+    redisq("dlq", "replay", name, "--plan", plan)
+    before = picture(client)
+    for words in (["replay", name], ["replay", name, "--dry-run"], ["apply", plan]):
+        for how in (["--canary", "1"], ["--ramp"]):
+            said = redisq.refusal(*words, *how, "--yes", code=1)
+            assert said.startswith(f"queue {name} has no canary and no ramp: ")
+            assert " is unknown; replay a few first (--max 20), then the rest" in said
+    assert picture(client) == before
+    redisq("apply", plan, "--yes")
+    assert redisq.rows("dlq", "ls", name) == []
 
 
 @pytest.mark.parametrize(

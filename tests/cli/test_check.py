@@ -129,7 +129,7 @@ def test_what_can_not_be_checked_is_unknown(redisq: Redisq, tmp_path: Path) -> N
     )
     for words, why in (
         (["--bogus"], "No such option: --bogus (see redisq check --help)"),
-        (["--warning", "wating>1"], "--warning: 'wating>1', column 1: expected a number or"),
+        (["--warning", "wating>1"], "--warning: wating>1 (column 1: there is no count 'wating'"),
         (["--context", "none"], "there is no context 'none'"),
     ):
         assert redisq("check", *words, code=3).startswith(f"UNKNOWN: {why}")

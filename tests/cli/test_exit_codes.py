@@ -22,7 +22,7 @@ from ..command_line import Redisq, everywhere
 from ..model.wire import picture
 
 QUEUE = [
-    "work json:loads --once --queue {}",
+    "work json:loads --burst --queue {}",
     "inspect queue {}",
     "waiting ls {}",
     "dlq ls {}",
@@ -167,7 +167,7 @@ def test_the_same_mistake_has_the_same_code_in_every_command(
 def test_a_server_that_is_gone_or_refuses_has_one_code(
     deployment: redis.Redis, redisq: Redisq, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commands = [*LOOKS, *CHANGES, "submit in.txt", "work json:loads --once", "wait request r1"]
+    commands = [*LOOKS, *CHANGES, "submit in.txt", "work json:loads --burst", "wait request r1"]
     monkeypatch.setattr("redisq_ops.core.redis.client._RESENDS", 0)
     there = redisq.url
     port = there.rpartition(":")[2]
@@ -188,7 +188,7 @@ def test_a_server_that_is_gone_or_refuses_has_one_code(
 
 OPTIONS = {
     "submit": "in.txt --dry-run",
-    "work": "json:loads --once --queue none",
+    "work": "json:loads --burst --queue none",
     "results": "mail/r1",
     "explain": "mail/r1",
     "purge": "mail --state dead",

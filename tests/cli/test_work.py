@@ -117,7 +117,7 @@ def test_from_a_file_to_its_results(queue: RequestQueue[redis.Redis]) -> None:
     Path("in.txt").write_bytes(b"one\n\n\xff\xfe\nfour")
     id = ok("submit", "in.txt").strip()
     assert len(id) == 26
-    assert ok("work", "--exec", "tr a-z A-Z", "--once") == ""
+    assert ok("work", "--exec", "tr a-z A-Z", "--burst") == ""
     assert ok("wait", "request", id) == f"{id} done: 4 done\n"
     assert json_lines(ok("results", id)) == [
         {"n": 1, "state": "done", "result": "ONE"},
@@ -489,7 +489,7 @@ def test_a_program_says_by_its_exit_what_became_of_an_entry() -> None:
         "esac; echo $word $0 $1"
     )
     ok("submit", "in.txt", "--id", "r")
-    ok("work", "--exec", "sh job.sh 'two words'", "--once")
+    ok("work", "--exec", "sh job.sh 'two words'", "--burst")
     good, bad, worse = json_lines(ok("results", "r"))
     assert good == {"n": 1, "state": "done", "result": "good job.sh two words\n"}
     assert bad["state"] == "dead"
@@ -512,7 +512,7 @@ def test_a_function_handles_deliveries(kind: str) -> None:
     )
     Path("in.txt").write_bytes(b"bytes\njson\nnone\ndead\n")
     ok("submit", "in.txt", "--id", "r")
-    ok("work", "jobs:handle", "--once", "--concurrency", "3", "--batch", "2")
+    ok("work", "jobs:handle", "--burst", "--concurrency", "3", "--batch", "2")
     assert json_lines(ok("results", "r")) == [
         {"n": 1, "state": "done", "result": "bytesbytes"},
         {"n": 2, "state": "done", "result": '{"n": 2, "attempt": 1}'},
@@ -539,7 +539,7 @@ def test_once_leaves_nothing_it_could_take_and_says_what_else_there_is(
     words = [word for queue in queues for word in ("--queue", queue.name)]
     many = ("--concurrency", "8", "--batch", "20", "--processes", processes)
     Path("numbers_only.py").write_text("def handle(delivery): int(delivery.payload)\n")
-    done = redisq("--utc", "work", "numbers_only:handle", "--once", *words, *many)
+    done = redisq("--utc", "work", "numbers_only:handle", "--burst", *words, *many)
     assert (done.returncode, done.stdout) == (0, b"")
     assert [queue.counts().waiting for queue in queues] == [0, 0, 301]
     told = [line for line in done.stderr.decode().splitlines() if line.startswith("queue ")]
@@ -563,7 +563,7 @@ def test_what_a_worker_logs_is_redacted(
         "def send(delivery): raise ValueError('no mailbox ' + delivery.payload.decode())\n"
     )
     RequestQueue(client).submit([b"ann@example.org"], id="r1")
-    assert cli.run(["-vv", "work", "mailing:send", "--once"]) == 0
+    assert cli.run(["-vv", "work", "mailing:send", "--burst"]) == 0
     err = capfd.readouterr().err
     assert "retry: default/r1/1 in " in err and " s: ValueError: no mailbox ***\n" in err
     assert "DEBUG redisq_ops.worker: traceback of default/r1/1:\n    Traceback" in err
@@ -625,7 +625,7 @@ def test_a_read_only_context_neither_submits_nor_works(
     monkeypatch.setenv("REDISQ_READ_ONLY", "yes")
     numbers(Path("in.txt"), 3)
     assert cli.run(["submit", "in.txt"]) == 1
-    assert cli.run(["work", "json:loads", "--once"]) == 1
+    assert cli.run(["work", "json:loads", "--burst"]) == 1
     assert [line.split(" (")[0] for line in capfd.readouterr().err.splitlines()] == [
         "redisq: read-only: nothing can be changed"
     ] * 2
@@ -776,9 +776,8 @@ def test_waiters_of_a_server_that_is_gone_time_out(
 
 def test_a_bad_expression_is_pointed_at(capfd: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["wait", "when", "waiting==0 and ded>1"]) == 2
-    assert "'waiting==0 and ded>1', column 16: expected a number or waiting" in (
-        capfd.readouterr().err
-    )
+    err = capfd.readouterr().err
+    assert "waiting==0 and ded>1 (column 16: there is no count 'ded'" in err
 
 
 # --- results --------------------------------------------------------------------------------------
@@ -833,7 +832,7 @@ def test_a_worker_says_that_its_queue_is_paused(
     queue.submit([b"1", b"2"], id="r")
     assert cli.run(["queue", "pause", "default", "--reason", "smtp is down", "--yes"]) == 0
     capfd.readouterr()
-    work = ["work", "--exec", "cat", "--once"]
+    work = ["work", "--exec", "cat", "--burst"]
     assert cli.run(work) == 0
     assert capfd.readouterr().err == (
         "queue default: paused (smtp is down), 2 entries are waiting; "

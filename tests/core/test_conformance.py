@@ -33,11 +33,11 @@ from redisq_ops.core.foreign.resque import ResqueQueue
 from redisq_ops.core.foreign.rq import RqQueue
 from redisq_ops.core.foreign.ruby_jobs import Job
 from redisq_ops.core.foreign.sidekiq import SidekiqQueue
-from redisq_ops.core.model.clock import Clock, FakeClock
+from redisq_ops.core.model.clock import Clock
 from redisq_ops.core.model.entry import STATES, Settlement, State
 from redisq_ops.core.model.errors import CORRUPT, RedisqError
 from redisq_ops.core.model.states import VERBS, Verb
-from redisq_ops.core.queues.carmine import CarmineFourLayout, CarmineQueue
+from redisq_ops.core.queues.carmine import CarmineQueue
 from redisq_ops.core.queues.circular import CircularQueue
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.fair import FairQueue
@@ -59,12 +59,17 @@ from ..foreign_keys import (
     laravel_program,
     rq_tasks,
 )
+from ..foreign_keys.article_programs import (
+    CircularArticle,
+    DelayArticle,
+    FairArticle,
+    RequestArticle,
+)
 from ..foreign_keys.rq_workers import SimpleWorker
 from ..ops import test_discover
 from ..pipeline.rows import paged, rows
 from ..queue_steps import end, take
-from .foreign import shelf, test_articles, test_carmine_4
-from .queues import test_circular_faults, test_delay_faults, test_request_faults
+from .foreign import shelf
 
 Client = redis.Redis
 Queue = Any
@@ -192,24 +197,24 @@ def raw(kind: str, name: str, fill: Callable[[Client], object]) -> Callable[[Cli
 
 
 def article_requests(client: Client) -> None:
-    article = test_request_faults.Article(client)
+    article = RequestArticle(client)
     article.submit("r1", [f"p{n}" for n in range(8)], limit=3)
 
 
 def article_circle(client: Client) -> None:
-    article = test_circular_faults.Article(client)
+    article = CircularArticle(client)
     article.push(*map(str, range(8)))
     article.next(int(client.time()[0]))
 
 
 def article_delays(client: Client) -> None:
     for n in range(9):
-        article = test_delay_faults.Article(client)
+        article = DelayArticle(client)
         article.enqueue(f"job{n}", int(client.time()[0]) + 200 * (n - 4) + 100)
 
 
 def article_clients(client: Client) -> None:
-    article = test_articles.Fair(client)
+    article = FairArticle(client)
     article.send("ann", *range(5))
     article.send("bob", *range(4))
     article.receive("ann")
@@ -222,12 +227,6 @@ def carmine_layout(client: Client) -> None:
     client.rpush("carmine:mq:mails:mid-circle", "end-of-circle")
 
 
-def carmine_four(client: Client) -> Queue:
-    now = int(client.time()[0]) * 1000
-    test_carmine_4.stock(client, now)
-    return CarmineFourLayout(client, "carmine-4:emails", clock=FakeClock(now))
-
-
 SPECIMENS: dict[str, Callable[[Client], Queue]] = {
     "request": request, "delay": delay, "fair": fair, "circular": circular, "carmine": carmine,
     "sidekiq": sidekiq, "resque": lambda client: jobs(ResqueQueue(client, "resque:low")),
@@ -238,7 +237,6 @@ SPECIMENS: dict[str, Callable[[Client], Queue]] = {
     "raw-delay": raw("raw-delay", "raw-delay:delay_set", article_delays),
     "raw-fair": raw("raw-fair", "raw-fair:worker1", article_clients),
     "carmine layout": raw("carmine", "carmine:mails", carmine_layout),
-    "carmine-4": carmine_four,
 }  # fmt: skip
 
 

@@ -39,8 +39,8 @@ SHOWN = ("text", "json", "toml", "where")
 """languages of what is shown only; test_docs.py reads the configurations"""
 
 ENDLESS = {
-    r"redisq work\b(?!.*(--(burst|once)|&))": "--burst",
-    r"redisq(-| )top\b(?!.*--(once|demo))": "--once",
+    r"redisq work\b(?!.*(--burst|&))": "--burst",
+    r"redisq(-| )top\b(?!.*--once)": "--once",
     r"redisq metrics\b(?!.*--(once|file))": "--once",
 }
 """commands that run until they are stopped, and the option with which they end by themselves"""
@@ -51,7 +51,6 @@ NOT_RUN = {
     r"python3 -m venv .*": "likewise",
     r"python -m benchmarks .*": "takes minutes",
     r"redisq demo( --incident [a-z-]+)?": "a server and a workload, until they are stopped",
-    r"redisq-top --demo": "likewise",
 }
 """commands that are left out, and why"""
 

@@ -25,7 +25,7 @@ from redisq_ops.schemas import schema, schema_names
 
 from .. import corrupt_values
 from ..command_line import Redisq
-from ..core.foreign import test_carmine_4, test_rq
+from ..core.foreign import test_rq
 from ..foreign_keys import asynq_program, rq_tasks
 from . import json_reference
 from .json_scenario import Collector, Rows, every_look, run
@@ -138,7 +138,7 @@ def test_commands_print_what_they_declare(collected: Collector) -> None:
 
 
 def others(client: redis.Redis) -> None:
-    """Queues of RQ, arq, asynq, BullMQ, Bull, Celery, Dramatiq, Laravel and Carmine 4."""
+    """Queues of RQ, arq, asynq, BullMQ, Bull, Celery, Dramatiq and Laravel."""
     jobs = rq.Queue("mail", connection=client)
     jobs.enqueue(rq_tasks.fails, "luck")
     test_rq.work(client)
@@ -165,7 +165,6 @@ def others(client: redis.Redis) -> None:
     client.rpush("dramatiq:low", "m1")
     asynq_program.specimen(client)
     client.rpush("laravel_database_queues:low", '{"uuid": "u", "job": "Fine", "data": {}}')
-    test_carmine_4.stock(client, 1_700_000_000_000)
 
 
 @pytest.mark.slow

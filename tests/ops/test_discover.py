@@ -33,8 +33,13 @@ from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.discover import Discovery, described, named
 
 from ..command_line import Redisq
-from ..core.foreign.test_articles import WRITES, Fair
-from ..core.queues import test_circular_faults, test_delay_faults, test_request_faults
+from ..core.foreign.test_articles import WRITES
+from ..foreign_keys.article_programs import (
+    CircularArticle,
+    DelayArticle,
+    FairArticle,
+    RequestArticle,
+)
 from ..model.wire import picture
 
 Client = redis.Redis
@@ -83,12 +88,12 @@ def deploy(client: Any) -> None:
     resque(client)
     carmine(client)
     stream(client)
-    test_request_faults.Article(client).submit("r1", ["a", "b"], limit=1)
-    turning = test_circular_faults.Article(client)
+    RequestArticle(client).submit("r1", ["a", "b"], limit=1)
+    turning = CircularArticle(client)
     turning.push("45", "46")
     turning.next(int(client.time()[0]))
-    test_delay_faults.Article(client).enqueue("job", int(client.time()[0]) + 600)
-    Fair(client).send("ann", 1, 2)
+    DelayArticle(client).enqueue("job", int(client.time()[0]) + 600)
+    FairArticle(client).send("ann", 1, 2)
     RequestQueue(client, "mail").submit([b"x"], id="r1")
     DelaySet(client, "later").schedule([("e", b"x")], after_ms=60_000)
 
@@ -151,13 +156,13 @@ def test_what_only_looks_alike_is_left_out(redisq: Redisq, client: Client) -> No
 
 
 def test_faults_are_flagged_in_the_row(redisq: Redisq, client: Client) -> None:
-    article = test_request_faults.Article(client)
+    article = RequestArticle(client)
     article.submit("r", ["a", "b", "c"], limit=1)
     with pytest.raises(redis.ResponseError):
         article.insert("r", ["a", "b", "c"])
     article.submit("lost", ["a"], limit=1)
     article.pop(), article.pop()
-    turning = test_circular_faults.Article(client)
+    turning = CircularArticle(client)
     turning.push("old")
     turning.next(int(client.time()[0]) - 8000)
     circular, requests = redisq.rows("discover")
@@ -184,7 +189,7 @@ def test_faults_are_flagged_in_the_row(redisq: Redisq, client: Client) -> None:
         (lambda c: c.lpush("{req}:7", "r"), "raw-request:req"),
         (lambda c: c.sadd("bqueues:dead:w:x", "{}"), "raw-fair:w:x"),
         (lambda c: c.lpush("bqueues:w:no-json", "junk"), "raw-fair:w"),
-        (lambda c: Fair(c, "a:b").send("c:d", 1), "raw-fair:a:b"),
+        (lambda c: FairArticle(c, "a:b").send("c:d", 1), "raw-fair:a:b"),
         (lambda c: c.zadd("retry_later", {"x": 1.7e9}), "raw-delay:retry_later"),
         (lambda c: c.zadd("z", {"x": 4.0e12}), "raw-delay:z"),
         (lambda c: c.rpush("l", "a", "job-7*1700000000", "b"), "raw-circular:l"),
@@ -241,7 +246,7 @@ def test_quoted_names_are_legal_and_come_back() -> None:
 def test_a_stream_called_like_a_requests_is_one_only_with_its_group(client: Client) -> None:
     stream(client, "sub:{mine}")
     assert list(discovered(client)) == ["stream:sub:%7Bmine%7D"]
-    test_request_faults.Article(client).insert("theirs", ["a"])
+    RequestArticle(client).insert("theirs", ["a"])
     assert sorted(discovered(client)) == ["raw-request:req", "stream:sub:%7Bmine%7D"]
 
 
@@ -749,7 +754,7 @@ def test_every_master_of_a_cluster_is_looked_at(
     keys = [f"orders{n}" for n in range(12)]
     for key in keys:
         stream(client, key)
-    article = test_request_faults.Article(client)
+    article = RequestArticle(client)
     for n in range(6):  # the streams of one queue, on all nodes
         article.submit(f"r{n}", ["a", "b"], limit=1)
     article.insert("r7", ["a"])  # and a request without a token
@@ -825,6 +830,11 @@ def test_keys_of_frameworks_are_no_queues_of_another_kind(redisq: Redisq, client
     for key in [*kombus, *(key for keys in FRAMEWORKS.values() for key in keys)]:
         client.zadd(key, {JOB: soon, "b": soon + 1})
     client.xgroup_create("shop:stream", "docket-workers", mkstream=True)
+    for name in ("mail", "a:messages"):
+        four = f"carmine:mq:v4:{{0123456789abcdef}}:{name}"
+        client.hset(f"{four}:config", mapping={"schema": 1, "lease_ms": 60_000})
+        client.zadd(f"{four}:scheduled", {"m": 1000 * soon})
+        client.rpush(f"{four}:signal", "1")
     client.lpush("taskiq", json.dumps({"task_id": "1", "task_name": "mail", "labels": {}}))
     # Named alike, and nobody's of them.
     client.zadd("my_delays", {"a": soon})
@@ -837,7 +847,7 @@ def test_keys_of_frameworks_are_no_queues_of_another_kind(redisq: Redisq, client
     assert names(redisq.rows("discover")) == [*others, "stream:work:stream"]
     redisq("discover")
     expected = {program: len(keys) for program, keys in FRAMEWORKS.items()}
-    for program, number in (expected | {"docket": 1, "taskiq": 1}).items():
+    for program, number in (expected | {"docket": 1, "taskiq": 1, "Carmine 4": 6}).items():
         keys = f"{number} key{'s' * (number > 1)}"
         said = f"not shown: {keys} named as {program}'s, whose queues redisq can't read\n"
         assert said in redisq.err

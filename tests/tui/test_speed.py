@@ -7,6 +7,8 @@ import redis
 from textual.app import App
 from textual.pilot import Pilot
 
+from redisq_ops.core.model.entry import Settlement
+from redisq_ops.core.queues.carmine import CarmineQueue
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change.audit_log import last
 from redisq_ops.ops.change.limits import Guard
@@ -112,3 +114,24 @@ def test_a_rate_above_the_allowed_one_is_refused(url: str, client: redis.Redis) 
 
     under(url, limited(url, Guard(max_rate=10)), body, "5")
     assert queue.counts().dead == 2 and run(client, last(queue, 9)) == []
+
+
+@pytest.mark.slow
+def test_a_queue_that_hides_how_replayed_entries_end_offers_no_canary(
+    url: str, client: redis.Redis
+) -> None:
+    queue = CarmineQueue(client, "carmine:mail")
+    queue.enqueue([("m1", b"x")])
+    queue.settle(
+        [Settlement(one, "reject", b"{}") for one in queue.take(1, consumer="w").deliveries]
+    )
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await asked(pilot, "P")
+        shown = text(app)
+        assert "no canary or ramp: newer content" in shown and "ramp up" not in shown
+        await press(pilot, "y")
+        await told(pilot, "1 replayed")
+        assert (await asyncio.to_thread(queue.counts)).dead == 0
+
+    drive_in(url, body, "5")

@@ -17,6 +17,7 @@ from redisq_ops.ops.change.canary_rules import Limits
 from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.plan import READ_AGAIN, Draft, PlanFile, PlanHeader
 from redisq_ops.ops.change.prepare import PreparedChange, prepare_plan
+from redisq_ops.ops.change.watched_replay import check_watchable
 from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.hint import hint
 
@@ -76,6 +77,8 @@ def apply(s: Session, given: dict[str, Any]) -> int:
         prepared = s.run(preparing)
     before, request = prepared.before, prepared.request
     ramp = limits(given, request.rate, header.verb)
+    if ramp is not None:
+        check_watchable(request.queue)
     done = prepared.preview.past
     if before is not None and before.ended:
         return _already(s, before, done)

@@ -82,7 +82,7 @@ def ramped(s: Session, change: ChangeRun[EntrySteps], limits: Limits, what: str)
         _tell_rest(s, change)
         raise
     seen, course = ramp.seen, ramp.course
-    names = ("judged", "died", "failing", "unsettled", "unknown")
+    names = ("judged", "died", "failing", "unsettled")
     observed = {name: 0 if seen is None else getattr(seen, name) for name in names}
     phase = course.phase if finished else "interrupted"
     left = max(0, outcome.matched - outcome.handled)

@@ -19,6 +19,7 @@ from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.plan import free
 from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange, prepare
 from redisq_ops.ops.change.transfer_plan import Route, route_to
+from redisq_ops.ops.change.watched_replay import check_watchable
 from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.hint import hint
 
@@ -52,6 +53,8 @@ def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str,
 
     move = verb == "move"
     targets = targets_of(s, states, given, None if move else verb, find_route if move else None)
+    for target in targets if ramp is not None else ():
+        check_watchable(target.queue)
     ready_ms = None
     if verb == "reschedule":
         ready_ms = ready_time(s, given, s.run(targets[0].queue.now.op()))

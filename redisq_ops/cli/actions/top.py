@@ -40,7 +40,7 @@ def top(s: Session, given: dict[str, Any]) -> int:
     with ExitStack() as stack:
         in_browser = "TEXTUAL_DRIVER" in os.environ  # its terminal is a pipe to the web server
         once = once or s.json or not (in_browser or sys.stdout.isatty())
-        if given["demo"]:
+        if given.get("demo"):
             from redisq_ops.demo.demonstration import demonstration
             from redisq_ops.demo.frameworks.installation import installed
 

@@ -12,7 +12,7 @@ consumers = typer.Typer(
 )
 commands.add_typer(consumers, name="consumers")
 
-INSIDE: Options = {"request": option("--request --group", "ID", "Only of this request or group.")}
+INSIDE: Options = {"request": option("--group", "ID", "Only of this group, or of this request.")}
 _TO = "Consumer that receives the entries."
 
 add(

@@ -23,7 +23,6 @@ add(
             "--listen", "HOST:PORT", "Where to serve it; 127.0.0.1: this machine only.",
             default="127.0.0.1:8765",
         ),
-        "demo": flag("--demo", "Use a demo server, as redisq demo."),
         "replay": option("--replay", "FILE", "Show a recording instead of a server."),
         "at": option("--at", "TIME", "Moment of the recording; default: its end."),
     },

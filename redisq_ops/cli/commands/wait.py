@@ -33,18 +33,18 @@ add(
 add(
     waiting, "when",
     {
-        "expression": argument("EXPR", str, "Condition: 'waiting==0', 'dead>0 or waiting>=1000'."),
+        "expression": argument("EXPR", str, "Condition: 'waiting=0', 'dead>0 or waiting>=1000'."),
         **_COMMON,
     },
     "wait.wait_when",
     help="""Wait until a queue's counts meet a condition, also across a restart of the server.
 
-    Checks five times a second. Counts are waiting, pending, delayed, dead, trash and done; compare
-    with < <= == != >= >; combine with and, or and parentheses.
+    Checks five times a second. EXPR is an expression of the filter language whose fields are the
+    counts: waiting, pending, delayed, dead, trash and done.
     """,
     prints="Condition",
     examples=(
-        "redisq wait when 'waiting==0 and pending==0' --queue mail",
+        "redisq wait when 'waiting=0 pending=0' --queue mail",
         "redisq wait when 'dead>0' --timeout 1h",
     ),
 )  # fmt: skip

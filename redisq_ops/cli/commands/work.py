@@ -28,7 +28,7 @@ add(
             "--grace", "TIME", "Time for running handlers to finish on stop.", default="25s"
         ),
         "timeout": option("--timeout", "TIME", "Fail an entry that takes longer."),
-        "once": flag("--once --burst", "Exit when no entry is left to take."),
+        "once": flag("--burst", "Exit when no entry is left to take."),
         "consumer": option("--consumer", "NAME", "Consumer name; default: host and process."),
         "ping": option(
             "--ping", "[HOST:]PORT", "Where /healthz answers; without HOST: this machine only."
@@ -43,13 +43,13 @@ add(
     at once, any other failed; the end of stderr is kept as the error. If a queue does not exist
     yet, the worker waits for it; it does not create it.
 
-    --once exits when all queues are empty, or have only entries that are delayed, paused or held by
-    other workers; it prints how many.
+    --burst exits when all queues are empty, or have only entries that are delayed, paused or held
+    by other workers; it prints how many.
     """,
     prints="",
     examples=(
         "redisq work jobs:handle --queue mail --concurrency 8",
         "redisq work --exec './convert --to pdf' --timeout 60s --processes 2",
-        "redisq work jobs:handle --once",
+        "redisq work jobs:handle --burst",
     ),
 )  # fmt: skip

@@ -172,8 +172,6 @@ class OutcomeOutput(TypedDict):
     """only a ramp: failed again, will be retried"""
     unsettled: NotRequired[int]
     """only a ramp: watched entries not settled within `--watch`"""
-    unknown: NotRequired[int]
-    """only a ramp: of these, entries whose outcome cannot be known"""
     sample: NotRequired[list[str]]
     """only `undo`: up to five entries left as they are"""
     unnamed: NotRequired[int]

@@ -45,6 +45,9 @@ class DeclaredFeatures:
     refusals: ClassVar[Mapping[str, str]] = {}
     """why a verb (``replay``), or a verb of a state (``purge dead``), is impossible here, and what
     to do instead; a purge stands for a hard one, too"""
+    unwatched: ClassVar[str] = ""
+    """why the end of replayed entries is unknown, so that a canary and a ramp are refused; empty:
+    `replay_tracker` follows them"""
     without_deadline: ClassVar[str] = (
         "deliveries here have no deadline: it stays pending until it is acknowledged or claimed"
     )

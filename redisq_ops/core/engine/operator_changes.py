@@ -350,11 +350,10 @@ class OperatorChanges(ParallelReads[C_co]):
             return await self._put_away(undo)
         if undo.verb != "set":
             raise Refused(f"queue {self.name} can't take back {undo.verb!r}")
-        name, value, *after = undo.args
-        before = unquote(value)
-        since = {name: unquote(after[0])} if after else {}
-        was = (await self._configure(op, seq, {name: before}, since))[name]
-        if was == since.get(name, was):  # an older release didn't note what it set
+        name, *values = undo.args
+        before, after = map(unquote, values)
+        was = (await self._configure(op, seq, {name: before}, {name: after}))[name]
+        if was == after:
             return 1
         if was != before:
             left([name])

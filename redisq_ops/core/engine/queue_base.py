@@ -192,8 +192,8 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
         return isinstance(left, Exception) or not left
 
     async def _register_again(self) -> None:
-        """Register the whole queue after a script found no mark: the server lost the queue's data,
-        or a release without marks wrote it. The number of shards stays."""
+        """Register the whole queue after a script found no mark: the server lost the queue's data.
+        The number of shards stays."""
         whole = self._whole or self
         whole._registered = False
         await whole._ensure_registered()

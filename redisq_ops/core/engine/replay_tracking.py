@@ -41,17 +41,8 @@ class ReplayTracker:
         """Number of entries whose end isn't known yet."""
         return len(self._since)
 
-    @property
-    def unknown_ends(self) -> int:
-        """Number of the unsettled entries whose end can't be found out."""
-        return 0
-
-    async def begin(self) -> None:
-        """Read the state of the queue before the first entry is replayed."""
-
-    async def add(self, ids: Sequence[str], at_ms: int, op: str, step: int) -> None:
-        """Follow the entries that a step of operation ``op`` replayed; ``at_ms``: the server's
-        time (ms) before the step."""
+    def add(self, ids: Sequence[str], at_ms: int) -> None:
+        """Follow entries that were replayed; ``at_ms``: the server's time (ms) before that."""
         for id in ids[: WATCHED - len(self._since)]:
             self._since[id] = at_ms
 
@@ -79,12 +70,8 @@ class ReplayTracker:
         ids = list(self._since)[: self.at_once]
         self._owed.difference_update(ids)
         found = await in_batches((self._queue.get.op(id) for id in ids), 50)
-        await self._read_history()
         ends = [self._end(id, entry) for id, entry in zip(ids, found, strict=True)]
         return [died for died in ends if died is not None]
-
-    async def _read_history(self) -> None:
-        """Read what the entries' own records don't say, after they were read."""
 
     def _end(self, id: str, entry: Entry | None) -> bool | None:
         """True: it died again; False: it succeeded; None: neither is known."""

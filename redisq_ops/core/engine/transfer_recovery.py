@@ -19,7 +19,6 @@ from ..model.entry import State
 from ..model.errors import Forbidden, RedisqError, Refused, Superseded, Unreachable
 from ..model.settings import DAY_MS, DEFAULTS
 from ..redis.operation import Call, attempt, together
-from ..redis.parsers import moment, scored
 from . import transfer
 from .queue import Queue
 from .queue_classes import open_queue
@@ -30,10 +29,6 @@ IDLE_MS = 10_000
 """a transfer is left to its owner for so long after its last step; both at once do no harm"""
 MOST = 10
 """transfers that one call of `recover` finishes"""
-LOOKED = 1000
-"""latest operations that are searched once for transfers of a release without the list"""
-_KNOWN = "unfinished"
-"""the field of ``stat`` that says that this search was done"""
 _WORDS = ("into", "origin", "source", "who", "whence")
 _NUMBERS = ("into_ms", "landed", "steps", "taking", "undoing", "undone", "tried")
 
@@ -130,7 +125,6 @@ async def recover(
     """
     if not queue.transferable:
         return []
-    await _list_older(queue)
     idle_ms = IDLE_MS if idle_ms is None else idle_ms
     found: list[Recovered] = []
     apart = set(but)
@@ -246,36 +240,3 @@ async def _known(queue: Queue[Any], op: str) -> _Known | None:
     numbers = zip(*(row[len(_WORDS) :] for row in rows), strict=True)
     highest = (max(int(n or 0) for n in of) for of in numbers)
     return _Known(into, origin, state, who, whence, *highest)
-
-
-async def _list_older(queue: Queue[Any]) -> None:
-    """Once: list the transfers that a release without such a list left unfinished."""
-    stat, ops = queue.keys["stat"], queue.keys["ops"]
-    if await Call(("HGET", stat, _KNOWN), bool, key=stat):
-        return
-    listed = await scored(ops, "0", str(LOOKED - 1), "REV")
-    there = await queue.unfinished_transfers.op()
-    moves = [
-        (op, moment(at) or 0) for op, at in listed if op.startswith("move-") and op not in there
-    ]
-    found = await together(_known(queue, op) for op, _ in moves)
-    for (op, at), known in zip(moves, found, strict=True):
-        if known is not None and known.into and not known.tried:
-            await _list(queue, op, at, known)
-    if listed:  # (If a full server refuses this, the search is done again.)
-        await attempt(Call(("HSET", stat, _KNOWN, 1), int, key=stat))
-
-
-async def _list(queue: Queue[Any], op: str, at: int, known: _Known) -> None:
-    step = known.steps if known.landed < known.steps else 0
-    if known.taken_back:  # steps that were undone have no list any more
-        key, steps = queue.keys["undo_"], range(known.steps, max(0, known.steps - LOOKED), -1)
-        lists = (Call(("EXISTS", f"{key}{op}:{n}"), int, key=key) for n in steps)
-        there = zip(steps, await together(lists), strict=True)
-        step = next((n for n, is_there in there if is_there), 0)
-    if not step:
-        return
-    # Listed like a step of an undo, so that the records of the others are kept, too.
-    await list_unfinished(queue, op, step)
-    keys = [each["unfinished"] for each in queue.shard_keys]
-    await together(Call(("ZADD", key, "XX", at, op), int, key=key) for key in keys)

@@ -17,6 +17,5 @@ LAYOUTS: dict[str, tuple[str, str]] = {
     "raw-delay": ("foreign.articles", "RawDelaySet"),
     "raw-fair": ("foreign.articles", "RawFairQueue"),
     "carmine": ("queues.carmine", "CarmineLayout"),
-    "carmine-4": ("queues.carmine", "CarmineFourLayout"),
 }
 """the registration of each kind: its package in `redisq_ops.core`, and the class that reads it"""

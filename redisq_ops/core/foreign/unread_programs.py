@@ -22,16 +22,20 @@ _DOCKET = b"docket-workers"
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """What a program's lists and sorted sets are called."""
+    """What a program's keys are called."""
 
     program: str
     name: re.Pattern[bytes]
     members: frozenset[str] = frozenset()
     """where the name says too little: members of the first element, a JSON object"""
+    types: tuple[str, ...] = ("list", "zset")
 
 
 def _sign(program: str, name: bytes, *members: str) -> Sign:
     return Sign(program, re.compile(name, re.DOTALL), frozenset(members))
+
+
+_CARMINE_4 = re.compile(rb"carmine:mq:v4:\{[0-9a-f]{16}\}:.+:[a-z-]+", re.DOTALL)
 
 
 SIGNS = (
@@ -43,12 +47,18 @@ SIGNS = (
     _sign("APScheduler", rb"apscheduler\.run_times"),
     _sign("Hangfire", rb"\{?hangfire\}?:.+"),
     _sign("gocraft/work", rb".+:(?:jobs:.+|retry|dead|scheduled)", "name", "id", "t"),
+    Sign("Carmine 4", _CARMINE_4, types=("list", "zset", "hash")),
     _sign("taskiq", rb"taskiq(?::.+)?", "task_id", "task_name"),
 )
 
 
 class UnreadPrograms(Recogniser):
-    lanes: ClassVar[tuple[Lane, ...]] = (Lane("zset"), Lane("list"), Lane("stream"))
+    lanes: ClassVar[tuple[Lane, ...]] = (
+        Lane("zset"),
+        Lane("list"),
+        Lane("stream"),
+        Lane("hash", b"carmine:mq:*"),
+    )
 
     def __init__(self) -> None:
         self._keys: dict[bytes, str] = {}
@@ -61,8 +71,12 @@ class UnreadPrograms(Recogniser):
                 self._dockets.add(at)
                 self._keys[look.key] = "docket"
             return look.key in self._keys
-        for sign in SIGNS if look.type in ("list", "zset") else ():
-            if sign.name.fullmatch(look.key) and await _has(look, sign.members):
+        for sign in SIGNS:
+            if (
+                look.type in sign.types
+                and sign.name.fullmatch(look.key)
+                and await _has(look, sign.members)
+            ):
                 if len(self._keys) < MOST:
                     self._keys[look.key] = sign.program
                 return True

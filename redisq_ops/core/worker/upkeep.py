@@ -1,4 +1,5 @@
-"""What a worker does every 30 s: read the server's clock, register, and run each queue's upkeep."""
+"""What a worker does every 30 s: read the server's clock, register, run each queue's upkeep, and
+finish interrupted transfers between queues."""
 
 from __future__ import annotations
 
@@ -8,15 +9,17 @@ from typing import Any
 
 from ..engine.queue import Queue
 from ..engine.registry import find, server_ms
+from ..engine.transfer_recovery import recover
 from ..engine.worker_register import WorkerRegistration
 from ..redis.operation import BlockingClient, Description, attempt
-from .queue_source import QueueRotation
+from .queue_source import QueueRotation, log
 from .retry import Random
-from .transfer_recoverer import TransferRecoverer
 
 UPKEEP_S = 30.0
 _MUCH = 40
 """changes by one queue's upkeep after which there is more to do"""
+_MOST_TRANSFERS = 3
+"""transfers finished at a time: the worker takes no entries meanwhile"""
 
 
 class Upkeep:
@@ -64,6 +67,30 @@ class Upkeep:
     def leave(self) -> list[Description[Any]]:
         """Take the worker out of the registers."""
         return [_tried(self._registration.leave(source.queue)) for source in self._sources]
+
+
+class TransferRecoverer:
+    """Finishes interrupted transfers. It logs once about one that it can't finish, for example
+    without rights in the other queue, and leaves it to other workers."""
+
+    def __init__(self) -> None:
+        self._logged: set[str] = set()
+
+    async def look(self, queue: Queue[BlockingClient]) -> None:
+        found = await attempt(recover(queue, most=_MOST_TRANSFERS))
+        if isinstance(found, Exception):
+            self._log_once(f"queue {queue.name}", f"can't look for unfinished moves: {found}")
+            return
+        for one in found:
+            if one.problem is None:
+                log.warning("%s", one)
+            else:
+                self._log_once(one.op, str(one))
+
+    def _log_once(self, about: str, text: str) -> None:
+        if about not in self._logged:
+            self._logged.add(about)
+            log.warning("%s", text)
 
 
 async def _upkeep_of(queue: Queue[BlockingClient], recoverer: TransferRecoverer) -> int:

@@ -70,15 +70,8 @@ class Observed:
     """for how long the oldest waiting entry has waited"""
     late_ms: float = 0.0
     """how much longer than before the replay the server takes to answer"""
-    unknown: int = 0
-    """unsettled entries whose end can't be observed"""
     owed: int = 0
     """watched entries to be read once more before the end"""
-
-    @property
-    def coming(self) -> int:
-        """Watched entries whose end can still be observed."""
-        return self.unsettled - self.unknown
 
     @property
     def bad(self) -> int:
@@ -146,8 +139,8 @@ def advance(course: Course, seen: Observed, limits: Limits) -> Course:
             return _ramped(course, seen, limits)
         case "paused":
             return _waited(course, seen, limits)
-        case "settling" if not seen.coming or (late(course, at, limits) and not seen.owed):
-            why = _reentry(seen, limits) or _unknown_ends(seen, limits)
+        case "settling" if not seen.unsettled or (late(course, at, limits) and not seen.owed):
+            why = _reentry(seen, limits) or _unsettled(seen, limits)
             return replace(course, phase="over", since_ms=at, why=why)
     return course
 
@@ -157,10 +150,10 @@ def _judged(course: Course, seen: Observed, limits: Limits) -> Course:
     at = seen.at_ms
     timed_out = at - course.since_ms >= limits.watch_ms
     hopeless = seen.bad > limits.reentry * (seen.judged + seen.unsettled)
-    if seen.coming and not timed_out and not (hopeless and seen.died):
+    if seen.unsettled and not timed_out and not (hopeless and seen.died):
         return course
     if not seen.seen and not timed_out:
-        why = "more failures came than can be looked at to tell who died"
+        why = "the canary's entries were purged, undone or moved before they were settled"
     elif not seen.seen:
         why = f"nothing of the canary was settled within {age(limits.watch_ms)}"
     elif (bad := _reentry(seen, limits)) is not None:
@@ -203,7 +196,7 @@ def _waited(course: Course, seen: Observed, limits: Limits) -> Course:
         return replace(course, phase="stopped", since_ms=at, why=why)
     if (
         _reentry(seen, limits) is not None
-        and not (seen.coming - seen.failing)
+        and not (seen.unsettled - seen.failing)
         and at - course.since_ms >= min(limits.watch_ms, limits.patience_ms // 4)
     ):
         # What died stays dead: only new ones can tell whether all is well again.
@@ -235,16 +228,13 @@ def late(course: Course, at_ms: int, limits: Limits) -> bool:
     return course.phase == "settling" and at_ms - course.since_ms >= limits.watch_ms
 
 
-def _unknown_ends(seen: Observed, limits: Limits) -> str:
-    """Of how many it isn't known, though all was replayed, that they are well."""
-    watched = f"of {count(seen.verdicts + seen.unsettled)} watched entries"
-    left = seen.coming - seen.failing  # what failed again ended: it counts as bad
-    reasons = []
-    if left:
-        reasons.append(f"{count(left)} {watched} weren't settled within {age(limits.watch_ms)}")
-    if seen.unknown:
-        reasons.append(f"the end of {count(seen.unknown)} {watched} is unknown")
-    return " and ".join(reasons)
+def _unsettled(seen: Observed, limits: Limits) -> str:
+    """How many are neither well nor dead, though all were replayed; empty: none."""
+    left = seen.unsettled - seen.failing  # what failed again ended: it counts as bad
+    if not left:
+        return ""
+    watched = f"{count(left)} of {count(seen.verdicts + seen.unsettled)} watched entries"
+    return f"{watched} weren't settled within {age(limits.watch_ms)}"
 
 
 def _trouble(course: Course, seen: Observed, limits: Limits, ease: float = 1.0) -> str | None:

@@ -18,7 +18,7 @@ from typing import Any
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.replay_tracking import ReplayTracker
 from redisq_ops.core.model.entry import Counts
-from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.model.errors import BadInput, Refused
 from redisq_ops.core.model.exit_codes import FAILED, PARTLY_DONE
 from redisq_ops.core.model.settings import MAX_BATCH
 from redisq_ops.core.redis.operation import Call, both, together
@@ -32,6 +32,15 @@ from .runner import ChangeRun
 LATEST = 200
 """verdicts that are judged: of more, a thousand good ones would hide the first hundred bad ones"""
 PINGS = 5
+
+
+def check_watchable(queue: Queue[Any]) -> None:
+    """Refuse a canary and a ramp in a queue where the end of replayed entries is unknown."""
+    if queue.unwatched:
+        raise Refused(
+            f"queue {queue.name} has no canary and no ramp: {queue.unwatched};"
+            " replay a few first (--max 20), then the rest"
+        )
 
 
 class Watch:
@@ -78,6 +87,7 @@ class WatchedReplay:
         queue = change.steps.queue
         if change.steps.verb != "replay":
             raise BadInput("a canary and a ramp are for a replay only")
+        check_watchable(queue)
         self.change = change
         self.limits = limits
         self.outcome = change.outcome
@@ -130,7 +140,6 @@ class WatchedReplay:
     async def _begin(self) -> None:
         assert self.outcome.op is not None
         await self.change.open()
-        await self.watch.replay_tracker.begin()
         state, counts = await both(_state(self.queue, self.outcome.op), self.queue.counts.op())
         self.waiting_before = counts.waiting
         self._usual_ms = await self._ping()
@@ -164,7 +173,7 @@ class WatchedReplay:
             int(self._clock() * 1000), self.outcome.done, self.left, watch.judged, watch.died,
             tracker.failing, tracker.unsettled, watch.verdicts, counts.waiting,
             None if oldest is None else max(0, now_ms - oldest), max(0.0, later),
-            tracker.unknown_ends, tracker.remaining if self._last else tracker.unsettled,
+            tracker.remaining if self._last else tracker.unsettled,
         )  # fmt: skip
 
     async def _ping(self) -> float:
@@ -222,7 +231,7 @@ class WatchedReplay:
             self._tokens -= handled - self.left
         moved = [pick.id for pick, result in change.steps.results if result == "moved"]
         if more and moved:
-            await self.watch.replay_tracker.add(moved, before_ms, change.op, change.steps.number)
+            self.watch.replay_tracker.add(moved, before_ms)
         if not more:  # as many as were asked for
             self._over = True
         elif not self.left:
@@ -268,7 +277,6 @@ class WatchedReplay:
         if seen.seen or seen.unsettled:
             again = f"{count(seen.died)} of {count(seen.judged)} died again"
             again += f", {count(seen.failing)} failing" if seen.failing else ""
-            again += f", {count(seen.unknown)} unknown" if seen.unknown else ""
             words.append(again)
         growth = seen.waiting - self.waiting_before
         words.append(f"{count(seen.waiting)} waiting" + (f" ({growth:+,})" if growth else ""))

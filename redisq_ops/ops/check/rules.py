@@ -26,6 +26,7 @@ from redisq_ops.core.model.bounded_read import bounded_read
 from redisq_ops.core.model.errors import BadInput, file_error
 
 from ..filter.count_condition import Condition, parse_condition
+from ..filter.parser import FilterError
 from ..filter.time import duration_ms
 from ..trouble import RULES, USUAL, Severity, Thresholds
 
@@ -189,8 +190,8 @@ def _texts(value: Any) -> bool:
 def _condition(severity: Severity, text: str, place: str) -> CountCondition:
     try:
         return CountCondition(severity, text, parse_condition(text))
-    except BadInput as error:
-        raise BadInput(f"{place}: {error}") from error
+    except FilterError as error:
+        raise BadInput(f"{place}: {error.line}") from error
 
 
 def _expected(name: str) -> str:

@@ -89,15 +89,15 @@ def parse(text: str, *, utc: bool = False) -> Query:
 
     ``utc``: times of day (``03:12``) are in UTC, otherwise local.
     """
-    return Query.of(_Parser(text, utc).expression(), text)
+    return Query.of(Parser(text, utc).expression(), text)
 
 
 def parse_field(name: str) -> Field:
     """The field with a name such as ``task`` or ``payload.region``; or `FilterError`."""
-    return _Parser(name, utc=False).only_field()
+    return Parser(name, utc=False).only_field()
 
 
-class _Parser:
+class Parser:
     def __init__(self, text: str, utc: bool) -> None:
         self._text = text
         self._utc = utc
@@ -207,7 +207,7 @@ class _Parser:
         if named is None or self._at < len(self._text):
             self._fail(self._at, "name one field, such as task, client or payload.region")
         if named[0] not in (*FIELDS, *PLACES):
-            self._fail(0, _unknown(named[0], known=tuple(FIELDS)))
+            self._fail(0, unknown(named[0], known=tuple(FIELDS)))
         return self._field(named, 0)
 
     def _field_name(self) -> tuple[str, Path] | None:
@@ -230,7 +230,7 @@ class _Parser:
         if name == "arg":
             self._fail(at, "name an argument: arg.region, or arg.0 for the first one")
         if name not in FIELDS:
-            self._fail(at, _unknown(name))
+            self._fail(at, unknown(name))
         return FIELDS[name]
 
     def _path(self, root: str) -> Path:
@@ -362,7 +362,7 @@ class _Parser:
             return number_comparison(field, op, [self._number(field, *value) for value in values])
         for value, at in values if field.kind == "state" else ():
             if value.text not in STATES:
-                self._fail(at, _unknown(value.text, "state", STATES))
+                self._fail(at, unknown(value.text, "state", STATES))
         return text_comparison(field, op, [value for value, _ in values])
 
     def _number(self, field: Field, value: FilterValue, at: int) -> Number:
@@ -411,7 +411,7 @@ def _ids(words: str) -> list[str]:
     return [words, typed] if words.isascii() else [typed]
 
 
-def _unknown(name: str, what: str = "field", known: Sequence[str] = ()) -> str:
+def unknown(name: str, what: str = "field", known: Sequence[str] = ()) -> str:
     """Says that a name does not exist, and suggests one."""
     names = known or (*FIELDS, "has")
     near = get_close_matches(name, names, 1) or get_close_matches(name.split(".")[0], names, 1)

@@ -123,6 +123,9 @@ def test_plan_apply_undo_log(redisq: Redisq, queue: Any) -> None:
 
 
 def test_canary_and_ramp(redisq: Redisq, queue: Any) -> None:
+    if queue.unwatched:
+        assert queue.unwatched in redisq.refusal("dlq", "replay", queue.name, "--ramp", code=1)
+        return
     dead, done = queue.counts().dead, queue.counts().done or 0
     client: Any = queue.client
     client.config_resetstat(target_nodes=client.PRIMARIES)

@@ -14,8 +14,7 @@ from redisq_ops.core.engine.registry import Registered, all_queues, find
 from redisq_ops.core.model.errors import WrongKind
 from redisq_ops.core.model.keys import registry_key
 from redisq_ops.core.redis.operation import run
-from redisq_ops.core.worker.transfer_recoverer import TransferRecoverer
-from redisq_ops.core.worker.upkeep import _upkeep_of
+from redisq_ops.core.worker.upkeep import TransferRecoverer, _upkeep_of
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.doctor.examination import examine

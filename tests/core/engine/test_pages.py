@@ -16,7 +16,6 @@ import redis
 from redisq_ops.core.foreign.articles import RawDelaySet
 from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.model.entry import Page
-from redisq_ops.core.queues.carmine import CarmineFourLayout
 from redisq_ops.core.queues.delay import DelaySet, ShardedDelaySet
 from redisq_ops.core.queues.request import RequestQueue
 
@@ -59,7 +58,7 @@ def pages(read: Callable[..., Page], size: int) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.alike
 @pytest.mark.parametrize("kind", SCORES)
-@pytest.mark.parametrize("part", ["ours", "shards", "raw", "sidekiq", "carmine"])
+@pytest.mark.parametrize("part", ["ours", "shards", "raw", "sidekiq"])
 def test_pages_are_whole_and_end(client: redis.Redis, part: str, kind: str) -> None:
     chance = random.Random(f"{part} {kind}")
     rows = {member(n, chance): SCORES[kind](chance, n) for n in range(SIZE)}
@@ -96,9 +95,6 @@ def made(client: redis.Redis, part: str) -> tuple[Any, list[str], Any]:
     if part == "sidekiq":
         queue = SidekiqQueue(client, "sidekiq")
         return queue, ["dead"], "dead"
-    if part == "carmine":
-        queue = CarmineFourLayout(client, "carmine:q")
-        return queue, [queue._key("dead")], "dead"
     queue = DelaySet(client, "q")
     return queue, [queue.keys["dead"]], "dead"
 

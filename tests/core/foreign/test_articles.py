@@ -1,4 +1,4 @@
-"""The articles' own layouts, filled by the articles' own steps: shown as they are, and flagged
+"""The articles' own layouts, filled by the articles' own programs: shown as they are, and flagged
 where the data shows what the layout is known for. Healthy data is not flagged."""
 
 from __future__ import annotations
@@ -26,8 +26,13 @@ from redisq_ops.core.model.errors import Refused, WrongKind
 from redisq_ops.ops.deployment import Deployment
 
 from ...command_line import Redisq
+from ...foreign_keys.article_programs import (
+    CircularArticle,
+    DelayArticle,
+    FairArticle,
+    RequestArticle,
+)
 from ...model.wire import picture
-from ..queues import test_circular_faults, test_delay_faults, test_request_faults
 
 Client = redis.Redis
 
@@ -66,12 +71,12 @@ def requests(client: Client) -> RawRequestQueue[Client]:
 
 
 @pytest.fixture
-def article(client: Client) -> test_request_faults.Article:
-    return test_request_faults.Article(client)
+def article(client: Client) -> RequestArticle:
+    return RequestArticle(client)
 
 
 def test_requests_at_work_are_not_flagged(
-    requests: RawRequestQueue[Client], article: test_request_faults.Article
+    requests: RawRequestQueue[Client], article: RequestArticle
 ) -> None:
     article.submit("r1", ["a", "b", "c"], limit=2, priority=7)
     article.submit("r2", ["d"], limit=1)
@@ -92,7 +97,7 @@ def test_requests_at_work_are_not_flagged(
 
 
 def test_requests_are_counted_and_paged(
-    requests: RawRequestQueue[Client], article: test_request_faults.Article
+    requests: RawRequestQueue[Client], article: RequestArticle
 ) -> None:
     article.submit("r1", [f"a{n}" for n in range(5)], limit=3, priority=7)
     article.submit("{r} 2", [], limit=1)  # braces: A11
@@ -119,7 +124,7 @@ def test_requests_are_counted_and_paged(
 
 
 def test_pages_go_on_when_the_cursors_request_is_gone(
-    requests: RawRequestQueue[Client], article: test_request_faults.Article, client: Client
+    requests: RawRequestQueue[Client], article: RequestArticle, client: Client
 ) -> None:
     for name in ("r1", "r10", "r2", "r3"):
         article.submit(name, ["a", "b"], limit=2)
@@ -136,7 +141,7 @@ def test_pages_go_on_when_the_cursors_request_is_gone(
 
 
 def test_an_insertion_sent_again_is_flagged(
-    requests: RawRequestQueue[Client], article: test_request_faults.Article
+    requests: RawRequestQueue[Client], article: RequestArticle
 ) -> None:
     article.submit("r", ["a", "b", "c"], limit=1)
     with pytest.raises(redis.ResponseError):
@@ -145,7 +150,7 @@ def test_an_insertion_sent_again_is_flagged(
 
 
 def test_one_counted_twice_is_flagged_before_it_ends_too_early(
-    requests: RawRequestQueue[Client], article: test_request_faults.Article
+    requests: RawRequestQueue[Client], article: RequestArticle
 ) -> None:
     article.submit("r", ["a", "b", "c"], limit=1)
     token, held = article.pop(), article.read("r", "w1")
@@ -159,7 +164,7 @@ def test_one_counted_twice_is_flagged_before_it_ends_too_early(
 
 
 def test_what_is_left_after_the_end_is_flagged(
-    requests: RawRequestQueue[Client], article: test_request_faults.Article
+    requests: RawRequestQueue[Client], article: RequestArticle
 ) -> None:
     article.submit("r", ["a"], limit=3)
     token, held = article.pop(), article.read("r", "w1")
@@ -174,7 +179,7 @@ def test_what_is_left_after_the_end_is_flagged(
 
 
 def test_a_lost_token_is_flagged(
-    requests: RawRequestQueue[Client], article: test_request_faults.Article, client: Client
+    requests: RawRequestQueue[Client], article: RequestArticle, client: Client
 ) -> None:
     article.submit("r", ["a", "b"], limit=1)
     article.submit("held", ["a", "b"], limit=1)
@@ -205,7 +210,7 @@ def test_a_lost_token_is_flagged(
 )
 def test_spoilt_requests_are_flagged_and_read_on(
     requests: RawRequestQueue[Client],
-    article: test_request_faults.Article,
+    article: RequestArticle,
     client: Client,
     spoil: Callable[[Any], object],
     said: str,
@@ -220,7 +225,7 @@ def test_spoilt_requests_are_flagged_and_read_on(
 
 
 def test_a_request_still_being_added_to_is_not_flagged(
-    requests: RawRequestQueue[Client], article: test_request_faults.Article, client: Client
+    requests: RawRequestQueue[Client], article: RequestArticle, client: Client
 ) -> None:
     article.submit("r", ["a", "b"], limit=1)
     client.incr("counter:{r}")  # its sender counts as one until it is through
@@ -229,7 +234,7 @@ def test_a_request_still_being_added_to_is_not_flagged(
 
 def test_what_is_wrong_for_a_moment_only_is_not_flagged(
     requests: RawRequestQueue[Client],
-    article: test_request_faults.Article,
+    article: RequestArticle,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     article.submit("r", ["a", "b"], limit=1)
@@ -249,7 +254,7 @@ def test_what_is_wrong_for_a_moment_only_is_not_flagged(
 
 
 def test_a_look_at_many_requests_takes_few_round_trips(
-    requests: RawRequestQueue[Client], article: test_request_faults.Article, client: Client
+    requests: RawRequestQueue[Client], article: RequestArticle, client: Client
 ) -> None:
     for n in range(300):
         article.submit(f"r{n}", ["a", "b"], limit=1)
@@ -270,14 +275,14 @@ def test_a_look_at_many_requests_takes_few_round_trips(
 
 
 def test_another_tag_is_not_the_articles(client: Client) -> None:
-    test_request_faults.Article(client).insert("r", ["a"])
+    RequestArticle(client).insert("r", ["a"])
     assert RawRequestQueue(client, "raw-request:req").exists()
     assert not RawRequestQueue(client, "raw-request:other").exists()
     assert not RawRequestQueue(client, "raw-request").exists()
 
 
 def test_no_sub_requests_at_all_is_flagged(
-    requests: RawRequestQueue[Client], article: test_request_faults.Article
+    requests: RawRequestQueue[Client], article: RequestArticle
 ) -> None:
     article.insert("r", [])
     assert requests.checkup().flaws == ("r: it has no sub-requests: nobody is notified of its end",)
@@ -285,7 +290,7 @@ def test_no_sub_requests_at_all_is_flagged(
 
 def test_a_bounded_look_says_what_it_left_out(
     requests: RawRequestQueue[Client],
-    article: test_request_faults.Article,
+    article: RequestArticle,
     monkeypatch: pytest.MonkeyPatch,
     client: Client,
 ) -> None:
@@ -321,12 +326,12 @@ def circle(client: Client) -> RawCircularQueue[Client]:
 
 
 @pytest.fixture
-def turning(client: Client) -> test_circular_faults.Article:
-    return test_circular_faults.Article(client)
+def turning(client: Client) -> CircularArticle:
+    return CircularArticle(client)
 
 
 def test_a_turning_list_is_counted_and_paged(
-    circle: RawCircularQueue[Client], turning: test_circular_faults.Article, client: Client
+    circle: RawCircularQueue[Client], turning: CircularArticle, client: Client
 ) -> None:
     turning.push(*(str(n) for n in range(10)))
     now = seconds(client)
@@ -343,7 +348,7 @@ def test_a_turning_list_is_counted_and_paged(
 
 
 def test_left_behind_marked_twice_and_asterisks_are_flagged(
-    circle: RawCircularQueue[Client], turning: test_circular_faults.Article, client: Client
+    circle: RawCircularQueue[Client], turning: CircularArticle, client: Client
 ) -> None:
     now = seconds(client)
     turning.push("old", "user*1", "-1", "ahead")
@@ -363,7 +368,7 @@ def test_left_behind_marked_twice_and_asterisks_are_flagged(
 
 
 def test_of_a_long_list_only_the_ends_are_read_and_it_says_so(
-    circle: RawCircularQueue[Client], turning: test_circular_faults.Article, client: Client
+    circle: RawCircularQueue[Client], turning: CircularArticle, client: Client
 ) -> None:
     turning.push(*(str(n) for n in range(12_000)))
     turning.next(seconds(client))
@@ -383,13 +388,13 @@ def later(client: Client) -> RawDelaySet[Client]:
 
 
 @pytest.fixture
-def delays(client: Client) -> test_delay_faults.Article:
-    return test_delay_faults.Article(client)
+def delays(client: Client) -> DelayArticle:
+    return DelayArticle(client)
 
 
 @pytest.mark.parametrize("unit", [1, 1000], ids=["seconds", "milliseconds"])
 def test_a_delay_set_is_counted_and_paged(
-    later: RawDelaySet[Client], delays: test_delay_faults.Article, client: Client, unit: int
+    later: RawDelaySet[Client], delays: DelayArticle, client: Client, unit: int
 ) -> None:
     now = seconds(client)
     for n in range(7):
@@ -415,7 +420,7 @@ def test_a_delay_set_is_counted_and_paged(
 
 
 def test_what_may_be_in_flight_is_flagged(
-    later: RawDelaySet[Client], delays: test_delay_faults.Article, client: Client
+    later: RawDelaySet[Client], delays: DelayArticle, client: Client
 ) -> None:
     now = seconds(client)
     for n in range(3):
@@ -453,43 +458,9 @@ def test_scores_of_any_kind_are_shown(later: RawDelaySet[Client], client: Client
 # --- article 004: a list per client -------------------------------------------------
 
 
-class Fair:
-    """The article's two classes, command by command."""
-
-    def __init__(self, client: Client, queue: str = "worker1") -> None:
-        self.client: Any = client
-        self.queue = queue
-
-    def send(self, client_id: str, *msgs: object) -> None:
-        rows = [json.dumps({"client_id": client_id, "msg": m, "attempts": 0}) for m in msgs]
-        self.client.lpush(f"bqueues:{self.queue}:{client_id}", *rows)
-
-    def receive(self, client_id: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(
-            self.client.rpoplpush(
-                f"bqueues:{self.queue}:{client_id}", f"bqueues:processing:{self.queue}"
-            )
-        )
-        return found
-
-    def processed(self, msg: dict[str, Any]) -> None:
-        self.client.lrem(f"bqueues:processing:{self.queue}", 0, json.dumps(msg))
-
-    def recover(self) -> None:
-        processing = f"bqueues:processing:{self.queue}"
-        for orig in self.client.lrange(processing, -5, -1):
-            msg = json.loads(orig)
-            if msg["attempts"] > 4:
-                self.client.sadd(f"bqueues:dead:{self.queue}", orig)
-            else:
-                msg["attempts"] += 1
-                self.client.lpush(f"bqueues:{self.queue}:{msg['client_id']}", json.dumps(msg))
-            self.client.lrem(processing, 0, orig)
-
-
 @pytest.fixture
-def fair(client: Client) -> Fair:
-    return Fair(client)
+def fair(client: Client) -> FairArticle:
+    return FairArticle(client)
 
 
 @pytest.fixture
@@ -497,7 +468,9 @@ def lists(client: Client) -> RawFairQueue[Client]:
     return RawFairQueue(client, "raw-fair:worker1")
 
 
-def test_clients_lists_are_counted_and_paged(lists: RawFairQueue[Client], fair: Fair) -> None:
+def test_clients_lists_are_counted_and_paged(
+    lists: RawFairQueue[Client], fair: FairArticle
+) -> None:
     fair.send("ann", 1, 2, 3)
     fair.send("bob", *range(4))
     fair.processed(fair.receive("ann"))
@@ -522,7 +495,7 @@ def test_clients_lists_are_counted_and_paged(lists: RawFairQueue[Client], fair: 
 
 
 def test_dead_letters_are_paged_once_each(
-    lists: RawFairQueue[Client], fair: Fair, client: Client
+    lists: RawFairQueue[Client], fair: FairArticle, client: Client
 ) -> None:
     for n in range(300):
         client.sadd("bqueues:dead:worker1", json.dumps({"client_id": "a", "msg": n, "attempts": 5}))
@@ -536,7 +509,7 @@ def test_dead_letters_are_paged_once_each(
 
 
 def test_processing_without_lease_and_what_no_ack_removes_are_flagged(
-    lists: RawFairQueue[Client], fair: Fair, client: Client
+    lists: RawFairQueue[Client], fair: FairArticle, client: Client
 ) -> None:
     fair.send("ann", "same", "same", 1)
     for _ in range(3):
@@ -577,9 +550,9 @@ def test_what_waits_is_looked_at_too(
     assert "only 2 of 3 clients' lists" in (lists.checkup().unseen or "")
 
 
-def test_names_that_begin_alike_are_flagged(lists: RawFairQueue[Client], fair: Fair) -> None:
+def test_names_that_begin_alike_are_flagged(lists: RawFairQueue[Client], fair: FairArticle) -> None:
     fair.send("ann", 1)
-    Fair(fair.client, "worker10").send("z", 1)
+    FairArticle(fair.client, "worker10").send("z", 1)
     assert lists.checkup().flaws == (
         "its workers also take from bqueues:worker10:z: the names begin alike",
     )
@@ -589,7 +562,7 @@ def test_names_that_begin_alike_are_flagged(lists: RawFairQueue[Client], fair: F
     assert ids(lists.page("waiting"))[1].startswith("eu:ann:")
 
 
-def test_the_articles_own_recovery_is_seen(lists: RawFairQueue[Client], fair: Fair) -> None:
+def test_the_articles_own_recovery_is_seen(lists: RawFairQueue[Client], fair: FairArticle) -> None:
     fair.send("ann", "boom")
     for _ in range(6):
         fair.receive("ann")
@@ -600,8 +573,8 @@ def test_the_articles_own_recovery_is_seen(lists: RawFairQueue[Client], fair: Fa
 
 
 def test_glob_characters_in_a_queues_name(client: Client) -> None:
-    Fair(client, "w*[a]?\\").send("ann", 1)
-    Fair(client, "wx[a]y").send("bob", 1)
+    FairArticle(client, "w*[a]?\\").send("ann", 1)
+    FairArticle(client, "wx[a]y").send("bob", 1)
     name = "raw-fair:w%2A[a]?\\"
     queue = RawFairQueue(client, name)
     assert [entry.client for entry in queue.page("waiting").entries] == ["ann"]
@@ -617,12 +590,12 @@ NAMES = ("raw-request:req", "raw-circular:queue", "raw-delay:delay_set", "raw-fa
 
 @pytest.fixture
 def filled(client: Client) -> Client:
-    test_request_faults.Article(client).submit("r1", ["a", "b"], limit=1)
-    turning = test_circular_faults.Article(client)
+    RequestArticle(client).submit("r1", ["a", "b"], limit=1)
+    turning = CircularArticle(client)
     turning.push("1", "2")
     turning.next(int(time.time()))
-    test_delay_faults.Article(client).enqueue("job", time.time() + 600)
-    fair = Fair(client)
+    DelayArticle(client).enqueue("job", time.time() + 600)
+    fair = FairArticle(client)
     fair.send("ann", 1, 2)
     fair.receive("ann")
     return client

@@ -180,7 +180,7 @@ def test_the_end_of_a_retry_is_followed(client: Client) -> None:
     def looked() -> list[bool]:
         return run(client, tracker.look())
 
-    run(client, tracker.add(some, 0, "op", 1))
+    tracker.add(some, 0)
     assert looked() == [] and tracker.unsettled == 2
     for _ in some:
         reserved = program.pop()

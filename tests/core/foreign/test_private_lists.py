@@ -70,7 +70,6 @@ def test_nothing_is_taken_out_of_a_private_list(redisq: Redisq, client: Client) 
 def test_a_private_list_that_was_registered_as_a_queue_is_refused(
     redisq: Redisq, client: Client
 ) -> None:
-    """As an earlier release did."""
     running(client)
     redisq("discover", "--register", "--yes")
     (registry,) = [key for key in client.scan_iter() if client.type(key) == b"hash"

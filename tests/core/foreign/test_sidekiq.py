@@ -1260,7 +1260,7 @@ def test_the_command_line_knows_it(
     assert client.zcard("dead") == 1
     (tmp_path / "jobs_here.py").write_text("def handle(work):\n    pass\n")
     monkeypatch.chdir(tmp_path)
-    redisq("work", "jobs_here:handle", "--queue", "sidekiq:default", "--once")
+    redisq("work", "jobs_here:handle", "--queue", "sidekiq:default", "--burst")
     assert client.llen("queue:default") == 0
     assert redisq("fsck", "sidekiq:default").startswith("sidekiq:default: adds up")
 

@@ -6,9 +6,7 @@ the queue says, after every step of the model test.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from hashlib import sha1
 from typing import Any
 
 # message · done · lock stands · backoff stands · requeue  (None: whichever)
@@ -63,42 +61,3 @@ def read(client: Any, name: str) -> Raw:
         pipe.get(f"carmine:mq:{name}:{part}")
     parts = ("messages", "locks", "backoffs", "nattempts", "mid-circle", "done", "requeue")
     return dict(zip((*parts, "eoq-backoff?", "ndry-runs"), pipe.execute(), strict=True))
-
-
-# --- Carmine 4, in preview -----------------------------------------------------------------------
-
-PARTS_4 = {
-    "ready-high": "ready", "ready-normal": "ready", "ready-low": "ready",
-    "scheduled": "scheduled", "leased": "leased", "dead": "dead",
-}  # fmt: skip
-_PUT = """
-redis.call('ZADD', KEYS[1], ARGV[2], ARGV[1])
-redis.call('HSET', KEYS[2], ARGV[1], cmsgpack.pack(cjson.decode(ARGV[3])))
-redis.call('HSET', KEYS[3], ARGV[1], ARGV[4])
-"""
-
-
-def base_4(name: str) -> str:
-    """What the keys of a queue begin with: a tag of 16 digits, and the name."""
-    return f"carmine:mq:v4:{{{sha1(name.encode()).hexdigest()[:16]}}}:{name}:"
-
-
-def put_4(
-    client: Any, name: str, part: str, mid: bytes, score: int, record: list[Any], content: bytes
-) -> None:
-    """A message as its table has it, the record packed by the server as Carmine's scripts do."""
-    base, dead = base_4(name), part == "dead"
-    keys = [base + key for key in (part, "failures" if dead else "meta",
-                                   "dead-payloads" if dead else "payloads")]  # fmt: skip
-    client.eval(_PUT, 3, *keys, mid, score, json.dumps(record), content)
-    if part == "leased":
-        client.hset(base + "lease-tokens", mid, "token-of-" + str(score))
-
-
-def states_4(client: Any, name: str) -> dict[bytes, set[str]]:
-    """Every message in every index: an id may be dead and there again."""
-    found: dict[bytes, set[str]] = {}
-    for part, state_ in PARTS_4.items():
-        for mid in client.zrange(base_4(name) + part, 0, -1):
-            found.setdefault(mid, set()).add(state_)
-    return found

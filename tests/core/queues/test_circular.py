@@ -875,7 +875,7 @@ def test_operators_faces_know_it_as_any_queue(
     ran = tmp_path / "ran"
     append = f"import sys; open({str(ran)!r}, 'ab').write(sys.stdin.buffer.read() + b';')"
     exec_ = f"{sys.executable} -c {shlex.quote(append)}"
-    redisq("work", "--queue", "docs", "--once", "--exec", exec_)
+    redisq("work", "--queue", "docs", "--burst", "--exec", exec_)
     assert ran.read_bytes().count(b";") == 7
     assert b"\x00\xff two;" in ran.read_bytes()
     (letter,) = redisq.rows("dlq", "ls", "docs")

@@ -713,7 +713,7 @@ def test_operators_find_it_without_knowing_it(
     assert {row["client"] for row in redisq.rows("dlq", "ls", "--queue", "jobs")} == {"ann", "bob"}
     settle(queue, "release", held)
     assert redisq.rows("replay", "--queue", "jobs", "--yes")[-1]["done"] == 2
-    redisq("work", "--queue", "jobs", "--once", "--exec", "true")
+    redisq("work", "--queue", "jobs", "--burst", "--exec", "true")
     assert queue.counts().done == 10
 
 

@@ -121,14 +121,14 @@ def test_without_channels_a_request_is_cancelled_and_worked_on(
     bob = limited("resetchannels")
     bob("request", "cancel", "r1", "--yes")
     assert queue.request("r1").state == "cancelled" and queue.counts().of("trash") == 3
-    bob("work", handler, "--queue", "mail", "--once")
+    bob("work", handler, "--queue", "mail", "--burst")
     assert "to allow it: ACL SETUSER bob +publish &redisq:*" in bob.err
     assert bob("results", "r2", "--raw") == "Y\n"
     assert queue.request("r2").state == "done"
     assert queue.invariants() == []
     bob = limited()
     queue.submit([b"z"], id="r3")
-    bob("work", handler, "--queue", "mail", "--once")
+    bob("work", handler, "--queue", "mail", "--burst")
     assert bob.err == ""
 
 
@@ -150,7 +150,7 @@ def test_a_worker_without_its_rights_takes_nothing(
     queue = RequestQueue(client, "mail")
     queue.submit([b"x"] * 3, id="r1")
     seen = picture(client)
-    said = limited(*rule.split()).refusal("work", handler, "--queue", "mail", "--once", code=1)
+    said = limited(*rule.split()).refusal("work", handler, "--queue", "mail", "--burst", code=1)
     assert said.endswith(named)
     assert picture(client) == seen
 

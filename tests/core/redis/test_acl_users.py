@@ -18,7 +18,7 @@ from redisq_ops.core.model.errors import Forbidden
 from redisq_ops.core.queues.fair.sharded import ShardedFairQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import run
-from redisq_ops.core.worker.transfer_recoverer import TransferRecoverer
+from redisq_ops.core.worker.upkeep import TransferRecoverer
 from redisq_ops.demo.server import binaries, cluster
 from redisq_ops.ops.acl_roles import _READS
 
@@ -152,7 +152,7 @@ def test_a_role_is_refused_what_the_next_one_may(
     for role in ("viewer", "producer", "worker", "operator"):
         as_user(admin, url, f"redisq-{role}").close()
         faces[role] = Redisq(url.replace("//", f"//redisq-{role}:change-me@"), redisq._capsys)
-    work = ("work", "upper:handle", "--queue", "mail", "--once")
+    work = ("work", "upper:handle", "--queue", "mail", "--burst")
     refused = "may not run"
     assert refused in faces["viewer"].refusal("submit", "lines", "--queue", "mail", code=1)
     assert admin.keys() == []
@@ -287,7 +287,7 @@ def test_on_a_cluster_each_role_needs_what_the_page_adds(
         for name in ("a", "b", "c"):  # slots of all three nodes
             operator("submit", "lines", "--queue", name, "--id", f"job-{name}")
         for words in (
-            "work upper:handle --queue a --queue b --once", "results job-a", "queue pause c --yes",
+            "work upper:handle --queue a --queue b --burst", "results job-a", "queue pause c --yes",
             "undo --yes", "purge c --state waiting --yes", "trash restore c --yes", "fsck",
             "queue destroy b --hard --yes",
         ):  # fmt: skip

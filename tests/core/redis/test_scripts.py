@@ -31,7 +31,6 @@ TRIES = {
     "history.lua": ["redis.pcall('HINCRBY', ", "redis.pcall('XADD', "],
     "wake_workers.lua": ["redis.pcall('LLEN', "],
     "delay/hand_over.lua": ["redis.pcall('LPUSH', to_wake, "],
-    "ruby_jobs/first_release.lua": ["pcall(cmsgpack.unpack, "],
     "ruby_jobs/job_counters.lua": ["redis.pcall('INCRBY', "],
     "sidekiq/jobs.lua": ["redis.pcall('INCRBY', "],
     "fair/leave_list.lua": ["redis.pcall('LPOP', "],

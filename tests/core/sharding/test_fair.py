@@ -328,7 +328,7 @@ def test_a_destroyed_queue_leaves_nothing_in_any_shard_there_ever_was(
         fill(queue, name, 2)
     assert settle(queue, "ack", *take(queue)) == {"done"}
     assert queue.resize(2) == 0
-    # What an earlier release left in shards that it gave up.
+    # What an interrupted resize left in shards that were given up.
     lost = FairQueue(None, "q", shard=5).keys
     client.rpush(lost["c_"] + "ann", "a", "b")
     client.hset(lost["accounts"], "ann", "0 0 0 0 2 2 0 1 0 0")

@@ -354,7 +354,7 @@ def test_flags_counts_history_and_rates_are_of_the_whole(
     assert later.take(50, consumer="w").deliveries == ()
     assert later.counts().paused
     assert later.settings()["paused"] == "a b"
-    assert later.undo_change("op", 2, "set", ["paused", ""]) == 1
+    assert later.undo_change("op", 2, "set", ["paused", "", "a%20b"]) == 1
     assert len(ack_all(later)) == 50
     rates = later.rates(clock.now_ms, 2)
     assert (rates.arrived[-1], rates.settled[-1]) == (50, 50)

@@ -32,7 +32,7 @@ from redisq_ops.core.model.states import VERBS, Verb
 from redisq_ops.core.redis import operation as core_io
 from redisq_ops.core.redis.operation import run
 from redisq_ops.core.redis.transport import exchange
-from redisq_ops.core.worker.transfer_recoverer import TransferRecoverer
+from redisq_ops.core.worker.upkeep import TransferRecoverer
 from redisq_ops.demo.server import EmbeddedServer, binaries
 from redisq_ops.ops.change import audit_log, control
 from redisq_ops.ops.change.audit_log import Author

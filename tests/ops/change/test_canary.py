@@ -88,10 +88,9 @@ def test_what_a_producer_touches_while_it_waits_has_not_ended(
     put(b"x")
     queue.settle([Settlement(d, "reject", b"{}") for d in queue.take(1, consumer="w").deliveries])
     fates = queue.replay_tracker()
-    run(client, fates.begin())
     at_ms = queue.now()
     queue.move("op", 1, ["e"], source="dead", target="waiting", high_water_ms=at_ms)
-    run(client, fates.add(["e"], at_ms, "op", 1))
+    fates.add(["e"], at_ms)
     put(b"y")
     assert (run(client, fates.look()), fates.unsettled) == ([], 1)
     queue.settle([Settlement(d, "ack") for d in queue.take(1, consumer="w").deliveries])
@@ -213,19 +212,10 @@ def test_workers_that_stopped_are_noticed() -> None:
     assert course.phase == "ramp"
 
 
-def test_what_nobody_will_know_is_no_evidence_and_not_waited_for() -> None:
+def test_a_canary_that_was_taken_away_ends_it() -> None:
     course = through(begin(LIMITS, START), at(100, 10, unsettled=10))
-    lost = at(200, 10, unsettled=10, unknown=10)
-    assert advance(course, lost, LIMITS).phase == "stopped"
-    assert "more failures came than can be looked at" in advance(course, lost, LIMITS).why
-    some = at(200, 10, judged=6, verdicts=6, unsettled=4, unknown=4)
-    assert advance(course, some, LIMITS).phase == "ramp"
-    blind = at(2000, 30, judged=10, verdicts=10, unsettled=20, unknown=20)
-    assert advance(ramping(), blind, LIMITS).rate == 10
-    last = at(300, 1000, judged=9, verdicts=9, unsettled=4, unknown=4)
-    assert through(ramping(), last, replace(last, at_ms=400)).phase == "over"
-    bad = {"judged": 100, "died": 50, "verdicts": 100, "unsettled": 3, "unknown": 3}
-    assert through(ramping(), at(300, 100, **bad), at(5300, 100, **bad)).phase == "canary"
+    course = advance(course, at(200, 10), LIMITS)
+    assert course.phase == "stopped" and "purged, undone or moved" in course.why
 
 
 def test_the_last_ones_are_watched_to_their_end() -> None:
@@ -245,15 +235,6 @@ def test_the_last_ones_are_watched_to_their_end() -> None:
             "1 of 1,701 watched entries weren't settled within 5s",
         ),
         ({"judged": 90, "verdicts": 90, "unsettled": 10, "failing": 10}, ""),  # as if they had died
-        (
-            {"judged": 9, "verdicts": 9, "unsettled": 4, "unknown": 4},
-            "the end of 4 of 13 watched entries is unknown",
-        ),
-        (
-            {"judged": 5, "verdicts": 5, "unsettled": 5, "unknown": 3},
-            "2 of 10 watched entries weren't settled within 5s"
-            " and the end of 3 of 10 watched entries is unknown",
-        ),
         ({"judged": 9, "died": 5, "verdicts": 9, "unsettled": 1}, "5 of 9 replayed entries died"),
         ({"judged": 9, "died": 1, "verdicts": 9}, ""),
     ],
@@ -548,7 +529,7 @@ def test_a_sidekiq_job_whose_worker_was_lost_is_failing_until_its_end(client: re
     queue, id = dead_jobs(client, 1), f"{0:024x}"
     fates, now = queue.replay_tracker(), queue.now()
     queue.move("op", 1, [id], source="dead", target="waiting", high_water_ms=now)
-    run(client, fates.add([id], now, "op", 1))
+    fates.add([id], now)
     queue.take(1, consumer="w", lease_ms=1)
     assert run(client, fates.look()) == [] and fates.failing == 0
     time.sleep(0.01)

@@ -16,7 +16,7 @@ from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.errors import Refused
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.redis.operation import run
-from redisq_ops.core.worker.transfer_recoverer import TransferRecoverer
+from redisq_ops.core.worker.upkeep import TransferRecoverer
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.entry_steps import EntrySteps
 from redisq_ops.ops.change.runner import ChangeRun
@@ -309,29 +309,7 @@ def moving(
     return change
 
 
-# --- by older releases, without rights -----------------------------------------------------------
-
-
-@pytest.mark.parametrize("point", ["out", "put away"])
-def test_what_a_release_without_the_list_left_is_found_once(
-    redisq: Redisq, client: redis.Redis, point: str
-) -> None:
-    source, target = filled(client, "delay", "a", 10), made(client, "delay", "b")
-    all_ids = ours(source)
-    if point == "out":
-        killed(redisq, point, 1, *MOVE)
-    else:
-        (done,) = redisq.rows(*MOVE)
-        killed(redisq, point, 1, "undo", done["op"], "--yes")
-    for queue in (source, target):  # as that release left it
-        client.delete(queue.keys["unfinished"])
-        client.hdel(queue.keys["stat"], "unfinished")
-    for key in [*client.keys("*:op:*")]:
-        client.hdel(key, "taking", "landing", "keep")
-    (said,) = run(client, recover(source, idle_ms=0))
-    assert said.entries == 10
-    assert ours(source, target) == all_ids
-    at_rest(client, source, target)
+# --- without rights -------------------------------------------------------------------------------
 
 
 def test_who_lacks_the_rights_says_so_once_and_leaves_it_to_others(

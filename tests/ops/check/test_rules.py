@@ -64,7 +64,7 @@ def test_the_command_line_has_the_last_word(file: Path) -> None:
         ("[[check]]\ndead = 0\n", "line 2: dead: expected a whole number, 1 or more"),
         ("[[check]]\ndead = true\n", "line 2: dead: expected a whole number, 1 or more"),
         ('[[check]]\ncritical = "dead>1"\n', 'critical: expected a list of conditions, as ["dead'),
-        ('[[check]]\ncritical = ["dead"]\n', "critical: 'dead', column 1: expected a comparison"),
+        ('[[check]]\ncritical = ["dead"]\n', "critical: dead (column 1: write a comparison"),
         ('[[check]]\nignore = ["age"]\n', "line 2: ignore: expected a list of rules: unreadable, "),
         ("[[check]]\nqueues = 3\n", 'line 2: queues: expected a pattern, as "mail*"'),
         ("[[check]]\nage = 3\n", "line 2: age: expected one of queues, no_worker, "),

@@ -43,12 +43,12 @@ HOUR = 3_600_000
 Situation = Callable[[Client, Redisq, str], str]
 """makes a queue of a kind, and returns its name"""
 OURS = ("request", "delay", "fair", "circular", "carmine")
-ONLY_READ = ("raw-", "carmine layout", "carmine-4", "stream")
+ONLY_READ = ("raw-", "carmine layout", "stream")
 """kinds without purge"""
 READS = {"explain", "fsck", "history", "log", "results", "dlq groups", "select", "client ls",
          "periodic ls"}  # fmt: skip
 """commands that change nothing"""
-FILLED_IN = {"MODULE:FUNCTION": ["builtins:print", "--once"]}
+FILLED_IN = {"MODULE:FUNCTION": ["builtins:print", "--burst"]}
 """what the user has to put into commands"""
 ASK_NOTHING = {"work", "submit"}
 

@@ -775,7 +775,7 @@ def test_remove_in_a_request_queue_as_a_command(redisq: Redisq, client: redis.Re
     queue.submit([b"x"] * 4, id="r1")
     queue.submit([b"x"] * 4, id="r2")
     queue.take(8, consumer="w1")
-    (row,) = redisq.rows("consumers", "remove", "mail", "w1", "--request", "r1", "--yes")
+    (row,) = redisq.rows("consumers", "remove", "mail", "w1", "--group", "r1", "--yes")
     assert (row["done"], row["removed"]) == (4, 1)
     assert queue.counts().pending == 4
     assert redisq("consumers", "remove", "mail", "w1", "--to", "w2", "--yes").startswith(
@@ -883,7 +883,7 @@ def test_a_planned_claim_leaves_out_what_a_claim_leaves_out(
     for id in ("r1", "r2"):
         queue.submit([b"x"], id=id)
     queue.take(2, consumer="w1")
-    redisq("consumers", "claim", "mail", "w1", "--request", "r2", "--to", "w2", "--plan", str(one))
+    redisq("consumers", "claim", "mail", "w1", "--group", "r2", "--to", "w2", "--plan", str(one))
     assert [json.loads(line)["id"] for line in one.read_text().splitlines()[2:-1]] == ["r2/1"]
 
 

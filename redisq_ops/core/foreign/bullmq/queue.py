@@ -4,24 +4,46 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from ...engine.relation import Related
 from ...model.entry import Entry, State
 from ...model.quoting import legal, raw_of
-from ...redis.operation import C_co, Call, operation
+from ...redis.operation import C_co, Call, both, operation
 from ...redis.parsers import optional
 from ..declarations import Declared, List, Zset
+from ..list_place import ListPlace
 from ..places import LocatedEntry, Place
 from ..releases import Releases
 from . import relations
 from .bull_jobs import BullJobs
 from .job import Job
 from .recogniser import OF_A_QUEUE
-from .wait_list import WaitList, is_mark
 
 _RELEASE = re.compile(rb"bullmq[^:]*:(.*)", re.DOTALL)
+_MARK = re.compile(rb"0:\d+")
 CHILDREN = "waiting for children"
+
+
+def is_mark(element: bytes) -> bool:
+    """Whether an element is the mark, ``0:`` and the time of the next delayed job, and no job."""
+    return _MARK.fullmatch(element) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class WaitList(ListPlace):
+    """A list of waiting jobs. Before release 5 its next element, on the right, may be the mark that
+    wakes workers; BullMQ too looks for it only there."""
+
+    async def count(self) -> int:
+        last = Call(("LINDEX", self.key, -1), optional, key=self.key)
+        size, next_ = await both(self.size(), last)
+        return size - is_mark(next_ or b"")
+
+    async def window(self, start: int, max: int) -> tuple[list[LocatedEntry], int]:
+        (found, _), size = await both(ListPlace.window(self, start, max), self.count())
+        return found, size
 
 
 class BullmqQueue(BullJobs[C_co]):

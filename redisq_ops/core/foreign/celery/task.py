@@ -6,7 +6,11 @@ Arguments are read from JSON. Of a pickle, what can be read of Celery's own text
 from __future__ import annotations
 
 import base64
+import bz2
 import json
+import lzma
+import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,11 +18,18 @@ from ...model.entry import Failure
 from ..call_descriptions import literal
 from ..iso_times import iso_ms
 from ..json_text import decoded, encoded
-from .compression import unpacked
 
 _SHOWN = ("root_id", "parent_id", "group", "expires", "origin")
 MOST = 256 * 1024
 """characters of a traceback that are shown"""
+_COMPRESSED = b"\0celery-compressed\0"
+MOST_UNPACKED = 1 << 24
+"""bytes of a result that are unpacked"""
+_CODECS: dict[bytes, Callable[[], Any]] = {
+    b"application/x-gzip": lambda: zlib.decompressobj(47),  # zlib's header, or gzip's
+    b"application/x-bz2": bz2.BZ2Decompressor,
+    b"application/x-lzma": lambda: lzma.LZMADecompressor(memlimit=1 << 27),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,3 +158,22 @@ def _body(message: dict[str, Any]) -> Any:
         return decoded(base64.b64decode(body) if coded else body.encode())
     except ValueError:
         return None
+
+
+def unpacked(data: bytes) -> tuple[bytes, str | None]:
+    """A result that Celery 5.7 or later may have compressed (``result_compression``), unpacked; and
+    why it can't be read, if it can't. The codec is named in front of the data."""
+    if not data.startswith(_COMPRESSED):
+        return data, None
+    codec, _, packed = data.removeprefix(_COMPRESSED).partition(b"\0")
+    if codec not in _CODECS:
+        called = codec[:40].decode("ascii", "backslashreplace")
+        return b"", f"it is compressed as {called}, which redisq can't read"
+    stream = _CODECS[codec]()
+    try:
+        found = stream.decompress(packed, MOST_UNPACKED)
+    except (zlib.error, OSError, EOFError, lzma.LZMAError):
+        return b"", "it is compressed, and damaged"
+    if stream.eof:
+        return found, None
+    return b"", f"it is compressed, and cut short or over {MOST_UNPACKED >> 20} MiB"

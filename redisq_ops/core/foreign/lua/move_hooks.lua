@@ -33,13 +33,6 @@
 -- moves_put_back(e, restored): exactly where and as it was before `moves_take_out`. `restored`: an
 -- operator restores it from the trash, else it is an undo. Returns what `moves_put_in` returns.
 
--- moves_first_trash(row, label, payload): the entry of a record that release 0.1.0 put into the trash.
--- Default: it put none there.
-local function moves_first_trash() return nil end
-
--- moves_first_step(row): what `step_rows_read` returns, of a row that release 0.1.0 wrote.
-local function moves_first_step() return nil end
-
 -- moves_lacks_record(e): whether the owner's record of an id is gone, and nobody is about to write it;
 -- nil, and `busy` if a worker may still be at it.
 local function moves_lacks_record() return false end

@@ -2,7 +2,7 @@
 -- it. Those past their time are deleted here and by each purge: a queue on which none of our workers
 -- works is not swept.
 -- KEYS: trash was purged
--- USES: config moves_first_trash
+-- USES: config
 local function empty_trash(max)
   local old = redis.call('ZRANGE', trash, '-inf', now - config.trash_ms, 'BYSCORE', 'LIMIT', 0, max)
   if #old > 0 then
@@ -41,9 +41,8 @@ local function trash_get(label)
   local payload = redis.call('HGET', purged, label)
   if not since or not text or not payload then return nil end
   local readable, row = pcall(cmsgpack.unpack, text)
-  if not readable or type(row) ~= 'table' then return nil end
-  local e = type(row[2]) == 'table' and row[2] or moves_first_trash(row, label, payload)
-  if not e then return nil end
+  if not readable or type(row) ~= 'table' or type(row[2]) ~= 'table' then return nil end
+  local e = row[2]
   if e.member then e.shown = payload else e.member = payload end
   return row[1], e, since
 end

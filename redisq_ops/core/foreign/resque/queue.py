@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
-from ...engine.replay_tracking import ReplayTracker
 from ...model.entry import Entry, Failure, Settlement, State
 from ...model.errors import BadInput
 from ...model.quoting import bytes_of, text
@@ -20,7 +19,6 @@ from ..ruby_jobs import job
 from ..ruby_jobs.job import Job
 from ..ruby_jobs.queue import RubyJobQueue
 from . import failure
-from .replay_tracking import JobReplayTracker
 from .workers import PRUNE_MS, workers
 
 
@@ -49,6 +47,7 @@ class ResqueQueue(RubyJobQueue[C_co]):
     }
     releases: ClassVar[Releases] = Releases((), known=("1", "2", "3"))
     replay_note: ClassVar[str] = "as new jobs: Resque counts no attempts"
+    unwatched: ClassVar[str] = "Resque's jobs have no ids, so the end of a replayed job is unknown"
     stops_at: ClassVar[str] = "a Resque worker that takes one stops, and it is lost"
     prune_note: ClassVar[str] = "what they had becomes failures, which can be replayed"
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
@@ -81,10 +80,6 @@ class ResqueQueue(RubyJobQueue[C_co]):
         if self.own_name:  # where failures go once `failed_queues` is there
             keys[f"{self.keys.at}{self.own_name}_failed"] = "list"
         return keys
-
-    def replay_tracker(self) -> ReplayTracker:
-        """By the content of jobs: a job and its failure share no id."""
-        return JobReplayTracker(self)
 
     # --- records -------------------------------------------------------------------------------
 

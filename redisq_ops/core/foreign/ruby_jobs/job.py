@@ -146,15 +146,6 @@ def digest(data: bytes) -> str:
     return hashlib.sha1(data).hexdigest()
 
 
-def content(payload: bytes) -> str:
-    """The digest of a record's content: Resque encodes a job again when it runs and when it fails,
-    and each program writes numbers and letters in its own way."""
-    record = fields(payload)
-    if record is None:
-        return digest(payload)
-    return digest(json.dumps(record, sort_keys=True).encode())
-
-
 def unread(record: dict[str, Any] | None) -> bytes | None:
     """The bytes that are no job, from the record that was made around them."""
     kept = (record or {}).get("raw_hex")

@@ -18,7 +18,6 @@ from redis.asyncio import RedisCluster as AsyncCluster
 from ...engine.idempotency import CallerSlots
 from ...engine.queue import Queue
 from ...engine.registry import Registered, find, read_mark
-from ...engine.replay_tracking import ReplayTracker
 from ...engine.timed_queue import TimedQueue
 from ...model import record
 from ...model.clock import Clock, Duration, checked_ms
@@ -32,7 +31,6 @@ from ...redis.operation import C_co, Call, Description, both, operation, shorten
 from ...redis.parsers import row_words
 from .keys import END, THEIRS, CarmineKeys
 from .names import begun, in_the_way
-from .replay_tracking import CarmineReplayTracker
 from .states import STATE_OF, Facts, whole
 
 _LAPS = 50
@@ -67,6 +65,10 @@ class CarmineQueue(TimedQueue[C_co]):
     package: ClassVar[str] = "queues.carmine"
     keys_class: ClassVar[type[Keys]] = CarmineKeys
     importable_states: ClassVar[frozenset[State]] = frozenset({"waiting", "delayed"})
+    unwatched: ClassVar[str] = (
+        "newer content takes the place of a message that dies, so the end of a replayed message is"
+        " unknown"
+    )
     key_types: ClassVar[dict[str, str]] = {
         **{part: type_ for part, (_, type_) in THEIRS.items()},
         "body": "hash",
@@ -183,10 +185,6 @@ class CarmineQueue(TimedQueue[C_co]):
             layout=self.layout,
         )  # fmt: skip
         return replies
-
-    def replay_tracker(self) -> ReplayTracker:
-        """Reads the history too: newer content of an id hides that the message died."""
-        return CarmineReplayTracker(self)
 
     # --- workers -------------------------------------------------------------------------------
 
