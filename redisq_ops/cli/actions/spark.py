@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from redisq_ops.core.model.errors import BadInput, RedisqError
+from redisq_ops.core.model.errors import RedisqError
 
 from ..output import emit, printable, quantity, say, table
 from ..session import Session
@@ -20,10 +20,9 @@ from .spark_session import (
     check_queues,
     frame_options,
     lake_rows,
-    on_kept_server,
     on_spark,
     printed,
-    run_elsewhere,
+    remote_server,
     small_table,
     table_options,
     url_for_workers,
@@ -41,12 +40,10 @@ SHOWN = 100
 
 
 def doctored(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.pipeline.doctor import check_driver, check_executors, write_class_archive
+    from redisq_ops.pipeline.doctor import check_driver, check_executors
 
     if printed(given):
         return 0
-    if given["archive"] and given["remote"]:
-        raise BadInput("--archive is for Spark on this machine, not for --remote")
     found: list[DoctorCheck] = []
 
     def report(findings: list[DoctorCheck]) -> None:
@@ -57,10 +54,7 @@ def doctored(s: Session, given: dict[str, Any]) -> int:
                 _say_finding(finding)
         found.extend(findings)
 
-    report(check_driver(s.config.server_address(), remote=given["remote"] is not None))
-    if given["archive"] and all(finding.ok for finding in found):
-        say("archiving the classes of Spark, which takes a minute…")
-        report([write_class_archive(s.config.server_address())])
+    report(check_driver(s.config.server_address(), remote=remote_server(given) is not None))
     if all(finding.ok for finding in found):
         with on_spark(s, given, waits=False) as spark:
             report(check_executors(spark, given["tasks"], url_for_workers(s, spark)))
@@ -100,8 +94,8 @@ def queried(s: Session, given: dict[str, Any]) -> int:
 
     query: str = given["query"]
     reads = only_reads(query)
-    if (code := run_elsewhere(s, given, keeps=reads)) is not None:
-        return code
+    if printed(given):
+        return 0
     named = named_tables(query)
     common = bounds(s, given) | ({} if given["queue"] is None else {"queue": given["queue"]})
     payloads = given["payloads"] or re.search(r"\bpayload", query, re.IGNORECASE)
@@ -113,32 +107,28 @@ def queried(s: Session, given: dict[str, Any]) -> int:
     else:
         for name in named:
             check_queues(s, parse_options({"table": name, **own[name]}).queue)
-    with on_kept_server(s, given, "sql", keeps=reads) as here:
-        announced(s, here)
-        from redisq_ops.pipeline.small_tables import small_table_frame
-        from redisq_ops.pipeline.source import register
-        from redisq_ops.pipeline.spark_tuning import jvm_conf
+    announced(s, given)
+    from redisq_ops.pipeline.small_tables import small_table_frame
+    from redisq_ops.pipeline.source import register
+    from redisq_ops.pipeline.spark_tuning import jvm_conf
 
-        rows = _table_rows(s, given, named)
-        conf = [*(jvm_conf(sum(rows.values())) if named else ()), *(given["conf"] or ())]
-        small = {}
-        if reads and given["lake"] is None:
-            small = _small_tables(s, {n: table_options(s, n, **own[n]) for n in named}, rows)
-        with on_spark(s, here | {"conf": conf}, announces=False) as spark:
-            from redisq_ops.pipeline.session import forget_tables
-
-            forget_tables(spark)
-            if given["lake"] is not None:
-                _show_lake(s, spark, given, named, common)
-                _print_query(s, spark, query)
-                return 0
-            for name, read in small.items():
-                _say_reading(s, f"{name}: {quantity(len(read.rows), 'row')}")
-                small_table_frame(spark, read).createOrReplaceTempView(name)
-            if not reads:  # it may define a table of the data source
-                register(spark)
-            large = {name: options for name, options in own.items() if name not in small}
-            _query_large(s, spark, query, large)
+    rows = _table_rows(s, given, named)
+    conf = [*(jvm_conf(sum(rows.values())) if named else ()), *(given["conf"] or ())]
+    small = {}
+    if reads and given["lake"] is None:
+        small = _small_tables(s, {n: table_options(s, n, **own[n]) for n in named}, rows)
+    with on_spark(s, given | {"conf": conf}, announces=False) as spark:
+        if given["lake"] is not None:
+            _show_lake(s, spark, given, named, common)
+            _print_query(s, spark, query)
+            return 0
+        for name, read in small.items():
+            _say_reading(s, f"{name}: {quantity(len(read.rows), 'row')}")
+            small_table_frame(spark, read).createOrReplaceTempView(name)
+        if not reads:  # it may define a table of the data source
+            register(spark)
+        large = {name: options for name, options in own.items() if name not in small}
+        _query_large(s, spark, query, large)
     return 0
 
 
