@@ -26,7 +26,7 @@ from . import session
 from .java import cache_directory
 
 HOST = "127.0.0.1"
-START_S = 90  # how long a server may take to start
+START_S = 180  # how long a server may take to start
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 _OURS = ("spark.connect.grpc.binding.", "spark.connect.authenticate.")  # who can use the server

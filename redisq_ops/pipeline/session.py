@@ -28,14 +28,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
-PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+TIME_ZONE = "spark.sql.session.timeZone"
 LOG_LEVEL = "spark.log.level"
 REMOTE = "SPARK_REMOTE"
 """Spark's variable for the address of a Spark Connect server"""
 # Settings of every session, unless --conf overrides them.
 DEFAULTS = {
-    PUSHDOWN: "true",  # permits it; a frame has to request it (see `source`)
-    "spark.sql.session.timeZone": "UTC",
+    TIME_ZONE: "UTC",
     # Speculative copies of a task would be harmless, but double the load on the server.
     "spark.speculation": "false",
     "spark.ui.enabled": "false",

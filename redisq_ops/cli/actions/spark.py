@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from redisq_ops.core.engine.registry import all_queues
+from redisq_ops.core.model.clock import wall_ms
 from redisq_ops.core.model.errors import RedisqError
 
 from ..output import emit, printable, quantity, say, table
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from redisq_ops.pipeline.doctor import DoctorCheck
+    from redisq_ops.pipeline.query_bounds import Clock
     from redisq_ops.pipeline.query_tables import TableUse
     from redisq_ops.pipeline.small_tables import SmallTable
 
@@ -90,13 +93,13 @@ def described(s: Session, given: dict[str, Any]) -> int:
 
 def queried(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.pipeline.options import parse_options
-    from redisq_ops.pipeline.query_tables import named_tables, only_reads
+    from redisq_ops.pipeline.query_tables import only_reads, table_uses
 
     query: str = given["query"]
-    reads = only_reads(query)
     if printed(given):
         return 0
-    named = named_tables(query)
+    reads, uses = only_reads(query), table_uses(query, _clock(given))
+    named = list(uses)
     common = bounds(s, given) | ({} if given["queue"] is None else {"queue": given["queue"]})
     payloads = given["payloads"] or re.search(r"\bpayload", query, re.IGNORECASE)
     own = {
@@ -107,6 +110,8 @@ def queried(s: Session, given: dict[str, Any]) -> int:
     else:
         for name in named:
             check_queues(s, parse_options({"table": name, **own[name]}).queue)
+    if given["explain"]:
+        return _explained(s, given, uses, own)
     announced(s, given)
     from redisq_ops.pipeline.small_tables import small_table_frame
     from redisq_ops.pipeline.source import register
@@ -127,8 +132,56 @@ def queried(s: Session, given: dict[str, Any]) -> int:
             small_table_frame(spark, read).createOrReplaceTempView(name)
         if not reads:  # it may define a table of the data source
             register(spark)
-        large = {name: options for name, options in own.items() if name not in small}
-        _query_large(s, spark, query, large)
+        large = [use for use in _on_server(s, given, uses) if use.table not in small]
+        _query_large(s, spark, query, large, own)
+    return 0
+
+
+def _clock(given: Mapping[str, Any]) -> Clock | None:
+    """How the times of a query are to be read; None if not in UTC."""
+    from redisq_ops.pipeline.query_bounds import Clock
+    from redisq_ops.pipeline.session import TIME_ZONE, parse_conf
+
+    if parse_conf(given["conf"] or ()).get(TIME_ZONE, "UTC") != "UTC":
+        return None
+    return Clock(None if remote_server(given) else wall_ms())
+
+
+def _on_server(
+    s: Session, given: Mapping[str, Any], uses: Mapping[str, TableUse]
+) -> Iterable[TableUse]:
+    """The uses, bound to queues that there are."""
+    if all(use.bounds.queue is None for use in uses.values()):
+        return uses.values()
+    known = given["queue"].split(",") if given["queue"] else _registered(s)
+    return [use.within(known) for use in uses.values()]
+
+
+def _registered(s: Session) -> list[str]:
+    return [entry.name for entry in s.run(all_queues(s.config.prefix))]
+
+
+def _explained(
+    s: Session,
+    given: Mapping[str, Any],
+    uses: Mapping[str, TableUse],
+    own: Mapping[str, Mapping[str, str]],
+) -> int:
+    """Say what the query reads of each table; Spark is not started."""
+    from redisq_ops.pipeline.small_tables import MOST_ROWS
+
+    rows = _table_rows(s, given, list(uses))
+    for use in uses.values() if given["lake"] else _on_server(s, given, uses):
+        name, options = use.table, use.options(own[use.table])
+        is_small = rows[name] <= MOST_ROWS and given["lake"] is None
+        if s.json:
+            wanted = ("queue", "id", "request", "since", "until")
+            bounds = {each: options.get(each) for each in wanted}
+            emit({"table": name, "columns": use.columns, **bounds, "rows": rows[name]})
+        elif is_small:
+            print(f"{name}: {quantity(rows[name], 'row')}, read whole without Spark")
+        else:
+            print(use.describe(own[name]))
     return 0
 
 
@@ -150,25 +203,29 @@ def _show_lake(
 
 
 def _query_large(
-    s: Session, spark: SparkSession, query: str, own: Mapping[str, Mapping[str, str]]
+    s: Session,
+    spark: SparkSession,
+    query: str,
+    uses: Sequence[TableUse],
+    own: Mapping[str, Mapping[str, str]],
 ) -> None:
-    """Print a query's rows; of these tables Spark reads what the query's text names."""
-    from redisq_ops.pipeline.query_tables import UNREAD, query_frame, table_use, whole_use
+    """Print a query's rows; Spark reads these uses of tables."""
+    from redisq_ops.pipeline.query_tables import UNREAD, query_frame, whole_use
 
     def show(uses: Iterable[TableUse]) -> None:
         for use in uses:
             options = frame_options(s, spark, use.table, **own[use.table])
-            _say_reading(s, use.describe(bounded=bool({"since", "until"} & options.keys())))
+            _say_reading(s, use.describe(own[use.table]))
             frame = query_frame(spark, use, options, s.redaction)
             frame.createOrReplaceTempView(use.table)
 
-    awaited(spark, "planning", lambda: show(table_use(query, name) for name in own))
+    awaited(spark, "planning", lambda: show(uses))
     try:
         _print_query(s, spark, query)
     except RedisqError as error:
         if UNREAD not in str(error):
             raise
-        awaited(spark, "planning", lambda: show(map(whole_use, own)))
+        awaited(spark, "planning", lambda: show(whole_use(use.table) for use in uses))
         _print_query(s, spark, query)
 
 

@@ -86,6 +86,7 @@ add(
         "queue": option("--queue", "NAME", "Only of this queue."),
         **BETWEEN,
         "payloads": flag("--payloads", "Read payloads too."),
+        "explain": flag("--explain", "Say what the query reads of each table, and exit."),
         **RUNNING,
     },
     "spark.queried",
