@@ -384,6 +384,7 @@ def test_every_query_has_the_answer_of_redis_py_over_what_it_is_said_to_need(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("server", ["valkey"], indirect=True)
 def test_the_command_has_the_answer_of_redis_py_whoever_reads_and_whatever_was_asked_before(
     in_session: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
@@ -401,7 +402,7 @@ def test_the_command_has_the_answer_of_redis_py_whoever_reads_and_whatever_was_a
     check(reversed(BY_COMMAND))
     # Where the parser is wrong, the tables are read again, whole.
     monkeypatch.setattr(query_tables, "_needed_columns", lambda tree: {})
-    check(BY_COMMAND[:2])
+    check(BY_COMMAND[:1])
 
 
 @pytest.mark.slow

@@ -51,9 +51,12 @@ def printed(given: Mapping[str, Any]) -> bool:
 def remote_server(given: Mapping[str, Any]) -> str | None:
     """The address of the Spark Connect server to use, if any: --remote, else SPARK_REMOTE unless
     --master asks for another Spark."""
-    if given.get("remote") or given.get("master"):
-        return given.get("remote")
-    return os.environ.get("SPARK_REMOTE", "").strip() or None
+    remote: str | None = given.get("remote")
+    if remote is not None and given.get("master") is not None:
+        raise BadInput("use either --master or --remote, not both")
+    if remote is None and given.get("master") is None:
+        remote = os.environ.get("SPARK_REMOTE", "").strip() or None
+    return remote
 
 
 _NOT_SUBMITTED = {"--master": 1, "--conf": 1, "--print-submit": 0, "--url": 1}
