@@ -313,7 +313,9 @@ def _remote(
         raise BadInput("--remote needs Spark Connect: pip install 'pyspark[connect]'") from error
     except Exception as error:
         address_part = remote.partition("/;")[0]  # a token may follow
-        raise Unreachable(f"no Spark Connect at {address_part}: {_first_line(error)}") from error
+        details: Any = getattr(error, "details", None)  # of gRPC
+        reason = details() if callable(details) else _first_line(error)
+        raise Unreachable(f"no Spark Connect at {address_part}: {reason}") from error
 
 
 def _prepared(spark: SparkSession, registers: bool) -> SparkSession:
