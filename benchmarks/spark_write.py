@@ -35,8 +35,9 @@ from redisq_ops.pipeline.replay_plan import (
 )
 from redisq_ops.pipeline.request_writer import REQUESTS_PER_ROUND, RequestRows, RequestWriter
 from redisq_ops.pipeline.session import session
-from redisq_ops.pipeline.spark_jobs import TASK_REPORT_SCHEMA, collect_reports
+from redisq_ops.pipeline.spark_jobs import collect_reports
 from redisq_ops.pipeline.submit import SubmitTasks
+from redisq_ops.pipeline.task_reports import TASK_REPORT_SCHEMA
 
 from .measure import ROUNDS, empty, server_us, servers, spread, url_of
 

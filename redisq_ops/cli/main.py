@@ -18,7 +18,7 @@ from redisq_ops.core.model.exit_codes import BAD_INPUT, FAILED, INTERRUPTED
 
 _LONGEST = 1000
 """characters of an error's message"""
-_SPARK_PACKAGES = {"pandas", "pyarrow", "pyspark"}
+_SPARK_PACKAGES = {"pandas", "pyarrow", "pyspark", "sqlglot"}
 """packages that only the commands of `redisq spark` need"""
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import socket
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,12 +14,12 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
-from redisq_ops.core.model.errors import RedisqError, Refused, Unreachable
+from redisq_ops.core.model.errors import RedisqError, Unreachable
 from redisq_ops.core.redis.client import ServerAddress, connect
 
-from . import class_archive, java, session
+from . import java
 from .job_errors import short_message
-from .session import LOCAL, is_local
+from .session import is_local
 from .spark_jobs import collect_rows
 
 if TYPE_CHECKING:
@@ -64,23 +63,6 @@ def _check_java(environment: Mapping[str, str]) -> DoctorCheck:
     except java.NoJava as error:
         return DoctorCheck("java", False, str(error))
     return DoctorCheck("java", True, f"{found.version}, {found.home} ({found.origin})")
-
-
-FIRST_QUERY = (
-    "--json", "spark", "sql", "select queue, count(*) from dead group by all order by all",
-    "--since", "1s",
-)  # fmt: skip
-"""words of a command that loads what most queries need, and reads next to nothing"""
-
-
-def write_class_archive(target: ServerAddress) -> DoctorCheck:
-    """Archive the classes that a query on this machine loads (see `class_archive`)."""
-    command = [sys.executable, "-P", "-m", "redisq_ops", *FIRST_QUERY, "--master", LOCAL]
-    try:
-        file = class_archive.write_archive(command, os.environ | session.environment(target))
-    except Refused as error:
-        return DoctorCheck("archive", False, str(error))
-    return DoctorCheck("archive", True, f"{file}, {file.stat().st_size // 1_000_000} MB")
 
 
 def _version(name: str) -> str | None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redisq_ops.core.engine.idempotency import CallerSlots
+from redisq_ops.core.engine.optional_features import HasClients, HasRequests, HasTimeline
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.queue_classes import queue_class
 from redisq_ops.core.engine.registry import find, refuse_reserved_name
@@ -131,6 +132,13 @@ class EntryWriter:
     counts: WriteCounts = field(default_factory=WriteCounts)
     _rejects: RejectFile | None = None
 
+    @property
+    def queue_class(self) -> type[Queue[Any]]:
+        """The class of the queue, which says what its entries have."""
+        found = queue_class(self.kind)
+        assert found is not None
+        return found
+
     def write(self, batches: Iterable[pa.RecordBatch]) -> WriteCounts:
         """Write the rows of some batches, in their order.
 
@@ -148,7 +156,7 @@ class EntryWriter:
                     raise BadInput(f"rejects {folder}: {error.strerror}") from error
                 self._rejects = stack.enter_context(RejectFile(folder / name))
             rows = self._valid_rows(batches)
-            if self.kind == "request":
+            if issubclass(self.queue_class, HasRequests):
                 self._write_requests(rows)
             else:
                 self._write_entries(rows)
@@ -179,14 +187,14 @@ class EntryWriter:
         id = values[id_column] if id_column in values else self._generated_id(number)
         if id is None:
             raise BadInput(f"no {id_column}")
-        if self.kind == "request":
+        if issubclass(self.queue_class, HasRequests):
             priority = values.get("priority", PRIORITY)
             if priority is None:
                 raise BadInput("no priority")
             checked_request(id, priority, self.options.limit)
             return WritableRow(number, id, data, priority=priority)
         checked_name(id, "id")
-        if self.kind == "fair":
+        if issubclass(self.queue_class, HasClients):
             if values["client"] is None:
                 raise BadInput("no client")
             return WritableRow(
@@ -202,7 +210,7 @@ class EntryWriter:
     def _generated_id(self, number: int) -> str:
         """An id that the same row has again; one request holds all rows of a partition."""
         batch = f"{self.options.name}-{self.partition.batch}-{self.partition.number}"
-        return batch if self.kind == "request" else f"{batch}-{number}"
+        return batch if issubclass(self.queue_class, HasRequests) else f"{batch}-{number}"
 
     def _reject(self, id: str | None, number: int | None, error: RedisqError) -> None:
         # The command line's option has another name here.
@@ -254,9 +262,7 @@ class EntryWriter:
         found = self._retrying(partial(deployment.named, self.options.queue))
         if found is not None:
             return found
-        made = queue_class(self.kind)
-        assert made is not None
-        return made(client, self.options.queue, prefix=self.server.prefix, callers=lane)
+        return self.queue_class(client, self.options.queue, prefix=self.server.prefix, callers=lane)
 
     def _write_step(
         self, queues: Sequence[Queue[Any]], groups: Sequence[list[WritableRow]]
@@ -290,9 +296,9 @@ class EntryWriter:
         pairs = [(row.id, row.payload) for row in group]
         most = self.options.max_payload
         call: Description[Any]
-        if self.kind == "delay":
+        if issubclass(self.queue_class, HasTimeline):
             call = queue.schedule.op(pairs, at_ms=group[0].ready_ms, max_payload=most)
-        elif self.kind == "fair":
+        elif issubclass(self.queue_class, HasClients):
             call = queue.submit.op(group[0].client, pairs, max_payload=most)
         else:
             call = queue.push.op(pairs, max_payload=most)

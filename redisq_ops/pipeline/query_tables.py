@@ -1,20 +1,30 @@
-"""What a query reads of each table, by the words of its text: known before Spark plans it.
+"""What a SQL query reads of each table, known before Spark plans it: a SQL parser says it.
 
-PySpark's Python sources get no columns from Spark. A column whose name is nowhere in the text is
-not read, unless something in the text may stand for all columns. If a query nevertheless uses such
-a column, it fails with `UNREAD` and is planned again over whole tables: it never sees a null that
-the table does not have.
+PySpark's Python sources get neither columns nor filters from Spark. The parser resolves the query's
+columns to tables; a table is read whole if anything in the query can't be resolved. Bounds and
+look-ups are simple conditions of the ``WHERE`` beside the only place where a table is named; Spark
+still applies every condition itself.
 """
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+
+import sqlglot
+from sqlglot import TokenType, exp
+from sqlglot.errors import SqlglotError
+from sqlglot.optimizer.pushdown_projections import pushdown_projections
+from sqlglot.optimizer.qualify import qualify
+from sqlglot.optimizer.scope import traverse_scope
 
 from redisq_ops.ops.redaction import Redaction
 
+from .query_bounds import Bounds, Clock, bounds_beside
 from .read_partitions import ENTRY_STATES
 from .tables import TABLES
 
@@ -23,45 +33,20 @@ if TYPE_CHECKING:
 
 UNREAD = "a column that the query does not name was not read"
 """what Spark's error says of a query that uses a column that was not read"""
-_ONLY_READS = re.compile(
-    r"(\s|\(|--[^\n]*\n|/\*.*?\*/)*(select|with|values|explain|describe|desc|show)\b",
-    re.IGNORECASE | re.DOTALL,
-)
-_COMMENT = re.compile(r"--|/\*")
-_FIRST_SOURCE = re.compile(r"\b(from|join|table)\b", re.IGNORECASE)
-_NOT_A_TABLE = re.compile(
-    r"(?:[.'<>=+]|\b(?:and|as|between|by|case|distinct|else|having|not|on|or|select|then|when|where))"
-    r"\s*[\"`]?$",
-    re.IGNORECASE,
-)
-"""what comes before a column, an alias or a text, but not before a table"""
-_NO_COLUMNS = re.compile(r"count\s*\(\s*\*\s*\)|(?<=[\d)])\s*\*|\*(?=\s*\d)", re.IGNORECASE)
-"""stars that are no columns: of ``count(*)`` and of a multiplication"""
-_ALL_COLUMNS = re.compile(r"\*|\b(natural|table|pivot|unpivot)\b", re.IGNORECASE)
-"""what stands for columns without their names"""
+NO_BOUNDS = Bounds()
+_DIALECT = "spark"
+_READS = {
+    "select", "with", "values", "from", "table", "explain", "describe", "desc", "show",
+}  # fmt: skip
+"""first words of statements that define and set nothing"""
+_NOT_RESOLVED = {TokenType.TABLE, TokenType.PIPE_GT, TokenType.TABLE_SAMPLE}
+"""what the parser takes for something else than Spark does, or has another meaning for"""
+_SCHEMA: dict[str, dict[str, str]] = {
+    table.name: {column.name: column.type for column in table.columns} for table in TABLES.values()
+}
 _CHEAPEST_COLUMN = "shard"
 """column that is read where a query needs none: of most tables rows are then only counted"""
-
-
-def only_reads(query: str) -> bool:
-    """Whether a statement is a query, which defines and sets nothing."""
-    return _ONLY_READS.match(query) is not None
-
-
-def named_tables(query: str) -> list[str]:
-    """The tables whose names stand where a table can; a superset of those that the query reads.
-
-    Columns and states have the same names: ``select dead from counts where state = 'waiting'``.
-    """
-    first = _FIRST_SOURCE.search(query)
-    is_plain = first is not None and only_reads(query) and _COMMENT.search(query) is None
-    start = first.end() if first is not None and is_plain else 0
-
-    def is_named(table: str) -> bool:
-        found = re.compile(rf"\b{table}\b", re.IGNORECASE).finditer(query, start)
-        return any(not (is_plain and _NOT_A_TABLE.search(query, 0, at.start())) for at in found)
-
-    return [table for table in TABLES if is_named(table)]
+logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # Spark says what is wrong with a query
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,60 +56,109 @@ class TableUse:
     table: str
     columns: tuple[str, ...]
     """in the table's order"""
-    once: bool = False
-    """the query reads it in one place only, so the query's filters are those of the table"""
+    bounds: Bounds = NO_BOUNDS
 
     @property
     def whole(self) -> bool:
-        return self.columns == _column_names(self.table)
+        """Whether all columns are read."""
+        return self.columns == tuple(_SCHEMA[self.table])
 
-    def describe(self, *, bounded: bool = False) -> str:
-        """What is read, for a person; ``bounded``: only of a range of time."""
+    def describe(self, options: Mapping[str, str]) -> str:
+        """What is read, for a person; ``options``: as of `options`."""
+        own = self.options(options)
+        found = [f"{name} {own[name]}" for name in ("queue", "id", "request") if name in own]
+        found += [f"{name} {_moment(own[name])}" for name in ("since", "until") if name in own]
         counted = set(self.columns) <= {"queue", "kind", "shard"} and self.table in ENTRY_STATES
-        if counted and not bounded:
-            return f"{self.table}: counters, no rows"
-        if self.whole:
-            return f"{self.table}: all columns"
-        return f"{self.table}: {', '.join(self.columns)}"
+        if counted and not {"id", "request", "since", "until"}.intersection(own):
+            what = "counters, no rows"
+        else:
+            what = "all columns" if self.whole else ", ".join(self.columns)
+        return f"{self.table}: {what}" + (f" (only {'; '.join(found)})" if found else "")
 
+    def within(self, queues: Collection[str]) -> TableUse:
+        """The use of only these queues; a name without a queue matches nothing, and is no error."""
+        wanted = self.bounds.queue
+        if wanted is None:
+            return self
+        found = tuple(name for name in wanted if name in queues)
+        return replace(self, bounds=replace(self.bounds, queue=found))
 
-def table_use(query: str, table: str) -> TableUse:
-    """How a query uses one of its `named_tables`; in doubt all columns, in several places."""
-    names = _column_names(table)
-    words = re.findall(r"\w+", query.lower())
-    places = words.count("select"), words.count("from")
-    plain = only_reads(query) and places[1] <= places[0]  # `from dead` has all columns
-    if not plain or _ALL_COLUMNS.search(_NO_COLUMNS.sub("", query)):
-        columns = names
-    else:
-        columns = tuple(name for name in names if name in words) or (_CHEAPEST_COLUMN,)
-    # Spark may copy the tables of a subquery, of a CTE and of what stands beside them.
-    several = {"with", "lateral", "table"}.intersection(words)
-    once = plain and places == (1, 1) and words.count(table) == 1 and not several
-    return TableUse(table, columns, once)
+    def options(self, given: Mapping[str, str]) -> dict[str, str]:
+        """The options of the data source for this read, within those that are ``given``."""
+        found = self.bounds.options(given)
+        if not self.whole:
+            found.pop("payloads", None)  # they are read if their column is
+            found["columns"] = ",".join(self.columns)
+        return found
 
 
 def whole_use(table: str) -> TableUse:
-    """All columns, for a query that may read them in several places."""
-    return TableUse(table, _column_names(table))
+    """All columns, without bounds."""
+    return TableUse(table, tuple(_SCHEMA[table]))
+
+
+def only_reads(query: str) -> bool:
+    """Whether a statement is a query, which defines and sets nothing."""
+    try:
+        tokens = sqlglot.tokenize(query, read=_DIALECT)
+    except SqlglotError:
+        return False
+    first = next((token for token in tokens if token.token_type != TokenType.L_PAREN), None)
+    return first is not None and first.text.lower() in _READS
+
+
+def table_uses(query: str, clock: Clock | None = None) -> dict[str, TableUse]:
+    """How a query uses each table that it may read; ``clock``: as of `bounds_beside`."""
+    tree = _parsed(query)
+    if tree is None:
+        words = set(re.findall(r"\w+", query.lower()))
+        return {name: whole_use(name) for name in TABLES if name in words}
+    places: dict[str, list[exp.Table]] = {}
+    for table in tree.find_all(exp.Table):
+        if table.name.lower() in TABLES and not table.db:
+            places.setdefault(table.name.lower(), []).append(table)
+    columns = _needed_columns(tree)
+    aliases = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+    # The parser may read escapes, and quotes that the session takes for names, in another way.
+    takes_bounds = isinstance(tree, exp.Query) and not {"\\", '"'}.intersection(query)
+    found = {}
+    for name in (name for name in TABLES if name in places):
+        use = whole_use(name)
+        if columns is not None:
+            needed = columns.get(name, set())
+            own = tuple(column for column in _SCHEMA[name] if column in needed)
+            use = replace(use, columns=own or (_CHEAPEST_COLUMN,))
+        if takes_bounds and len(places[name]) == 1 and name not in aliases:
+            use = replace(use, bounds=bounds_beside(places[name][0], clock))
+        found[name] = use
+    return found
 
 
 def query_frame(
     spark: SparkSession, use: TableUse, options: Mapping[str, str], redaction: Redaction
 ) -> DataFrame:
-    """The frame of a table for the one query with this use, redacted, with all its columns."""
-    from pyspark.sql import functions as F
-
+    """The frame of a table for one query with this use, redacted, with all its columns."""
     from .redaction import redact_table
     from .schemas import struct
-    from .session import PUSHDOWN
-    from .source import RedisqDataSource, SingleQueryDataSource
+    from .source import FORMAT, register
 
-    bounded = use.once and spark.conf.get(PUSHDOWN, "false") == "true"
-    source = SingleQueryDataSource if bounded else RedisqDataSource
-    spark.dataSource.register(source)
-    given = dict(options) if use.whole else {**options, "columns": ",".join(use.columns)}
-    read = redact_table(spark.read.format(source.name()).options(**given).load(), redaction)
+    if use.bounds.impossible:
+        return spark.createDataFrame([], struct(TABLES[use.table]))
+    register(spark)
+    read = spark.read.format(FORMAT).options(**use.options(options)).load()
+    return with_all_columns(redact_table(read, redaction), use)
+
+
+def with_all_columns(read: DataFrame, use: TableUse) -> DataFrame:
+    """The frame of what was read, with the table's other columns, whose values nothing may use.
+
+    A query that uses one nevertheless fails with `UNREAD` and is to be run again over whole tables:
+    so it never sees a null that the table does not have.
+    """
+    from pyspark.sql import functions as F
+
+    from .schemas import struct
+
     unread = F.raise_error(F.lit(UNREAD))
     columns = [
         F.col(field.name)
@@ -135,5 +169,61 @@ def query_frame(
     return read.select(*columns)
 
 
-def _column_names(table: str) -> tuple[str, ...]:
-    return tuple(column.name for column in TABLES[table].columns)
+def _parsed(query: str) -> exp.Expr | None:
+    """The query's tree, or None if it isn't surely understood as Spark understands it."""
+    try:
+        tokens = sqlglot.tokenize(query, read=_DIALECT)
+        if _NOT_RESOLVED.intersection(token.token_type for token in tokens):
+            return None
+        (tree,) = sqlglot.parse(query, read=_DIALECT)
+    except (SqlglotError, RecursionError, ValueError):
+        return None
+    return None if tree is None or tree.find(exp.Command) else tree
+
+
+def _needed_columns(parsed: exp.Expr) -> dict[str, set[str]] | None:
+    """The columns of each table that a query uses; None if one can't be resolved."""
+    if not isinstance(parsed, exp.Query) or parsed.find(exp.Pivot, exp.Lateral):
+        return None
+    if any(join.method for join in parsed.find_all(exp.Join)):  # natural: columns without names
+        return None
+    tree = parsed.copy()
+    schema: dict[str, object] = {**_SCHEMA}
+    for order in tree.find_all(exp.Order):
+        if [each.name.lower() for each in order.expressions] == ["all"]:
+            order.pop()  # by what is selected anyway
+    try:
+        qualified = qualify(tree, dialect=_DIALECT, schema=schema, quote_identifiers=False)
+        tree = pushdown_projections(qualified)
+        scopes = traverse_scope(tree)
+    except (SqlglotError, RecursionError, ValueError, KeyError, AttributeError, TypeError):
+        return None
+    stars = tree.find_all(exp.Star)
+    if any(type(star.parent) is not exp.Count for star in stars):
+        return None
+    resolved: set[int] = set()
+    needed: dict[str, set[str]] = {}
+    for scope in scopes:
+        for column in scope.columns:
+            source = scope.sources.get(column.table)
+            if source is None:
+                continue
+            resolved.add(id(column))
+            if isinstance(source, exp.Table):
+                name, own = source.name.lower(), column.name.lower()
+                if own not in _SCHEMA.get(name, {}):
+                    return None
+                needed.setdefault(name, set()).add(own)
+    unknown = (column for column in tree.find_all(exp.Column) if id(column) not in resolved)
+    return None if any(not _names_an_output(column) for column in unknown) else needed
+
+
+def _names_an_output(column: exp.Column) -> bool:
+    """Whether a column of an ``ORDER BY`` is one that the query selects."""
+    order = column.find_ancestor(exp.Order)
+    query = None if order is None else order.parent
+    return not column.table and isinstance(query, exp.Query) and column.name in query.named_selects
+
+
+def _moment(ms: str) -> str:
+    return datetime.fromtimestamp(int(ms) / 1000, UTC).isoformat(timespec="seconds")

@@ -31,10 +31,10 @@ from redisq_ops.ops.hint import hint
 from .connection import AWAY_S, Server, run_retrying
 from .rate_limiter import RateLimiter
 from .replay_plan import QueueReplay, ReplayPlan, picks
-from .spark_jobs import (
+from .spark_jobs import collect_reports
+from .task_reports import (
     TASK_REPORT_SCHEMA,
     TaskReport,
-    collect_reports,
     raise_refusal,
     refusal_report,
     report_batch,

@@ -34,7 +34,7 @@ from redisq_ops.ops.required_features import requests_of
 from .connection import Server, run_retrying
 from .input_split import DatasetOptions
 from .rate_limiter import MAX_WAIT_S, RateLimiter
-from .spark_jobs import TaskReport
+from .task_reports import TaskReport
 
 REQUESTS_PER_ROUND = 16
 """small requests per round trip"""

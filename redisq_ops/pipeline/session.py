@@ -22,21 +22,19 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 from redisq_ops.core.model.errors import BadInput, Unreachable
 from redisq_ops.core.redis.client import ServerAddress
 
-from . import class_archive, java
-from .tables import TABLES
+from . import java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
-PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+TIME_ZONE = "spark.sql.session.timeZone"
 LOG_LEVEL = "spark.log.level"
-SESSION_ID = "session_id"
-"""parameter of a Spark Connect address: use this session, and leave it to others in the end"""
+REMOTE = "SPARK_REMOTE"
+"""Spark's variable for the address of a Spark Connect server"""
 # Settings of every session, unless --conf overrides them.
 DEFAULTS = {
-    PUSHDOWN: "true",  # permits it; a frame has to request it (see `source`)
-    "spark.sql.session.timeZone": "UTC",
+    TIME_ZONE: "UTC",
     # Speculative copies of a task would be harmless, but double the load on the server.
     "spark.speculation": "false",
     "spark.ui.enabled": "false",
@@ -45,10 +43,12 @@ DEFAULTS = {
     LOG_LEVEL: "OFF",
 }
 # A local session accepts no connections from other machines.
-_LOCAL_CONF = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 # It accepts none from this machine's other users either, who could read rows and stop it: Spark
 # makes a secret that only the process knows. --conf does not switch it off.
 PROTECTED = {"spark.authenticate": "true"}
+_SUBMIT_OPTIONS = "SPARK_SUBMIT_OPTS"
+"""variable with options for the JVM of every `spark-submit`"""
 _SAFE_PATH = "PYTHONSAFEPATH"
 """variable with which Python imports no modules from the current folder"""
 
@@ -94,7 +94,7 @@ def session(
     if not submitted:
         builder = builder.master(master or LOCAL)
         if is_local(master):
-            settings = _LOCAL_CONF | settings | PROTECTED
+            settings = LOOPBACK | settings | PROTECTED
     variables = {} if target is None else environment(target)
     os.environ.update(variables)
     workers = {_SAFE_PATH: "1"} | ({} if is_local(master) else variables)
@@ -199,12 +199,13 @@ def prepare_environment(
     found = java.find_java(environment)
     environment["JAVA_HOME"] = str(found.home)
     environment[_SAFE_PATH] = "1"
-    options = class_archive.archive_options(found, environment)
+    environment.pop(REMOTE, None)  # PySpark would refuse it beside a master
     if "SPARK_CONF_DIR" not in environment and "SPARK_HOME" not in environment:
-        options.append(f"-Dlog4j2.configurationFile={_log_configuration(environment)}")
+        option = f"-Dlog4j2.configurationFile={_log_configuration(environment)}"
+        present = shlex.split(environment.get(_SUBMIT_OPTIONS, ""))
+        environment[_SUBMIT_OPTIONS] = shlex.join([*present, option])
     # Spark would look for itself in the parent of the current folder first, and run what is there.
     environment.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
-    environment[class_archive.SUBMIT_OPTIONS] = class_archive.add_options(environment, options)
     if is_local(master):
         environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         environment["PYSPARK_PYTHON"] = environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -214,11 +215,7 @@ def prepare_environment(
 
 
 def _log_configuration(environment: Mapping[str, str]) -> Path:
-    """A file with log settings, for what Spark logs before it reads the session's.
-
-    Not in a folder that is ``SPARK_CONF_DIR``: Java uses no class archive if its class path has a
-    folder with files.
-    """
+    """A file with log settings, for what Spark logs before it reads the session's."""
     directory = java.cache_directory(environment) / "spark"
     directory.mkdir(parents=True, exist_ok=True)
     file = directory / "log4j2.properties"
@@ -253,13 +250,6 @@ def is_connect_session(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
-def forget_tables(spark: SparkSession) -> None:
-    """Keep a query from reading the tables of an earlier command of the session."""
-    if is_connect_session(spark):
-        for table in TABLES:
-            spark.catalog.dropTempView(table)
-
-
 def environment(target: ServerAddress) -> dict[str, str]:
     """The environment variables that describe a server, with secrets in variables of their own.
 
@@ -290,14 +280,21 @@ def environment(target: ServerAddress) -> dict[str, str]:
 def spark_submit_line(words: Sequence[str], master: str | None, conf: Iterable[str]) -> str:
     """The ``spark-submit`` command line that runs the same command; it contains no server URL."""
     python = {"spark.pyspark.python": sys.executable, "spark.pyspark.driver.python": sys.executable}
-    conf_values = DEFAULTS | python | parse_conf(conf) | (PROTECTED if is_local(master) else {})
-    line = ["spark-submit", "--master", master or LOCAL]
-    for name, value in conf_values.items():
-        line += ["--conf", f"{name}={value}"]
+    line = submit_words(DEFAULTS | python | parse_conf(conf), master)
     import redisq_ops
 
     line.append(str(Path(redisq_ops.__file__).with_name("__main__.py")))
     return shlex.join([*line, *words])
+
+
+def submit_words(
+    settings: Mapping[str, str], master: str | None, home: str | None = None
+) -> list[str]:
+    """The beginning of a ``spark-submit`` command with these settings; a local one is protected."""
+    words = [f"{home}/bin/spark-submit" if home else "spark-submit", "--master", master or LOCAL]
+    for name, value in {**settings, **(PROTECTED if is_local(master) else {})}.items():
+        words += ["--conf", f"{name}={value}"]
+    return words
 
 
 def _remote(
@@ -309,19 +306,16 @@ def _remote(
         for name, value in settings.items():
             if name.startswith("spark.sql."):  # others belong to the Connect server
                 builder = builder.config(name, value)
-        # It would answer with earlier commands' frames: each process numbers its frames from 0, and
-        # the cache knows a frame by its number and text.
+        # A cached plan would answer with the filters and rows of an earlier query.
         builder = builder.config("spark.connect.session.planCache.enabled", "false")
-        made = builder.getOrCreate()
-        if f";{SESSION_ID}=" in remote:
-            kept: Any = made
-            kept.release_session_on_close = False
-        return made
+        return builder.getOrCreate()
     except ImportError as error:
         raise BadInput("--remote needs Spark Connect: pip install 'pyspark[connect]'") from error
     except Exception as error:
         address_part = remote.partition("/;")[0]  # a token may follow
-        raise Unreachable(f"no Spark Connect at {address_part}: {_first_line(error)}") from error
+        details: Any = getattr(error, "details", None)  # of gRPC
+        reason = details() if callable(details) else _first_line(error)
+        raise Unreachable(f"no Spark Connect at {address_part}: {reason}") from error
 
 
 def _prepared(spark: SparkSession, registers: bool) -> SparkSession:

@@ -1,62 +1,22 @@
-"""Run Spark jobs with progress and cancellation, and pass results from tasks to the driver.
-
-A task of a writing job returns rows of `TaskReport`. A refusal (a full queue, an undone plan) is
-a report too: Spark would only repeat the task, and the other tasks can go on. An unreachable
-server is raised instead, so that Spark does repeat the task.
-"""
+"""Run Spark jobs with progress and cancellation."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
-
-from redisq_ops.core.model import errors
-from redisq_ops.core.model.errors import RedisqError, Unreachable
 
 from .job_errors import translating
 from .session import is_connect_session
+from .task_reports import TaskReport
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 T = TypeVar("T")
 
 _POLL_S = 0.5
-TASK_REPORT_SCHEMA = "unit long, word string, n long, detail string"
-
-
-@dataclass(frozen=True, slots=True)
-class TaskReport:
-    """How many items of a unit of work had one outcome (``word``), or the error that ended it."""
-
-    unit: int
-    word: str
-    n: int = 0
-    detail: str = ""
-
-    @property
-    def error(self) -> RedisqError | None:
-        kind = getattr(errors, self.word, None)
-        return kind(self.detail) if isinstance(kind, type) else None
-
-
-def refusal_report(unit: int, error: RedisqError) -> TaskReport:
-    """The report of a refused unit; `Unreachable` is raised, so that Spark repeats the task."""
-    if isinstance(error, Unreachable):
-        raise error
-    return TaskReport(unit, type(error).__name__, 1, str(error))
-
-
-def report_batch(reports: list[TaskReport]) -> pa.RecordBatch:
-    """Reports as Arrow, for `TASK_REPORT_SCHEMA`."""
-    import pyarrow as pa
-
-    types = {"unit": pa.int64(), "word": pa.string(), "n": pa.int64(), "detail": pa.string()}
-    return pa.RecordBatch.from_pylist(list(map(asdict, reports)), pa.schema(types))
 
 
 def collect_reports(
@@ -64,13 +24,6 @@ def collect_reports(
 ) -> list[TaskReport]:
     """Run a job whose rows are task reports; see `run_job`."""
     return [TaskReport(*row) for row in collect_rows(spark, frame, on_poll)]
-
-
-def raise_refusal(reports: list[TaskReport]) -> None:
-    """Raise the first error among the reports of a job."""
-    for report in reports:
-        if report.error is not None:
-            raise report.error
 
 
 def collect_rows(

@@ -22,14 +22,8 @@ from .connection import Server, run_retrying
 from .input_split import DatasetOptions, number_rows, partition_by_request
 from .input_validation import ValidationResult, validate_dataset
 from .request_writer import SAMPLES, RequestRows, RequestWriter
-from .spark_jobs import (
-    TASK_REPORT_SCHEMA,
-    collect_reports,
-    raise_refusal,
-    refusal_report,
-    report_batch,
-    run_job,
-)
+from .spark_jobs import collect_reports, run_job
+from .task_reports import TASK_REPORT_SCHEMA, raise_refusal, refusal_report, report_batch
 
 if TYPE_CHECKING:
     import pyarrow as pa

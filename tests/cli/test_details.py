@@ -270,12 +270,13 @@ def test_a_command_of_spark_where_spark_is_not_installed_says_what_to_install(
     words: tuple[str, ...], url: str, client: redis.Redis
 ) -> None:
     DelaySet(client, "later").schedule([("e1", b"x")], after_ms=0)
-    missing = "import sys; sys.modules.update(dict.fromkeys(['pyspark', 'pyarrow', 'pandas']))"
+    packages = ["pyspark", "pyarrow", "pandas", "sqlglot"]
+    missing = f"import sys; sys.modules.update(dict.fromkeys({packages}))"
     line = f"{missing}; from redisq_ops.cli.main import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", line, "--url", url, "spark", *words],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 2 and done.stdout == ""
-    said = r"redisq: (Spark|pyarrow) isn't installed: pip install 'redisq-ops\[spark\]'\n"
+    said = r"redisq: (Spark|pyarrow|sqlglot) isn't installed: pip install 'redisq-ops\[spark\]'\n"
     assert re.fullmatch(said, done.stderr)

@@ -1,16 +1,11 @@
 """One small Spark session for all tests of a process."""
 
-import fcntl
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-
-from redisq_ops.core.redis.client import ServerAddress
-from redisq_ops.pipeline import class_archive, doctor, java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,24 +53,7 @@ def caches() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-@own_caches()
-def archived_classes(valkey_url: str) -> doctor.DoctorCheck:
-    """What `redisq spark doctor --archive` says of the archive of Spark's classes, with which every
-    JVM of the tests starts in half the time. Later runs use it until what writes it is changed."""
-    file = class_archive.archive_file(java.find_java(os.environ))
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # one worker writes it, and the others wait
-        written = file.stat().st_mtime if file.exists() else 0
-        if all(Path(str(m.__file__)).stat().st_mtime < written for m in (class_archive, doctor)):
-            return doctor.DoctorCheck("archive", True, str(file))
-        found = doctor.write_class_archive(ServerAddress(valkey_url))
-    assert found.ok and file.exists(), found
-    return found
-
-
-@pytest.fixture(scope="session")
-def spark(archived_classes: doctor.DoctorCheck) -> "Iterator[SparkSession]":
+def spark() -> "Iterator[SparkSession]":
     """A session on two cores of this machine, with the data source registered; four attempts per
     task."""
     from redisq_ops.pipeline.session import session

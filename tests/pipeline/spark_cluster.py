@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from redisq_ops.pipeline import class_archive, java
+from redisq_ops.pipeline import java
 
 LOOPBACK = "127.0.0.1"
-QUICK_JAVA = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-
-
-def java_options() -> str:
-    """Options with which the cluster's JVMs start fast; the archive has most classes of each."""
-    return shlex.join([*QUICK_JAVA, *class_archive.archive_options(java.find_java())])
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def conf() -> tuple[str, ...]:
@@ -33,8 +27,8 @@ def conf() -> tuple[str, ...]:
         "spark.sql.adaptive.enabled=false",
         "spark.sql.codegen.wholeStage=false",
         "spark.sql.codegen.factoryMode=NO_CODEGEN",
-        f"spark.driver.extraJavaOptions={shlex.join(QUICK_JAVA)}",
-        f"spark.executor.extraJavaOptions={java_options()}",
+        f"spark.driver.extraJavaOptions={QUICK_JAVA}",
+        f"spark.executor.extraJavaOptions={QUICK_JAVA}",
     )
 
 
@@ -81,7 +75,7 @@ class SparkCluster:
             "SPARK_HOME": str(self._spark), "JAVA_HOME": self._home,
             "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": sys.executable,
             "SPARK_SCALA_VERSION": "2.13",  # otherwise Spark looks for a build directory
-            "SPARK_DAEMON_MEMORY": "192m", "SPARK_DAEMON_JAVA_OPTS": java_options(),
+            "SPARK_DAEMON_MEMORY": "192m", "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA,
         }  # fmt: skip
         spark_class = str(self._spark / "bin" / "spark-class")
         with log.open("wb") as out:

@@ -11,7 +11,6 @@ from redisq_ops.cli import main as cli
 from redisq_ops.cli.actions import spark as spark_commands
 from redisq_ops.cli.actions import spark_session
 from redisq_ops.demo.server import EmbeddedServer
-from redisq_ops.pipeline import doctor
 from tests.conftest import BINARIES
 from tests.docs.reader import PAGES, SHELL, SPARK, Reader, blocks, ending
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("name", sorted(SPARK))
 def test_a_page_runs_as_printed(
     name: str, spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str], programs: Path, archived_classes: doctor.DoctorCheck,
+    capsys: pytest.CaptureFixture[str], programs: Path,
 ) -> None:  # fmt: skip
     from redisq_ops.pipeline import session
 
@@ -41,8 +40,6 @@ def test_a_page_runs_as_printed(
     for module in (spark_commands, spark_session):
         monkeypatch.setattr(module, "url_for_workers", lambda s, spark: os.environ["REDIS_URL"])
     monkeypatch.setattr(session, "session", lambda *given, **named: kept)
-    # It was written before the session, which uses it: then it can't be written again.
-    monkeypatch.setattr(doctor, "write_class_archive", lambda target: archived_classes)
     try:
         with EmbeddedServer(BINARIES["valkey"]) as server:
             monkeypatch.setenv("REDIS_URL", server.url)

@@ -12,7 +12,6 @@ import pytest
 import redis
 
 from redisq_ops.core.model.errors import BadInput, RedisqError, Refused
-from redisq_ops.pipeline import connect_server
 from redisq_ops.pipeline.connection import Server
 from redisq_ops.pipeline.history_stream import HistoryStreamReader
 from redisq_ops.pipeline.lake_maintenance import maintain
@@ -186,22 +185,6 @@ def test_a_damaged_checkpoint_is_named() -> None:
             checked_offsets({"mail/0": offset})
     with pytest.raises(BadInput, match="no queue/shard"):
         checked_offsets({"mail": {"id": "1-1", "seen": 1}})
-
-
-def test_the_address_of_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from redisq_ops import __version__
-    from redisq_ops.core.redis.client import ServerAddress
-
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    target = ServerAddress("redis://127.0.0.1:1")
-    address = {"port": 1, "token": "t", "pid": 1, "release": __version__,
-               "target": connect_server._digest(target)}  # fmt: skip
-    file = connect_server.address_file()
-    file.parent.mkdir()
-    for k, rng in each("address"):
-        file.write_bytes(changed(json.dumps(address).encode(), rng))
-        with in_one_line(k):
-            connect_server.find_server(target)
 
 
 def test_a_pipe_in_place_of_a_file_is_refused(tmp_path: Path) -> None:

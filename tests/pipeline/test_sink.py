@@ -218,7 +218,6 @@ def test_a_frame_is_written_and_errors_are_one_line(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("archived_classes")
 @pytest.mark.parametrize("server", ["valkey"], indirect=True)
 def test_a_stream_is_written_exactly_once_though_tasks_and_the_driver_are_killed(
     client: redis.Redis, url: str, tmp_path: Path

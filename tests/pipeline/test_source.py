@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -35,7 +35,8 @@ from redisq_ops.pipeline.arrow_batch import RowOrigin
 from redisq_ops.pipeline.call_size import CallSize
 from redisq_ops.pipeline.connection import WriteInReader, retry_unreachable, run_read_only
 from redisq_ops.pipeline.options import parse_options
-from redisq_ops.pipeline.query_tables import query_frame, table_use
+from redisq_ops.pipeline.query_bounds import Clock
+from redisq_ops.pipeline.query_tables import query_frame, table_uses
 from redisq_ops.pipeline.read_partitions import NumberRange, _lots
 from redisq_ops.pipeline.schemas import arrow, struct
 from redisq_ops.pipeline.table_reader import TableReader
@@ -605,38 +606,6 @@ def test_arrow_and_spark_schemas_match() -> None:
         assert to_arrow_schema(struct(table), timezone="UTC").equals(arrow(table))
 
 
-def test_filters_of_a_query_become_bounds(client: redis.Redis, url: str) -> None:
-    from pyspark.sql import datasource as ds
-
-    from redisq_ops.pipeline.source import FilteringReader
-
-    everywhere(client)
-
-    def pushed(*filters: ds.Filter) -> FilteringReader:
-        reader = FilteringReader(parse_options({"table": "dead", "url": url}))
-        assert list(reader.pushFilters(list(filters))) == list(
-            filters
-        )  # Spark still applies all of them
-        return reader
-
-    moment = datetime(2030, 1, 1, 0, 0, 0, 500, tzinfo=UTC)
-    at = ms(moment)
-    assert at is not None
-    both = pushed(
-        ds.GreaterThan(("since_at",), moment), ds.LessThanOrEqual(("since_at",), moment),
-        ds.EqualTo(("queue",), "mail"), ds.EqualTo(("reason",), "failed"),
-    ).options  # fmt: skip
-    assert pushed(ds.In(("id",), ("a", "b")), ds.EqualTo(("id",), "b")).options.id == ("b",)
-    assert pushed(ds.EqualTo(("request",), "r1")).options.request == "r1"
-    assert pushed(ds.EqualTo(("id",), "b"), ds.EqualTo(("id",), "a")).partitions() == []
-    assert (both.since_ms, both.until_ms, both.queue) == (at, at + 1, ("mail",))
-    assert pushed(ds.In(("queue",), ("mail", "nope"))).options.queue == ("mail",)
-    assert pushed(ds.EqualTo(("queue",), "nope")).partitions() == []
-    assert len(pushed(ds.Not(ds.EqualTo(("queue",), "mail"))).partitions()) == 1
-    day = pushed(ds.GreaterThanOrEqual(("since_at",), datetime(2030, 1, 1))).options
-    assert day.since_ms == at
-
-
 # --- by Spark ----------------------------------------------------------------------------------
 
 
@@ -665,7 +634,7 @@ def test_spark_reads_every_table(client: redis.Redis, url: str, load: Any) -> No
 def run_query(spark: SparkSession, url: str, sql: str, table: str) -> list[Any]:
     """The rows of a query, of which `redisq spark sql` reads as much."""
     options = {"table": table, "url": url}
-    frame = query_frame(spark, table_use(sql, table), options, NO_REDACTION)
+    frame = query_frame(spark, table_uses(sql, Clock())[table], options, NO_REDACTION)
     frame.createOrReplaceTempView(table)
     return spark.sql(sql).collect()
 
@@ -698,7 +667,7 @@ def test_a_query_reads_only_what_it_uses_and_always_all_of_that(
     assert ask("one", "select queue, number from dead where id = 'r1/1000'") == [("mail", 1000)]
     assert len(ask("request", "select number from dead where request = 'r1'")) == 1100
     assert ask("none", "select number from dead where request = 'nope'") == []
-    bound = "since_at > timestamp_millis(1000000500)"
+    bound = "since_at > timestamp'1970-01-12 13:46:40.500'"
     assert len(ask("late", f"select id from dead where queue = 'mail' and {bound}")) == 500
     # The branches of a union, a join and a subquery have filters of their own.
     assert ask(

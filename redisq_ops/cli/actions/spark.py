@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from redisq_ops.core.model.errors import BadInput, RedisqError
+from redisq_ops.core.engine.registry import all_queues
+from redisq_ops.core.model.clock import wall_ms
+from redisq_ops.core.model.errors import RedisqError
 
 from ..output import emit, printable, quantity, say, table
 from ..session import Session
@@ -20,10 +22,9 @@ from .spark_session import (
     check_queues,
     frame_options,
     lake_rows,
-    on_kept_server,
     on_spark,
     printed,
-    run_elsewhere,
+    remote_server,
     small_table,
     table_options,
     url_for_workers,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from redisq_ops.pipeline.doctor import DoctorCheck
+    from redisq_ops.pipeline.query_bounds import Clock
     from redisq_ops.pipeline.query_tables import TableUse
     from redisq_ops.pipeline.small_tables import SmallTable
 
@@ -41,12 +43,10 @@ SHOWN = 100
 
 
 def doctored(s: Session, given: dict[str, Any]) -> int:
-    from redisq_ops.pipeline.doctor import check_driver, check_executors, write_class_archive
+    from redisq_ops.pipeline.doctor import check_driver, check_executors
 
     if printed(given):
         return 0
-    if given["archive"] and given["remote"]:
-        raise BadInput("--archive is for Spark on this machine, not for --remote")
     found: list[DoctorCheck] = []
 
     def report(findings: list[DoctorCheck]) -> None:
@@ -57,10 +57,7 @@ def doctored(s: Session, given: dict[str, Any]) -> int:
                 _say_finding(finding)
         found.extend(findings)
 
-    report(check_driver(s.config.server_address(), remote=given["remote"] is not None))
-    if given["archive"] and all(finding.ok for finding in found):
-        say("archiving the classes of Spark, which takes a minute…")
-        report([write_class_archive(s.config.server_address())])
+    report(check_driver(s.config.server_address(), remote=remote_server(given) is not None))
     if all(finding.ok for finding in found):
         with on_spark(s, given, waits=False) as spark:
             report(check_executors(spark, given["tasks"], url_for_workers(s, spark)))
@@ -96,13 +93,13 @@ def described(s: Session, given: dict[str, Any]) -> int:
 
 def queried(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.pipeline.options import parse_options
-    from redisq_ops.pipeline.query_tables import named_tables, only_reads
+    from redisq_ops.pipeline.query_tables import only_reads, table_uses
 
     query: str = given["query"]
-    reads = only_reads(query)
-    if (code := run_elsewhere(s, given, keeps=reads)) is not None:
-        return code
-    named = named_tables(query)
+    if printed(given):
+        return 0
+    reads, uses = only_reads(query), table_uses(query, _clock(given))
+    named = list(uses)
     common = bounds(s, given) | ({} if given["queue"] is None else {"queue": given["queue"]})
     payloads = given["payloads"] or re.search(r"\bpayload", query, re.IGNORECASE)
     own = {
@@ -113,32 +110,78 @@ def queried(s: Session, given: dict[str, Any]) -> int:
     else:
         for name in named:
             check_queues(s, parse_options({"table": name, **own[name]}).queue)
-    with on_kept_server(s, given, "sql", keeps=reads) as here:
-        announced(s, here)
-        from redisq_ops.pipeline.small_tables import small_table_frame
-        from redisq_ops.pipeline.source import register
-        from redisq_ops.pipeline.spark_tuning import jvm_conf
+    if given["explain"]:
+        return _explained(s, given, uses, own)
+    announced(s, given)
+    from redisq_ops.pipeline.small_tables import small_table_frame
+    from redisq_ops.pipeline.source import register
+    from redisq_ops.pipeline.spark_tuning import jvm_conf
 
-        rows = _table_rows(s, given, named)
-        conf = [*(jvm_conf(sum(rows.values())) if named else ()), *(given["conf"] or ())]
-        small = {}
-        if reads and given["lake"] is None:
-            small = _small_tables(s, {n: table_options(s, n, **own[n]) for n in named}, rows)
-        with on_spark(s, here | {"conf": conf}, announces=False) as spark:
-            from redisq_ops.pipeline.session import forget_tables
+    rows = _table_rows(s, given, named)
+    conf = [*(jvm_conf(sum(rows.values())) if named else ()), *(given["conf"] or ())]
+    small = {}
+    if reads and given["lake"] is None:
+        small = _small_tables(s, {n: table_options(s, n, **own[n]) for n in named}, rows)
+    with on_spark(s, given | {"conf": conf}, announces=False) as spark:
+        if given["lake"] is not None:
+            _show_lake(s, spark, given, named, common)
+            _print_query(s, spark, query)
+            return 0
+        for name, read in small.items():
+            _say_reading(s, f"{name}: {quantity(len(read.rows), 'row')}")
+            small_table_frame(spark, read).createOrReplaceTempView(name)
+        if not reads:  # it may define a table of the data source
+            register(spark)
+        large = [use for use in _on_server(s, given, uses) if use.table not in small]
+        _query_large(s, spark, query, large, own)
+    return 0
 
-            forget_tables(spark)
-            if given["lake"] is not None:
-                _show_lake(s, spark, given, named, common)
-                _print_query(s, spark, query)
-                return 0
-            for name, read in small.items():
-                _say_reading(s, f"{name}: {quantity(len(read.rows), 'row')}")
-                small_table_frame(spark, read).createOrReplaceTempView(name)
-            if not reads:  # it may define a table of the data source
-                register(spark)
-            large = {name: options for name, options in own.items() if name not in small}
-            _query_large(s, spark, query, large)
+
+def _clock(given: Mapping[str, Any]) -> Clock | None:
+    """How the times of a query are to be read; None if not in UTC."""
+    from redisq_ops.pipeline.query_bounds import Clock
+    from redisq_ops.pipeline.session import TIME_ZONE, parse_conf
+
+    if parse_conf(given["conf"] or ()).get(TIME_ZONE, "UTC") != "UTC":
+        return None
+    return Clock(None if remote_server(given) else wall_ms())
+
+
+def _on_server(
+    s: Session, given: Mapping[str, Any], uses: Mapping[str, TableUse]
+) -> Iterable[TableUse]:
+    """The uses, bound to queues that there are."""
+    if all(use.bounds.queue is None for use in uses.values()):
+        return uses.values()
+    known = given["queue"].split(",") if given["queue"] else _registered(s)
+    return [use.within(known) for use in uses.values()]
+
+
+def _registered(s: Session) -> list[str]:
+    return [entry.name for entry in s.run(all_queues(s.config.prefix))]
+
+
+def _explained(
+    s: Session,
+    given: Mapping[str, Any],
+    uses: Mapping[str, TableUse],
+    own: Mapping[str, Mapping[str, str]],
+) -> int:
+    """Say what the query reads of each table; Spark is not started."""
+    from redisq_ops.pipeline.small_tables import MOST_ROWS
+
+    rows = _table_rows(s, given, list(uses))
+    for use in uses.values() if given["lake"] else _on_server(s, given, uses):
+        name, options = use.table, use.options(own[use.table])
+        is_small = rows[name] <= MOST_ROWS and given["lake"] is None
+        if s.json:
+            wanted = ("queue", "id", "request", "since", "until")
+            bounds = {each: options.get(each) for each in wanted}
+            emit({"table": name, "columns": use.columns, **bounds, "rows": rows[name]})
+        elif is_small:
+            print(f"{name}: {quantity(rows[name], 'row')}, read whole without Spark")
+        else:
+            print(use.describe(own[name]))
     return 0
 
 
@@ -160,25 +203,29 @@ def _show_lake(
 
 
 def _query_large(
-    s: Session, spark: SparkSession, query: str, own: Mapping[str, Mapping[str, str]]
+    s: Session,
+    spark: SparkSession,
+    query: str,
+    uses: Sequence[TableUse],
+    own: Mapping[str, Mapping[str, str]],
 ) -> None:
-    """Print a query's rows; of these tables Spark reads what the query's text names."""
-    from redisq_ops.pipeline.query_tables import UNREAD, query_frame, table_use, whole_use
+    """Print a query's rows; Spark reads these uses of tables."""
+    from redisq_ops.pipeline.query_tables import UNREAD, query_frame, whole_use
 
     def show(uses: Iterable[TableUse]) -> None:
         for use in uses:
             options = frame_options(s, spark, use.table, **own[use.table])
-            _say_reading(s, use.describe(bounded=bool({"since", "until"} & options.keys())))
+            _say_reading(s, use.describe(own[use.table]))
             frame = query_frame(spark, use, options, s.redaction)
             frame.createOrReplaceTempView(use.table)
 
-    awaited(spark, "planning", lambda: show(table_use(query, name) for name in own))
+    awaited(spark, "planning", lambda: show(uses))
     try:
         _print_query(s, spark, query)
     except RedisqError as error:
         if UNREAD not in str(error):
             raise
-        awaited(spark, "planning", lambda: show(map(whole_use, own)))
+        awaited(spark, "planning", lambda: show(whole_use(use.table) for use in uses))
         _print_query(s, spark, query)
 
 

@@ -30,6 +30,7 @@ from .spark_session import (
     on_spark,
     printed,
     rate_of,
+    remote_server,
     server_of,
 )
 
@@ -54,7 +55,7 @@ def replayed(s: Session, verb: Verb, given: dict[str, Any]) -> int:
         given["parts"], queues, given["payloads"], given["since"], given["until"],
     )  # fmt: skip
     kept = given["plan"] is not None
-    if not kept and not (is_local(given["master"]) and given["remote"] is None):
+    if not kept and not (is_local(given["master"]) and remote_server(given) is None):
         raise BadInput("tasks elsewhere need a folder they all see: --plan DIR on shared storage")
     path = Path(given["plan"]) if kept else Path(tempfile.mkdtemp(prefix="redisq-spark-"))
     try:

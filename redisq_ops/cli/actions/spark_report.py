@@ -28,9 +28,8 @@ from .spark_session import (
     lake_rows,
     moment,
     now_ms,
-    on_kept_server,
     on_spark,
-    run_elsewhere,
+    printed,
     small_table,
     table_options,
     time_range,
@@ -51,8 +50,8 @@ PLAIN_IS_QUICKER = 300_000
 def reported(s: Session, given: dict[str, Any]) -> int:
     html, parquet = given["html"], given["parquet"]
     _writable(html, parquet)
-    if (code := run_elsewhere(s, given)) is not None:
-        return code
+    if printed(given):
+        return 0
     with _report(s, given, client=_pattern(given["client"])) as (report, meter):
         written = report.write(parquet, meter) if parquet is not None else {}
         figures = report.figures(progress=meter)
@@ -86,8 +85,8 @@ def _server(s: Session) -> str:
 
 
 def grouped(s: Session, given: dict[str, Any]) -> int:
-    if (code := run_elsewhere(s, given)) is not None:
-        return code
+    if printed(given):
+        return 0
     if given["lake"] is None and not s.json:
         _suggest_plain_groups(s, given["queues"] or ())
     with _report(s, given, history=False) as (report, meter):
@@ -125,8 +124,8 @@ def held_back(s: Session, given: dict[str, Any]) -> int:
     if slash and given["queue"] not in (None, queue):
         raise NotFound(f"{given['request']} isn't in queue {given['queue']}")
     queue = queue or given["queue"]
-    if (code := run_elsewhere(s, given)) is not None:
-        return code
+    if printed(given):
+        return 0
     own = given | {"queues": [queue] if queue else None}
     with _report(s, own, dead=False) as (report, meter):
         rows, silent = report.critical_path(request, progress=meter)
@@ -175,19 +174,18 @@ def _report(
         since = (until or now) - DAY
     against = _against(s, given, since, until, now)
     wanted = [*(["history"] if history else []), *(["dead"] if dead else [])]
-    with on_kept_server(s, given, "report") as here:
-        announced(s, here)
-        conf = [*tables.startup_conf(wanted), *(given["conf"] or ())]
-        with (
-            on_spark(s, {**here, "conf": conf}, announces=False) as running,
-            progress("working the tables out") as meter,
-        ):
-            report = _read_report(running, tables, wanted, client, (since, until), against)
-            asked = parse_conf(given["conf"] or ())
-            for name, value in (report.settings if history else {}).items():
-                if name not in asked:
-                    running.conf.set(name, value)
-            yield report, meter
+    announced(s, given)
+    conf = [*tables.startup_conf(wanted), *(given["conf"] or ())]
+    with (
+        on_spark(s, {**given, "conf": conf}, announces=False) as running,
+        progress("working the tables out") as meter,
+    ):
+        report = _read_report(running, tables, wanted, client, (since, until), against)
+        asked = parse_conf(given["conf"] or ())
+        for name, value in (report.settings if history else {}).items():
+            if name not in asked:
+                running.conf.set(name, value)
+        yield report, meter
 
 
 def _read_report(

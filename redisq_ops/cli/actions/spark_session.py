@@ -6,6 +6,7 @@ Functions import Spark, so that a command that reads no rows starts without it.
 from __future__ import annotations
 
 import logging
+import os
 import re
 import signal
 import sys
@@ -47,30 +48,15 @@ def printed(given: Mapping[str, Any]) -> bool:
     return True
 
 
-def run_elsewhere(s: Session, given: Mapping[str, Any], *, keeps: bool = True) -> int | None:
-    """The exit code if the command needs no session here, else None: its spark-submit line was
-    printed, or the process of `redisq spark serve` ran it.
-
-    ``keeps``: the command leaves nothing in Spark that would change later ones.
-    """
-    if printed(given):
-        return 0
-    from redisq_ops.pipeline.connect_server import commands_socket
-    from redisq_ops.pipeline.fork_server import run_in_fork
-
-    if not keeps or _kept_server(s, given) is None:
-        return None
-    return run_in_fork(commands_socket(), sys.argv[1:])
-
-
-def _kept_server(s: Session, given: Mapping[str, Any]) -> str | None:
-    """The address of the server of `redisq spark serve`, if there is one and none of --master,
-    --remote and --conf asks for another."""
-    from redisq_ops.pipeline.connect_server import find_server
-
-    if given["master"] or given["remote"] or given["conf"]:
-        return None
-    return find_server(s.config.server_address())
+def remote_server(given: Mapping[str, Any]) -> str | None:
+    """The address of the Spark Connect server to use, if any: --remote, else SPARK_REMOTE unless
+    --master asks for another Spark."""
+    remote: str | None = given.get("remote")
+    if remote is not None and given.get("master") is not None:
+        raise BadInput("use either --master or --remote, not both")
+    if remote is None and given.get("master") is None:
+        remote = os.environ.get("SPARK_REMOTE", "").strip() or None
+    return remote
 
 
 _NOT_SUBMITTED = {"--master": 1, "--conf": 1, "--print-submit": 0, "--url": 1}
@@ -90,27 +76,6 @@ def _submitted_words(argv: list[str]) -> list[str]:
     return kept
 
 
-@contextmanager
-def on_kept_server(
-    s: Session, given: Mapping[str, Any], purpose: str, *, keeps: bool = True
-) -> Iterator[dict[str, Any]]:
-    """``given`` with the address of the server of `redisq spark serve`, if it can run this command
-    in the session of earlier commands.
-
-    ``keeps``: as of `run_elsewhere`.
-    """
-    from redisq_ops.pipeline.connect_server import reused_session
-
-    server = _kept_server(s, given) if keeps else None
-    if server is None:
-        yield dict(given)
-        return
-    if not s.json:
-        print("asking the Spark that runs…", file=sys.stderr, flush=True)
-    with reused_session(server, purpose) as remote:
-        yield {**given, "remote": remote}
-
-
 def started(s: Session, given: Mapping[str, Any], *, waits: bool = True) -> SparkSession:
     """Start a Spark session whose readers use this invocation's server.
 
@@ -119,7 +84,7 @@ def started(s: Session, given: Mapping[str, Any], *, waits: bool = True) -> Spar
     from redisq_ops.pipeline.session import session
 
     made = session(
-        "redisq", master=given["master"], remote=given["remote"], conf=given["conf"] or (),
+        "redisq", master=given["master"], remote=remote_server(given), conf=given["conf"] or (),
         target=s.config.server_address(), registers=False,
     )  # fmt: skip
     if waits and (given["master"] or "").startswith("spark://"):
@@ -140,17 +105,14 @@ def _no_interrupt(record: logging.LogRecord) -> bool:
 
 def announced(s: Session, given: Mapping[str, Any]) -> None:
     """Check the settings, then report that Spark starts, which takes some seconds."""
-    from redisq_ops.pipeline import class_archive
-    from redisq_ops.pipeline.session import check_installed, is_local, parse_conf
+    from redisq_ops.pipeline.session import check_installed, parse_conf
 
     parse_conf(given["conf"] or ())
     check_installed()
-    on_terminal = sys.stderr.isatty()
-    if (on_terminal or not s.json) and given.get("remote") is None:
-        quicker = ""
-        if on_terminal and is_local(given.get("master")) and not class_archive.is_written():
-            quicker = " (redisq spark doctor --archive, once, makes this quicker)"
-        print(f"starting Spark…{quicker}", file=sys.stderr, flush=True)
+    if sys.stderr.isatty() or not s.json:
+        is_there = remote_server(given) is not None
+        doing = "asking Spark Connect…" if is_there else "starting Spark…"
+        print(doing, file=sys.stderr, flush=True)
 
 
 @contextmanager

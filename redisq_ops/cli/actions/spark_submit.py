@@ -20,7 +20,7 @@ from redisq_ops.pipeline.submit import SubmitResult
 
 from ..output import count, emit, printable, progress, quantity, say, tell, untouched
 from ..session import Session
-from .spark_session import announced, awaited, on_spark, printed, rate_of, server_of
+from .spark_session import announced, awaited, on_spark, printed, rate_of, remote_server, server_of
 
 if TYPE_CHECKING:
     from redisq_ops.pipeline.input_validation import ValidationResult
@@ -96,7 +96,7 @@ def submitted(s: Session, given: dict[str, Any]) -> int:
 
 def _reads_files_here(given: dict[str, Any]) -> bool:
     """Whether a path without a scheme is of this machine: Spark runs here, without Hadoop."""
-    is_here = given["remote"] is None and is_local(given["master"])
+    is_here = remote_server(given) is None and is_local(given["master"])
     elsewhere = any("defaultFS" in conf for conf in given["conf"] or ())
     return is_here and not elsewhere and "HADOOP_CONF_DIR" not in os.environ
 

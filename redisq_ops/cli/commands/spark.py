@@ -32,7 +32,9 @@ class QueryCommand(TyperCommand):
 
 RUNNING: Options = {
     "master": option("--master", "URL", "Spark master (default: local[*])."),
-    "remote": option("--remote", "sc://HOST", "Use a Spark Connect server instead."),
+    "remote": option(
+        "--remote", "sc://HOST", "Use a Spark Connect server instead (default: SPARK_REMOTE)."
+    ),
     "conf": option("--conf", "NAME=VALUE", "Set a Spark property; repeatable.", list[str]),
     "print_submit": flag("--print-submit", "Print the spark-submit command and exit."),
 }
@@ -58,10 +60,6 @@ add(
             "--tasks", None, "Number of tasks that check; about twice the executors.", int, 8,
             min=1,
         ),
-        "archive": flag(
-            "--archive", "First archive Spark's Java classes (170 MB) in the cache folder: it then "
-            "starts in half the time.",
-        ),
     },
     "spark.doctored",
     help="Check the installation: Java, Python, packages, and that each executor has the same "
@@ -69,7 +67,6 @@ add(
     prints="SparkDoctor",
     examples=(
         "redisq spark doctor",
-        "redisq spark doctor --archive",
         "redisq spark doctor --master spark://head:7077 --json",
     ),
 )  # fmt: skip
@@ -89,6 +86,7 @@ add(
         "queue": option("--queue", "NAME", "Only of this queue."),
         **BETWEEN,
         "payloads": flag("--payloads", "Read payloads too."),
+        "explain": flag("--explain", "Say what the query reads of each table, and exit."),
         **RUNNING,
     },
     "spark.queried",
@@ -111,8 +109,8 @@ add(
         "conf": RUNNING["conf"],
     },
     "spark_serve.served",
-    help="Keep Spark running until Ctrl+C. Meanwhile sql, report, groups and critical-path use it "
-    "by themselves, and start at once.",
+    help="Run Spark's own Connect server until Ctrl+C: with its address in SPARK_REMOTE, commands "
+    "start no Spark of their own.",
     prints="",
     examples=("redisq spark serve", "redisq spark serve --conf spark.driver.memory=4g"),
 )  # fmt: skip

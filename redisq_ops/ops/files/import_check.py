@@ -12,10 +12,11 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, BinaryIO, cast
 
+from redisq_ops.core.engine.optional_features import HasClients, HasRequests
+from redisq_ops.core.engine.queue_classes import queue_class
 from redisq_ops.core.model.entry import Entry, Failure, State
 from redisq_ops.core.model.errors import BadInput, Refused
 from redisq_ops.core.model.keys import checked_name
-from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.queues.request.submission import checked_limit, checked_priority
 
 from ..terminal import count
@@ -122,7 +123,7 @@ def _counted(content: Content, row: ImportRow, offset: int) -> None:
     entry = row.entry
     content.states[entry.state] = content.states.get(entry.state, 0) + 1
     content.bytes += len(entry.payload or b"")
-    if content.kind == RequestQueue.kind:
+    if issubclass(_class_of(content.kind), HasRequests):
         rid, _, n = entry.id.rpartition("/")
         places = content.requests.setdefault(rid, [array("q"), array("q"), array("q")])
         for place, value in zip(places, (int(n), offset, row.number), strict=True):
@@ -194,6 +195,11 @@ def parsed(line: bytes, kind: str | None) -> Content | ImportRow | int | None:
     return _row_of(row, kind)
 
 
+def _class_of(kind: str) -> type:
+    """The class of a kind's queues, which says what their entries have."""
+    return queue_class(kind) or object
+
+
 def _row_of(row: dict[str, Any], kind: str) -> ImportRow:
     state = row.get("state")
     if state not in STATES:
@@ -206,8 +212,8 @@ def _row_of(row: dict[str, Any], kind: str) -> ImportRow:
     payload, client = _payload(row, id), row.get("client")
     if client is not None:
         checked_name(client if isinstance(client, str) else "", "client name")
-    elif kind == "fair":
-        raise BadInput(f"{id} has no client, and a fair queue's entries have one")
+    elif issubclass(_class_of(kind), HasClients):
+        raise BadInput(f"{id} has no client, and a {kind} queue's entries have one")
     reason = row.get("reason")
     if reason is not None:
         checked_name(reason if isinstance(reason, str) else "", "reason")
@@ -217,9 +223,9 @@ def _row_of(row: dict[str, Any], kind: str) -> ImportRow:
         id, cast(State, state), at_ms=since if state in ("dead", "trash") else ready,
         since_ms=since, payload=payload, failures=_number(row, "failures") or 0,
         lost=_number(row, "lost") or 0, first_ms=_number(row, "first_ms"), reason=reason,
-        error=failure, client=client if kind == "fair" else None,
+        error=failure, client=client if issubclass(_class_of(kind), HasClients) else None,
     )  # fmt: skip
-    if kind != RequestQueue.kind:
+    if not issubclass(_class_of(kind), HasRequests):
         if "/" in id:
             raise BadInput(f"{id} is no entry of a {kind} queue")
         return ImportRow(0, entry)

@@ -1,0 +1,221 @@
+"""Bounds and look-ups of a table that a SQL query reads in one place.
+
+They come from simple conditions of the ``WHERE`` beside that place: a column compared with
+literals. No row that these conditions leave out can be part of the answer, whatever else the query
+does; Spark still applies every condition itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from sqlglot import exp
+
+from .options import looks_up
+from .tables import TABLES
+
+MAX_LOOKUPS = 500
+"""most ids of a query that are looked up one by one"""
+CLOCK_MS = 60_000
+"""how far this machine's clock may go back before Spark reads it"""
+_MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+}
+_EQUAL: tuple[type[exp.Expr], ...] = (exp.EQ, exp.NullSafeEQ)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_TIME = re.compile(
+    rf"({_DATE.pattern})([ T]\d\d:\d\d(:\d\d(\.\d{{1,6}})?)?(Z|[+-]\d\d:\d\d)?)?",
+)
+_SPAN_MS = {
+    "SECOND": 1000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400_000, "WEEK": 604_800_000,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """How a query's times are read. ``now_ms``: None if Spark's clock is another machine's."""
+
+    now_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What the rows of a table have in common. Null: anything."""
+
+    queue: tuple[str, ...] | None = None
+    id: tuple[str, ...] | None = None
+    request: str | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+    @property
+    def impossible(self) -> bool:
+        """Whether no row can be within the bounds."""
+        return self.queue == () or self.id == ()
+
+    def options(self, given: Mapping[str, str]) -> dict[str, str]:
+        """The options of the data source for these bounds within those that are ``given``."""
+        found = dict(given)
+        if self.queue:
+            found["queue"] = ",".join(self.queue)
+        if self.id:
+            found["id"] = ",".join(self.id)
+        if self.request is not None:
+            found["request"] = self.request
+        if self.since_ms is not None:
+            found["since"] = str(max(self.since_ms, int(given.get("since", self.since_ms))))
+        if self.until_ms is not None:
+            found["until"] = str(min(self.until_ms, int(given.get("until", self.until_ms))))
+        return found
+
+    def with_texts(self, table: str, column: str, texts: tuple[str, ...]) -> Bounds:
+        """The bounds with one more: ``column`` is one of the ``texts``."""
+        if column == "queue":
+            return replace(self, queue=_in_both(self.queue, texts))
+        # The options have lists with commas.
+        is_plain = all(text and text == text.strip() and "," not in text for text in texts)
+        if not is_plain or column not in ("id", "request") or not looks_up(table, column):
+            return self
+        if column == "id" and len(texts) <= MAX_LOOKUPS:
+            return replace(self, id=_in_both(self.id, texts))
+        if column == "request" and len(texts) == 1 and self.request is None:
+            return replace(self, request=texts[0])
+        return self
+
+    def with_times(self, since_ms: int | None, until_ms: int | None) -> Bounds:
+        """The bounds with a range of time, at both ends open where it is null."""
+        return replace(
+            self,
+            since_ms=_of_both(max, self.since_ms, since_ms),
+            until_ms=_of_both(min, self.until_ms, until_ms),
+        )
+
+
+def bounds_beside(place: exp.Table, clock: Clock | None) -> Bounds:
+    """The bounds of a table that a query reads only at this place; ``clock``: None if times depend
+    on a time zone."""
+    bounds = Bounds()
+    clause = place.parent
+    select = clause.parent if isinstance(clause, (exp.From, exp.Join)) else None
+    if not isinstance(select, exp.Select) or select.args.get("where") is None:
+        return bounds
+    alias = place.args.get("alias")
+    if isinstance(alias, exp.TableAlias) and alias.columns:  # the columns have other names
+        return bounds
+    table = TABLES[place.name.lower()]
+    alone = not select.args.get("joins") and not select.args.get("laterals")
+
+    def is_own(column: object) -> bool:
+        if not isinstance(column, exp.Column) or column.args.get("db"):
+            return False
+        return column.table.lower() == place.alias_or_name.lower() if column.table else alone
+
+    for condition in _conditions(select.args["where"].this):
+        column, others, kind = _sides(condition)
+        if not is_own(column) and len(others) == 1:
+            column, others, kind = others[0], [column], _MIRRORED.get(kind, kind)
+        if not is_own(column):
+            continue
+        if column.name.lower() == table.time:
+            if clock is not None:
+                bounds = bounds.with_times(*_time_range(kind, others, clock))
+        elif kind in (*_EQUAL, exp.In) and all(_is_text(other) for other in others):
+            texts = tuple(dict.fromkeys(other.this for other in others))
+            bounds = bounds.with_texts(table.name, column.name.lower(), texts)
+    return bounds
+
+
+def _conditions(expression: exp.Expr) -> Iterator[exp.Expr]:
+    """The conditions that all have to be true."""
+    whole = expression.unnest()
+    if isinstance(whole, exp.And):
+        yield from _conditions(whole.left)
+        yield from _conditions(whole.right)
+    else:
+        yield whole
+
+
+def _sides(
+    condition: exp.Expr,
+) -> tuple[exp.Expr, list[exp.Expr], type[exp.Expr]]:
+    """What a condition compares, with what, and how; an unknown condition compares nothing."""
+    kind = type(condition)
+    if kind in (*_EQUAL, *_MIRRORED):
+        return condition.this, [condition.expression], kind
+    if kind is exp.Between and not condition.args.get("symmetric"):
+        return condition.this, [condition.args["low"], condition.args["high"]], kind
+    if kind is exp.In and condition.expressions:
+        return condition.this, condition.expressions, kind
+    return condition, [], kind
+
+
+def _is_text(expression: exp.Expr) -> bool:
+    return isinstance(expression, exp.Literal) and expression.is_string
+
+
+def _time_range(
+    kind: type[exp.Expr], others: list[exp.Expr], clock: Clock
+) -> tuple[int | None, int | None]:
+    """The range of a time that is compared so with literals, in ms and a bit wider."""
+    fixed = [_fixed_ms(other) for other in others]
+    high = None if fixed[-1] is None else fixed[-1] + 1  # it may have a fraction of a millisecond
+    low = _past_ms(others[0], clock) if fixed[0] is None else fixed[0]
+    if kind in (exp.GT, exp.GTE):
+        return low, None
+    if kind in (exp.LT, exp.LTE):
+        return None, high
+    if kind in _EQUAL:
+        return fixed[0], high
+    return (low, high) if kind is exp.Between else (None, None)
+
+
+def _fixed_ms(expression: exp.Expr) -> int | None:
+    """The time of a literal such as ``timestamp'2030-01-31 12:00:00'``; UTC without an offset."""
+    form = _TIME
+    if isinstance(expression, exp.Cast) and type(expression) is exp.Cast:
+        kinds = {exp.DType.TIMESTAMPTZ: _TIME, exp.DType.TIMESTAMPLTZ: _TIME, exp.DType.DATE: _DATE}
+        found = kinds.get(expression.to.this)
+        if found is None:
+            return None
+        form, expression = found, expression.this
+    if not _is_text(expression) or form.fullmatch(expression.this) is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(expression.this)
+    except ValueError:
+        return None
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1000 // 1)
+
+
+def _past_ms(expression: exp.Expr, clock: Clock) -> int | None:
+    """A time no later than that of ``now() - interval 1 hour``."""
+    if not isinstance(expression, exp.Sub) or clock.now_ms is None:
+        return None
+    now, span = expression.this, expression.expression
+    is_now = isinstance(now, exp.CurrentTimestamp) or (
+        isinstance(now, exp.Anonymous) and now.name.lower() == "now" and not now.expressions
+    )
+    if not is_now or not isinstance(span, exp.Interval) or not isinstance(span.this, exp.Literal):
+        return None
+    unit = _SPAN_MS.get(str(span.unit or "").upper().removesuffix("S"))
+    number = span.this.this
+    if unit is None or not number.isdecimal():
+        return None
+    return max(0, clock.now_ms - int(number) * unit - CLOCK_MS)
+
+
+def _in_both(one: tuple[str, ...] | None, other: tuple[str, ...]) -> tuple[str, ...]:
+    return other if one is None else tuple(text for text in one if text in other)
+
+
+def _of_both(which: Callable[[int, int], int], one: int | None, other: int | None) -> int | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return which(one, other)
