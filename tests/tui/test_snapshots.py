@@ -915,6 +915,13 @@ async def past(app: Top, source: Seeded) -> None:
     app.push_screen(UndoScreen(operations(), NOW, "replay-8a41c09be2"))  # type: ignore[unused-awaitable]
 
 
+def in_theme(name: str) -> Action:
+    async def step(app: Top, source: Seeded) -> None:
+        app.theme = name
+
+    return step
+
+
 async def closed(app: Top, source: Seeded) -> None:
     """Without the dialog that a step has opened."""
     app.pop_screen()  # type: ignore[unused-awaitable]
@@ -1005,7 +1012,8 @@ STORIES: dict[str, Story] = {
             "edit": (closed, edits),
             "undo": (closed, past),
             "consequences": (closed, weighed),
-            "binary": (closed, binary_payload, "p", "j"),
+            "consequences in ANSI colours": (in_theme("ansi"),),
+            "binary": (in_theme("dark"), closed, binary_payload, "p", "j"),
             "frozen": ("p", "k", freezes),
             "stale": (freezes, breaks),
         },
@@ -1139,7 +1147,7 @@ def test_in_all_themes_the_words_are_the_same_and_the_colours_as_they_were() -> 
         async for view in each_view(app, source, pilot):
             await compare(app, view, pilot, tuple(THEMES))
         await weighed(app, source)
-        # ANSI draws the buttons without borders.
+        # In ANSI colours the buttons have no borders: that picture is a frame.
         await compare(app, "consequences", pilot, ("dark", "light", "high-contrast"))
 
     asyncio.run(in_dashboard(body, (120, 34)))
