@@ -13,7 +13,7 @@ from redisq_ops.ops.inspect.overview import QueueRow
 from redisq_ops.ops.inspect.overview import overview as read_overview
 from redisq_ops.ops.inspect.snapshot import Snapshot, Viewport
 
-from .test_snapshots import NOW, REDRAW, ROOT, Seeded, compare, draw, overview, write_png
+from .test_snapshots import NOW, Seeded, overview, told
 
 pytestmark = [pytest.mark.slow, pytest.mark.alike]
 
@@ -53,7 +53,4 @@ def test_the_first_picture_shows_five_programs(client: redis.Redis) -> None:
         async def look(self, viewport: Viewport) -> Snapshot:
             return replace(await super().look(viewport), overview=tuple(rows))
 
-    svg = draw([], (132, 28), source=FivePrograms())
-    compare("readme/programs", svg)
-    if REDRAW:
-        write_png(ROOT / "docs" / "pictures" / "programs.png", svg)
+    told("readme", ((132, 28), {"readme/programs": ()}), source=FivePrograms())
