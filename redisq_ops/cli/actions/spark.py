@@ -6,7 +6,8 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from redisq_ops.core.model.errors import BadInput, RedisqError
 
@@ -36,16 +37,18 @@ if TYPE_CHECKING:
     from redisq_ops.pipeline.query_tables import TableUse
     from redisq_ops.pipeline.small_tables import SmallTable
 
+    from ..commands.spark import Running, SqlOptions
+
 SHOWN = 100
 """rows shown to a person; programs get all"""
 
 
-def doctored(s: Session, given: dict[str, Any]) -> int:
+def doctored(s: Session, running: Running, tasks: int, *, archive: bool) -> int:
     from redisq_ops.pipeline.doctor import check_driver, check_executors, write_class_archive
 
-    if printed(given):
+    if printed(running):
         return 0
-    if given["archive"] and given["remote"]:
+    if archive and running.remote:
         raise BadInput("--archive is for Spark on this machine, not for --remote")
     found: list[DoctorCheck] = []
 
@@ -57,13 +60,13 @@ def doctored(s: Session, given: dict[str, Any]) -> int:
                 _say_finding(finding)
         found.extend(findings)
 
-    report(check_driver(s.config.server_address(), remote=given["remote"] is not None))
-    if given["archive"] and all(finding.ok for finding in found):
+    report(check_driver(s.config.server_address(), remote=running.remote is not None))
+    if archive and all(finding.ok for finding in found):
         say("archiving the classes of Spark, which takes a minute…")
         report([write_class_archive(s.config.server_address())])
     if all(finding.ok for finding in found):
-        with on_spark(s, given, waits=False) as spark:
-            report(check_executors(spark, given["tasks"], url_for_workers(s, spark)))
+        with on_spark(s, running, waits=False) as spark:
+            report(check_executors(spark, tasks, url_for_workers(s, spark)))
     return 0 if all(finding.ok for finding in found) else 1
 
 
@@ -72,11 +75,10 @@ def _say_finding(finding: DoctorCheck) -> None:
     print(f"{mark}  {finding.name:<10}  {printable(finding.says)}")
 
 
-def described(s: Session, given: dict[str, Any]) -> int:
+def described(s: Session, name: str | None) -> int:
     from redisq_ops.pipeline.options import table_named
     from redisq_ops.pipeline.tables import TABLES
 
-    name = given["table"]
     if name is None:
         rows = [(t.name, t.says, t.time) for t in TABLES.values()]
         if s.json:
@@ -94,42 +96,43 @@ def described(s: Session, given: dict[str, Any]) -> int:
     return 0
 
 
-def queried(s: Session, given: dict[str, Any]) -> int:
+def queried(s: Session, given: SqlOptions) -> int:
     from redisq_ops.pipeline.options import parse_options
     from redisq_ops.pipeline.query_tables import named_tables, only_reads
 
-    query: str = given["query"]
+    query, lake, running = given.query, given.lake, given.running
     reads = only_reads(query)
-    if (code := run_elsewhere(s, given, keeps=reads)) is not None:
+    if (code := run_elsewhere(s, running, keeps=reads)) is not None:
         return code
     named = named_tables(query)
-    common = bounds(s, given) | ({} if given["queue"] is None else {"queue": given["queue"]})
-    payloads = given["payloads"] or re.search(r"\bpayload", query, re.IGNORECASE)
+    common = bounds(s, given.between, lake)
+    common |= {} if given.queue is None else {"queue": given.queue}
+    payloads = given.payloads or re.search(r"\bpayload", query, re.IGNORECASE)
     own = {
         name: common | ({"payloads": "true"} if payloads and _has(name) else {}) for name in named
     }
-    if given["lake"] is not None:
-        check_lake(given["lake"])
+    if lake is not None:
+        check_lake(lake)
     else:
         for name in named:
             check_queues(s, parse_options({"table": name, **own[name]}).queue)
-    with on_kept_server(s, given, "sql", keeps=reads) as here:
+    with on_kept_server(s, running, "sql", keeps=reads) as here:
         announced(s, here)
         from redisq_ops.pipeline.small_tables import small_table_frame
         from redisq_ops.pipeline.source import register
         from redisq_ops.pipeline.spark_tuning import jvm_conf
 
-        rows = _table_rows(s, given, named)
-        conf = [*(jvm_conf(sum(rows.values())) if named else ()), *(given["conf"] or ())]
+        rows = _table_rows(s, given.queue, lake, named)
+        conf = [*(jvm_conf(sum(rows.values())) if named else ()), *(running.conf or ())]
         small = {}
-        if reads and given["lake"] is None:
+        if reads and lake is None:
             small = _small_tables(s, {n: table_options(s, n, **own[n]) for n in named}, rows)
-        with on_spark(s, here | {"conf": conf}, announces=False) as spark:
+        with on_spark(s, replace(here, conf=conf), announces=False) as spark:
             from redisq_ops.pipeline.session import forget_tables
 
             forget_tables(spark)
-            if given["lake"] is not None:
-                _show_lake(s, spark, given, named, common)
+            if lake is not None:
+                _show_lake(s, spark, lake, given.queue, named, common)
                 _print_query(s, spark, query)
                 return 0
             for name, read in small.items():
@@ -145,7 +148,8 @@ def queried(s: Session, given: dict[str, Any]) -> int:
 def _show_lake(
     s: Session,
     spark: SparkSession,
-    given: Mapping[str, Any],
+    lake: Path,
+    queue: str | None,
     names: Sequence[str],
     common: Mapping[str, str],
 ) -> None:
@@ -153,10 +157,10 @@ def _show_lake(
     from redisq_ops.pipeline.redaction import redact_table
 
     span = [int(common[at]) if at in common else None for at in ("since", "until")]
-    queues = () if given["queue"] is None else (given["queue"],)
+    queues = () if queue is None else (queue,)
     for name in names:
-        lake = lake_rows(spark, given["lake"], name, queues, *span)
-        redact_table(lake, s.redaction).createOrReplaceTempView(name)
+        rows = lake_rows(spark, lake, name, queues, *span)
+        redact_table(rows, s.redaction).createOrReplaceTempView(name)
 
 
 def _query_large(
@@ -196,13 +200,15 @@ def _small_tables(
     return found
 
 
-def _table_rows(s: Session, given: Mapping[str, Any], tables: Sequence[str]) -> dict[str, int]:
+def _table_rows(
+    s: Session, queue: str | None, lake: Path | None, tables: Sequence[str]
+) -> dict[str, int]:
     """Rows of each table, by the queues' counters or by the size of a lake's files."""
     from redisq_ops.pipeline.spark_tuning import lake_rows, server_rows
 
-    if given["lake"] is not None:
-        return {name: lake_rows(given["lake"], [name]) for name in tables}
-    queues = [] if given["queue"] is None else given["queue"].split(",")
+    if lake is not None:
+        return {name: lake_rows(lake, [name]) for name in tables}
+    queues = [] if queue is None else queue.split(",")
     prefix = s.config.prefix
     return {name: s.run(server_rows([name], queues, prefix)) for name in tables}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import Any
+from typing import TYPE_CHECKING
 
 from redisq_ops.core.model.errors import Unreachable
 
@@ -13,14 +13,17 @@ from ..output import progress, say
 from ..session import Session
 from .spark_session import announced
 
+if TYPE_CHECKING:
+    from ..commands.spark import Running
 
-def served(s: Session, given: dict[str, Any]) -> int:
+
+def served(s: Session, running: Running) -> int:
     from redisq_ops.pipeline.connect_server import address_file, running_server
 
-    announced(s, given)
+    announced(s, running)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with running_server(
-        s.config.server_address(), run, master=given["master"], conf=given["conf"] or ()
+        s.config.server_address(), run, master=running.master, conf=running.conf or ()
     ) as process:
         try:
             with progress("running a first query"):
