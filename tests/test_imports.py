@@ -1,10 +1,11 @@
 """What is imported when, seen from outside: only another process can tell."""
 
-import ast
+import inspect
 import subprocess
 import sys
-from importlib import import_module
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+from dataclasses import FrozenInstanceError, fields, is_dataclass
+from typing import Any
 
 import pytest
 
@@ -57,18 +58,51 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     }  # fmt: skip
 
 
-def test_every_command_has_a_function_that_performs_it() -> None:
-    """Commands name it in words, so that help needn't load it."""
-    from redisq_ops.cli.commands import COMMANDS, load
+def commands(found: Any) -> Iterator[Any]:
+    """A command, or those of a group and its groups."""
+    if not hasattr(found, "list_commands"):
+        yield found
+        return
+    context = found.context_class(found)
+    for name in found.list_commands(context):
+        yield from commands(found.get_command(context, name))
 
-    for name in COMMANDS:
-        assert load(name).name == name
-    named = set()
-    for path in (Path(__file__).parents[1] / "redisq_ops/cli/commands").glob("*.py"):
-        for call in ast.walk(ast.parse(path.read_text())):
-            if isinstance(call, ast.Call) and ast.unparse(call.func) == "add":
-                named.add(ast.literal_eval(call.args[3]))
-    assert len(named) > 40
-    for act in named:
-        module, _, function = act.partition(".")
-        assert callable(getattr(import_module(f"redisq_ops.cli.actions.{module}"), function)), act
+
+def test_every_command_is_a_function_whose_typed_parameters_are_its_options() -> None:
+    from redisq_ops.cli.main import root_command
+
+    acts = set()
+    for command in commands(root_command()):
+        act = command.callback.act
+        acts.add(act)
+        assert inspect.isfunction(act) and act.__doc__, command.name
+        declared = dict(parameters(list(inspect.signature(act).parameters.values())[1:]))
+        assert not [name for name, kind in declared.items() if kind in (Any, inspect._empty)], act
+        assert not [name for name, kind in declared.items() if isinstance(kind, str)], act
+        typed = {param.name for param in command.params} - {"help", "every"}
+        assert typed <= declared.keys(), (act, typed - declared.keys())
+    assert len(acts) > 70
+
+
+def parameters(declared: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    """Names and types of options, also of those in groups."""
+    for each in declared:
+        kind = each.annotation if isinstance(each, inspect.Parameter) else each.type
+        if is_dataclass(kind):
+            yield from parameters(fields(kind))
+        else:
+            yield each.name, kind
+
+
+def test_options_cannot_be_changed() -> None:
+    from redisq_ops.cli.options import Go
+
+    go: Any = Go()
+    with pytest.raises(FrozenInstanceError):
+        go.yes = True
+
+
+def test_modules_that_declare_commands_load_nothing_heavy() -> None:
+    found = loaded("from redisq_ops.cli.commands import COMMANDS, load; list(map(load, COMMANDS))")
+    assert "typer" in found
+    assert not found & HEAVY

@@ -27,23 +27,25 @@ from redisq_ops.ops.change.unfinished import unfinished
 from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.hint import hint
 
+from .options import Go
 from .output import Meter, as_line, conclude, count, emit, printable, progress, say, untouched, when
 from .session import Session
 
 
-def agreed(s: Session, previews: Sequence[Preview], given: Mapping[str, Any]) -> bool:
+def agreed(s: Session, previews: Sequence[Preview], go: Go, rate: str | None = None) -> bool:
     """Show what would be done and find out whether to do it; False for a dry run.
 
     A person is asked, and types a number or name where much is at stake. Without a terminal and
     without ``--yes`` the preview is the output, and exit code 5 says that nothing was done.
+    ``rate``: that of ``--rate``, which the configuration may limit.
     """
-    yes, dry_run, asking = given["yes"], given["dry_run"], interactive()
-    texts, guard = [indented(preview) for preview in previews], s.config.guard
-    if not dry_run:
+    asking, guard = interactive(), s.config.guard
+    texts = [indented(preview) for preview in previews]
+    if not go.dry_run:
         guard.writable()
-    if rate := given.get("rate"):
+    if rate:
         guard.rate(per_second(rate))
-    unasked = dry_run or not (yes or asking)
+    unasked = go.dry_run or not (go.yes or asking)
     for preview, text in zip(previews, texts, strict=True):
         if unasked and s.json:
             emit({"plan": preview.title, **preview.facts})
@@ -51,13 +53,13 @@ def agreed(s: Session, previews: Sequence[Preview], given: Mapping[str, Any]) ->
             print(*text, sep="\n")
         elif asking or not s.json:
             say("\n".join(text))
-    if dry_run:
+    if go.dry_run:
         return False
     guard.checked([preview.facts for preview in previews])
-    guard.named(s.confirm, not yes)
+    guard.named(s.confirm, not go.yes)
     if unasked:
         raise Unconfirmed("no terminal to ask on: add --yes to go ahead")
-    if yes:
+    if go.yes:
         return True
     with untouched():
         sure = _sure(previews, guard.typed(s.confirm, None))
@@ -184,15 +186,15 @@ def tell_interrupted(s: Session, outcome: ChangeOutcome, again: str = "") -> Non
 def confirm_and_run(
     s: Session,
     preview: Preview,
-    given: Mapping[str, Any],
+    go: Go,
     change: Callable[[Author], Coroutine[Any, Any, ChangeOutcome]],
 ) -> int:
     """Show what a change of a few steps will do, ask, and carry it out; the exit code."""
     if preview.facts.get("matched") == 0:
-        return nothing_matched(s, [preview], given["dry_run"])
-    if not agreed(s, [preview], given):
+        return nothing_matched(s, [preview], go.dry_run)
+    if not agreed(s, [preview], go):
         return 0
-    outcome = s.run(change(Author.here(given["reason"])))
+    outcome = s.run(change(Author.here(go.reason)))
     ended(s, outcome, preview.what)
     return outcome.exit_code
 

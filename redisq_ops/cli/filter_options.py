@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from redisq_ops.core.model.entry import Entry
 from redisq_ops.core.model.errors import BadInput
@@ -14,30 +13,30 @@ from redisq_ops.ops.filter.parser import parse
 from redisq_ops.ops.filter.scan import Scan
 from redisq_ops.ops.filter.time import duration_ms
 
+from .options import Conditions
 from .output import reading
 from .session import Session
 
 
-def filtered(given: Mapping[str, Any], utc: bool) -> Filter:
-    """The options of `SELECTING` as a filter: an entry has to match all of them."""
-    where, window = given.get("where"), given.get("window")
-    if window == 0:
+def filtered(asked: Conditions, utc: bool) -> Filter:
+    """What an entry has to match: all that is asked."""
+    if asked.window == 0:
         raise BadInput("--window 0: scan at least one entry")
     return Filter(
-        match=None if given["match"] is None else match_pattern(given["match"]),
-        older_than_ms=None if given["older_than"] is None else duration_ms(given["older_than"]),
-        max=given["max"],
-        where=None if where is None else parse(where, utc=utc),
-        window=window,
+        match=None if asked.match is None else match_pattern(asked.match),
+        older_than_ms=None if asked.older_than is None else duration_ms(asked.older_than),
+        max=asked.max,
+        where=None if asked.where is None else parse(asked.where, utc=utc),
+        window=asked.window,
     )
 
 
-def pages(s: Session, scan: Scan, given: Mapping[str, Any]) -> Iterator[list[Entry]]:
-    """The pages of a scan, at the rate of ``--scan-rate``; Ctrl+C ends it."""
+def pages(s: Session, scan: Scan, rate: str | None) -> Iterator[list[Entry]]:
+    """The pages of a scan, at the rate of ``--scan-rate`` if there is one; Ctrl+C ends it."""
     # JSON lines are printed while they are found: on a terminal a progress bar would be among them.
     quiet = s.json and sys.stdout.isatty()
     what = None if quiet else f"looking through {scan.queue.name}"
-    with reading(what, rate=given.get("scan_rate")) as meter:
+    with reading(what, rate=rate) as meter:
         while not scan.over:
             yield s.run(scan.step())
             meter(scan.scanned, scan.expected)

@@ -1,27 +1,33 @@
-"""Declares commands: options and arguments, those that commands share, and what a command runs.
+"""Declares commands: options and arguments, those that commands share, and how a command is run.
 
-A command's options are a table, from which Typer gets a function with a signature.
+A command is a function. Each of its parameters is an option, or a group of options: a dataclass
+whose fields are options or groups. Typer needs the types, so modules that declare commands don't
+make annotations text by an import from ``__future__``.
 """
-
-from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Callable, Mapping
-from importlib import import_module
-from inspect import Parameter, Signature
-from pathlib import Path
-from typing import Annotated, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from inspect import Parameter, Signature, cleandoc, signature
+from typing import Annotated, Any, NamedTuple, TypeGuard, TypeVar, dataclass_transform, get_args
 
 import typer
+from typer.models import ArgumentInfo, OptionInfo
 
 from .completion import addresses, clients, conditions, queues
 from .redis_import import import_redis
+from .session import Session
 
 MOST = 10**9
 """the highest number that options take; servers count to 2**63"""
 _LIST_WIDTH = 62
 """of a help text in a list of commands on 80 columns"""
+_MODULES = 100_000
+"""objects that a command makes, mostly of modules, before garbage is searched for"""
+_DECLARED = "declared"
+"""where a field has its declaration"""
 _ARGUMENT_HELP = {
     "QUEUE": "Name of the queue.",
     "ADDRESS": "Queue, request or entry: mail, mail/r1, mail/r1/17.",
@@ -29,31 +35,62 @@ _ARGUMENT_HELP = {
     "[QUEUE]": "Name of the queue; default: all queues.",
 }
 """metavar of an argument -> its help, if it has no other"""
-Option = tuple[Any, Any]
-"""an annotation for Typer, and a default (``...``: required)"""
-Options = Mapping[str, Option]
-"""parameter -> option or argument"""
-
-
 _COMPLETED = {
-    "QUEUE": queues, "ADDRESS": addresses, "QUEUE/ID": addresses, "ID": addresses,
-    "REQUEST": addresses, "CLIENT": clients,
-}  # fmt: skip
+    "QUEUE": queues,
+    "ADDRESS": addresses,
+    "QUEUE/ID": addresses,
+    "ID": addresses,
+    "REQUEST": addresses,
+    "CLIENT": clients,
+}
 """metavar of an argument -> what completes it"""
+Act = TypeVar("Act", bound=Callable[..., int | None])
+"""a command: a function; None is exit code 0"""
+Kind = TypeVar("Kind")
 
 
-def option(
-    names: str, metavar: str | None, help: str, kind: Any = str, default: Any = None, **more: Any
-) -> Option:
+class _Declared(NamedTuple):
+    """An option or argument, and its default (``...``: required)."""
+
+    info: OptionInfo | ArgumentInfo
+    default: object
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def options(kind: type[Kind]) -> type[Kind]:
+    """Make a class a frozen dataclass of options. It isn't compared or printed: methods that nobody
+    calls would take most of the time to make it."""
+    for name in kind.__annotations__:
+        if isinstance(declared := vars(kind).get(name), _Declared):
+            default: Any = MISSING if declared.default is ... else declared.default
+            setattr(kind, name, field(default=default, metadata={_DECLARED: declared}))
+    return dataclass(frozen=True, kw_only=True, eq=False, repr=False)(kind)
+
+
+# As of `dataclasses.field`, their type is that of the field's value.
+def option(names: str, metavar: str | None, help: str, default: object = None, **more: Any) -> Any:
     """An option with a value; ``names``: such as ``--output -o``.
 
     ``more``: of `typer.Option`; ``min`` and ``max`` of a number.
     """
-    if kind in (int, float):
-        more["parser"] = _number(kind, more.pop("min", None), more.pop("max", None))
-        metavar = metavar or "N"
-    declared = typer.Option(*names.split(), metavar=metavar, help=help, **more)
-    return Annotated[kind | None if default is None else kind, declared], default
+    info: OptionInfo = typer.Option(*names.split(), metavar=metavar, help=help, **more)
+    return _Declared(info, default)
+
+
+def flag(names: str, help: str, default: bool | None = False) -> Any:
+    """An option without a value."""
+    return option(names, None, help, default)
+
+
+def argument(metavar: str, help: str = "", complete: Any = None) -> Any:
+    """A positional argument; optional if ``metavar`` is in brackets."""
+    info: ArgumentInfo = typer.Argument(
+        metavar=metavar,
+        help=help or _ARGUMENT_HELP.get(metavar, ""),
+        show_default=False,
+        autocompletion=complete or _COMPLETED.get(metavar.strip("[].…")),
+    )
+    return _Declared(info, None if metavar.startswith("[") else ...)
 
 
 def _number(kind: type[int] | type[float], least: Any, most: Any) -> Callable[[Any], Any]:
@@ -75,75 +112,110 @@ def _number(kind: type[int] | type[float], least: Any, most: Any) -> Callable[[A
     return number
 
 
-def flag(names: str, help: str, default: bool = False) -> Option:
-    """An option without a value."""
-    return Annotated[bool, typer.Option(*names.split(), help=help)], default
-
-
-def argument(metavar: str, kind: Any = str, help: str = "", complete: Any = None) -> Option:
-    """A positional argument; optional if ``metavar`` is in brackets."""
-    complete = complete or _COMPLETED.get(metavar.strip("[].…"))
-    parser = _number(kind, None, None) if kind is int else None
-    declared = typer.Argument(
-        metavar=metavar,
-        help=help or _ARGUMENT_HELP.get(metavar, ""),
-        show_default=False,
-        autocompletion=complete,
-        parser=parser,
-    )
-    optional = metavar.startswith("[")
-    return Annotated[kind | None if optional else kind, declared], None if optional else ...
-
-
-def add(
+def command(
     group: typer.Typer,
     name: str,
-    options: Options,
-    runs: str,
-    *first: Any,
-    help: str,
-    examples: tuple[str, ...],
+    *,
     prints: str,
-) -> None:
-    """Add a command to a group.
+    examples: Sequence[str] = (),
+    repeats: bool = False,
+    fixed: Mapping[str, object] | None = None,
+) -> Callable[[Act], Act]:
+    """Add a function as a command to a group. Its docstring is the help; it gets the session and
+    what was typed. ``examples``: those that the docstring doesn't end with.
 
-    ``runs`` names the function that it runs, such as ``entries.listed``. It gets the session,
-    ``first``, and the values of the options by parameter, and returns the exit code (None: 0). With
-    `WATCHING` among the options it can be repeated. ``prints``: the types of what it prints with
-    ``--json``, see `output_types`; the class ``PlanOutput`` is written ``Plan``.
+    With ``repeats`` it has ``--watch``. ``prints``: the types of what it prints with ``--json``,
+    see `output_types`; the class ``PlanOutput`` is written ``Plan``. ``fixed``: parameters that are
+    no options of this command, with their values.
     """
 
-    def run(context: typer.Context, **given: Any) -> int:
-        # Loaded now: help and completion need neither it nor the Redis client.
-        module, _, function = runs.partition(".")
-        gc.disable()  # searching modules for garbage takes a tenth of the time to load them
-        try:
-            import_redis()
-            act = getattr(import_module(f"redisq_ops.cli.actions.{module}"), function)
-        finally:
-            gc.enable()
-        s, every = context.obj, given.pop("every", None)
-        if every is None:
-            return act(s, *first, given) or 0
-        from .watch import repeat
+    settled = fixed or {}
 
-        return repeat(lambda: act(s, *first, given), every, s.json)
+    def declare(act: Act) -> Act:
+        def run(context: typer.Context, every: str | None = None, **typed: Any) -> int:
+            s: Session = context.obj
+            values = _collected(act, {**typed, **settled})
+            with _late_search_for_garbage():
+                import_redis()  # now: help and completion don't need it
+                if every is None:
+                    return act(s, **values) or 0
+                from .watch import repeat
 
-    parameters = [Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)]
-    parameters += [
-        Parameter(
-            name,
-            Parameter.KEYWORD_ONLY,
-            annotation=kind,
-            default=Parameter.empty if default is ... else default,
-        )
-        for name, (kind, default) in options.items()
-    ]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    run.__dict__ |= {"__signature__": Signature(parameters), "prints": prints}
-    # The mark keeps the lines of the last paragraph from being joined.
-    epilog = "\b\n" + "\n".join(["Examples:", *(f"  {line}" for line in examples)])
-    group.command(name, help=help, short_help=_in_short(help), epilog=epilog)(run)
+                return repeat(lambda: act(s, **values), every, s.json)
+
+        own = [*_parameters(act, settled), *([_parameter("every", str | None, _EVERY)] * repeats)]
+        context = Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)
+        run.__annotations__ = {each.name: each.annotation for each in (context, *own)}
+        run.__dict__ |= {"__signature__": Signature([context, *own]), "prints": prints, "act": act}
+        help, _, ends = cleandoc(act.__doc__ or "").partition("\n\nExamples:\n")
+        # The mark keeps the lines of the last paragraph from being joined.
+        epilog = "\n".join(["\b", "Examples:", ends or "\n".join(f"  {line}" for line in examples)])
+        group.command(name, help=help, short_help=_in_short(help), epilog=epilog)(run)
+        return act
+
+    return declare
+
+
+def _is_group(kind: Any) -> TypeGuard[type[Any]]:
+    return isinstance(kind, type) and is_dataclass(kind)
+
+
+def _declarations(of: Callable[..., object]) -> Iterator[tuple[str, Any, Any]]:
+    """Parameters of a command or fields of a group of options: name, type and declaration."""
+    if _is_group(of):
+        for each in fields(of):
+            yield each.name, each.type, each.metadata.get(_DECLARED)
+    else:
+        for parameter in list(signature(of).parameters.values())[1:]:  # without the session
+            yield parameter.name, parameter.annotation, parameter.default
+
+
+def _parameters(of: Callable[..., object], fixed: Mapping[str, object]) -> Iterator[Parameter]:
+    """What Typer is told of a command, with the options of groups in their place."""
+    for name, kind, declared in _declarations(of):
+        if _is_group(kind):
+            yield from _parameters(kind, fixed)
+        elif name not in fixed:
+            yield _parameter(name, kind, declared)
+
+
+def _parameter(name: str, kind: Any, declared: _Declared) -> Parameter:
+    info, default = declared
+    for number in (int, float):
+        if number in (kind, *get_args(kind)):
+            info.parser = _number(number, info.min, info.max)
+            info.metavar = info.metavar or "N"
+    if default is ...:
+        default = Parameter.empty
+    annotation = Annotated[kind, info]
+    return Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+
+def _collected(of: Callable[..., object], typed: Mapping[str, object]) -> dict[str, Any]:
+    """Values for a command or a group of options, from Typer's."""
+    return {
+        name: kind(**_collected(kind, typed)) if _is_group(kind) else typed[name]
+        for name, kind, _ in _declarations(of)
+    }
+
+
+@contextmanager
+def _late_search_for_garbage() -> Iterator[None]:
+    """Search for garbage only after `_MODULES` new objects: searching modules takes a tenth of the
+    time to load them."""
+    usual = gc.get_threshold()
+
+    def restore(*_: object) -> None:
+        if gc.get_threshold()[0] == _MODULES:  # the dashboard sets its own
+            gc.set_threshold(*usual)
+
+    gc.set_threshold(_MODULES, *usual[1:])
+    gc.callbacks.append(restore)
+    try:
+        yield
+    finally:
+        gc.callbacks.remove(restore)
+        restore()
 
 
 def _in_short(help: str) -> str:
@@ -155,54 +227,81 @@ def _in_short(help: str) -> str:
 
 # --- options of several commands -----------------------------------------------------------------
 
-GO: Options = {
-    "reason": option("--reason", "TEXT", "Reason, kept in the audit log.", default=""),
-    "dry_run": flag("--dry-run", "Show the plan and change nothing."),
-    "yes": flag("--yes -y", "Go ahead without asking."),
-}
-PLANNING: Options = {"plan": option("--plan", "FILE", "Write the plan to FILE and change nothing.")}
-QUEUE = option("--queue", "NAME", "Queue to use.", autocompletion=queues)
+QUEUE = argument("QUEUE")
+ANY_QUEUE = argument("[QUEUE]")
+ADDRESS = argument("ADDRESS")
+_EVERY = option("--watch", "SPAN", "Repeat every SPAN, such as 2s, until Ctrl+C.")
+PLAN = option("--plan", "FILE", "Write the plan to FILE and change nothing.")
+QUEUE_CHOICE = option("--queue", "NAME", "Queue to use.", autocompletion=queues)
 RATE = option("--rate", "N/s", "Change at most N entries per second.")
-SELECTING: Options = {
-    "addresses": argument("[ADDRESS]...", list[str]),
-    "queue": QUEUE,
-    "where": option(
-        "--where", "EXPR", "Only entries that match: 'error~timeout age>2h client=acme'.",
+SKIP_INVALID = option("--skip-invalid", "FILE", "Send the valid lines; list the others in FILE.")
+
+
+@options
+class Go:
+    """Whether and why to carry out a change."""
+
+    reason: str = option("--reason", "TEXT", "Reason, kept in the audit log.", default="")
+    dry_run: bool = flag("--dry-run", "Show the plan and change nothing.")
+    yes: bool = flag("--yes -y", "Go ahead without asking.")
+
+
+@options
+class Conditions:
+    """What entries have to match, and how many are looked at."""
+
+    where: str | None = option(
+        "--where",
+        "EXPR",
+        "Only entries that match: 'error~timeout age>2h client=acme'.",
         autocompletion=conditions,
-    ),
-    "match": option("--match", "REGEX", "Only entries whose id, error type or message matches."),
-    "older_than": option("--older-than", "AGE", "Minimum age in this state: 90s, 2h."),
-    "max": option("--max", None, "Maximum number of entries.", int, min=1, max=MOST),
-    "window": option(
-        "--window", "N", "Scan only the first N entries; -N: the latest N.", int, min=-MOST,
-        max=MOST,
-    ),
-    "scan_rate": option("--scan-rate", "N/s", "Scan at most N entries per second."),
-}  # fmt: skip
-WHEN: Options = {
-    "at": option("--at", "TIME", "Time: the next 03:12, or ISO 8601 with offset."),
-    "after": option("--in", "SPAN", "Time from now: 90s, 5m, 2h, 3d."),
-}
-WATCHING: Options = {
-    "every": option("--watch", "SPAN", "Repeat every SPAN, such as 2s, until Ctrl+C.")
-}
-SKIP_INVALID = option(
-    "--skip-invalid", "FILE", "Send the valid lines; list the others in FILE.", Path
-)
-RAMPING: Options = {
-    "canary": option(
-        "--canary", "N", "Replay N first; ramp up only if they succeed.", int, min=1, max=MOST
-    ),
-    "ramp": flag("--ramp", "Start slowly; double up to --rate while entries succeed."),
-    "max_reentry": option(
+    )
+    match: str | None = option(
+        "--match", "REGEX", "Only entries whose id, error type or message matches."
+    )
+    older_than: str | None = option("--older-than", "AGE", "Minimum age in this state: 90s, 2h.")
+    max: int | None = option("--max", None, "Maximum number of entries.", min=1, max=MOST)
+    window: int | None = option(
+        "--window", "N", "Scan only the first N entries; -N: the latest N.", min=-MOST, max=MOST
+    )
+    scan_rate: str | None = option("--scan-rate", "N/s", "Scan at most N entries per second.")
+
+
+@options
+class Selecting:
+    """Which entries a command is about."""
+
+    addresses: list[str] | None = argument("[ADDRESS]...")
+    queue: str | None = QUEUE_CHOICE
+    conditions: Conditions
+
+
+@options
+class When:
+    """A time, by one of two options."""
+
+    at: str | None = option("--at", "TIME", "Time: the next 03:12, or ISO 8601 with offset.")
+    after: str | None = option("--in", "SPAN", "Time from now: 90s, 5m, 2h, 3d.")
+
+
+@options
+class Ramping:
+    """How carefully a replay begins, and when it pauses or stops."""
+
+    canary: int | None = option(
+        "--canary", "N", "Replay N first; ramp up only if they succeed.", min=1, max=MOST
+    )
+    ramp: bool = flag("--ramp", "Start slowly; double up to --rate while entries succeed.")
+    max_reentry: str | None = option(
         "--max-reentry", "SHARE", "Pause when more than this share fails again. [20%]"
-    ),
-    "max_latency": option(
+    )
+    max_latency: str | None = option(
         "--max-latency", "SPAN", "Pause when the server answers this much slower. [5ms]"
-    ),
-    "max_waiting": option(
-        "--max-waiting", "N", "Pause while more than N entries are waiting.", int, min=0, max=MOST
-    ),
-    "watch": option("--watch", "SPAN", "Wait this long for replayed entries to end. [1m]"),
-    "patience": option("--patience", "SPAN", "Stop after being paused this long. [5m]"),
-}
+    )
+    max_waiting: int | None = option(
+        "--max-waiting", "N", "Pause while more than N entries are waiting.", min=0, max=MOST
+    )
+    watch: str | None = option(
+        "--watch", "SPAN", "Wait this long for replayed entries to end. [1m]"
+    )
+    patience: str | None = option("--patience", "SPAN", "Stop after being paused this long. [5m]")

@@ -9,17 +9,17 @@ from redisq_ops.core.model.bounded_read import bounded_read
 from redisq_ops.core.model.errors import BadInput
 
 
-def payload_bytes(given: str) -> bytes:
+def payload_bytes(text: str) -> bytes:
     """The text of an argument; for ``-`` what is on stdin."""
-    return bounded_read(sys.stdin.buffer, "stdin") if given == "-" else os.fsencode(given)
+    return bounded_read(sys.stdin.buffer, "stdin") if text == "-" else os.fsencode(text)
 
 
-def text_or_file(given: str, option: str) -> bytes:
+def text_or_file(text: str, option: str) -> bytes:
     """The text of an option; for ``@FILE`` the bytes of the file."""
-    if not given.startswith("@"):
-        return payload_bytes(given)
+    if not text.startswith("@"):
+        return payload_bytes(text)
     try:
-        with open(given[1:], "rb") as file:
-            return bounded_read(file, f"{option}: {given[1:]}")
+        with open(text[1:], "rb") as file:
+            return bounded_read(file, f"{option}: {text[1:]}")
     except OSError as error:
-        raise BadInput(f"{option} {given}: {error.strerror}") from error
+        raise BadInput(f"{option} {text}: {error.strerror}") from error

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Any
 
 from redisq_ops.core.engine.registry import refuse_reserved_name
 from redisq_ops.core.model.errors import BadInput, NotFound, Refused, Unreachable
@@ -30,27 +29,27 @@ from redisq_ops.ops.hint import hint
 
 from ..address import place
 from ..confirm_and_run import agreed, confirm_and_run, drive, ended, tell_interrupted
+from ..options import Go
 from ..outcome_report import UNDO, check_report_file, reporting
 from ..output import count, emit, printable, say, table
 from ..session import Session
 
 
-def undo(s: Session, given: dict[str, Any]) -> int:
-    author = audit_log.Author.here(given["reason"])
-    op = given["op"] or _latest(s, author, given)
-    again = s.again if given["op"] else f"{s.again} {op}"  # another one may be the latest by then
+def undo(s: Session, typed: str | None, report_file: str | None, go: Go) -> int:
+    author = audit_log.Author.here(go.reason)
+    op = typed or _latest(s, author, go)
+    again = s.again if typed else f"{s.again} {op}"  # another one may be the latest by then
     queue, operation = s.run(audit_log.find(s.deployment, op))
     ahead = s.config.guard.max_rate is None
     steps = s.run(undo_of(s.deployment, queue, operation, ahead=ahead))
-    if not given["dry_run"]:
-        check_report_file(given["report"], op, UNDO)
+    if not go.dry_run:
+        check_report_file(report_file, op, UNDO)
     now = s.run(queue.now.op())
-    dry, asks = given["dry_run"], not given["yes"]
-    most = MOST_DRY if dry else MOST_ASKED if asks else 0
-    preview = s.run(undo_preview(steps, now, most=most, listed=dry))
-    if not agreed(s, [preview], given):
+    most = MOST_DRY if go.dry_run else 0 if go.yes else MOST_ASKED
+    preview = s.run(undo_preview(steps, now, most=most, listed=go.dry_run))
+    if not agreed(s, [preview], go):
         return 0
-    with reporting(s, given["report"], op, of=UNDO) as report:
+    with reporting(s, report_file, op, of=UNDO) as report:
         report.change = change = ChangeRun(steps, author)
         steps.report = report.each
         finished = drive(s, change, f"undo {op}", again)
@@ -70,7 +69,7 @@ def undo(s: Session, given: dict[str, Any]) -> int:
     return change.outcome.exit_code if finished else INTERRUPTED
 
 
-def _latest(s: Session, author: Author, given: Mapping[str, Any]) -> str:
+def _latest(s: Session, author: Author, go: Go) -> str:
     """The latest change that can be undone; with --yes only the very latest, and only the caller's.
 
     So a script that runs twice, or beside another one, does not undo older and older changes.
@@ -83,7 +82,7 @@ def _latest(s: Session, author: Author, given: Mapping[str, Any]) -> str:
     latest = next((o for o in changes if o.undoable and not o.tried), None)
     if latest is None:
         raise NotFound(f"nothing to undo ({hint('log')} shows what was done)")
-    if not given["yes"] or given["dry_run"]:
+    if not go.yes or go.dry_run:
         return latest.id
     command = f"to undo that one: {hint('undo', latest.id, yes=None)}"
     if (last := changes[0]).id != latest.id:
@@ -109,30 +108,32 @@ def _tell_left(change: UndoSteps, queue: str) -> None:
         say(printable(f"left alone: {ids}{rest}{lists}"))
 
 
-def change_request(s: Session, verb: Control, given: dict[str, Any]) -> int:
-    at = place(s, given["address"], "request")
-    queue, id, value = at.queue, at.id or "", str(given.get("value", ""))
+def change_request(s: Session, verb: Control, address: str, go: Go, value: str = "") -> int:
+    at = place(s, address, "request")
+    queue, id = at.queue, at.id or ""
     now = s.run(control.changeable(queue, id, verb, value))
     return confirm_and_run(
-        s, request_preview(queue, [now], verb, value), given,
+        s,
+        request_preview(queue, [now], verb, value),
+        go,
         lambda author: control.change_request(queue, id, verb, author, value),
-    )  # fmt: skip
+    )
 
 
-def change_queue(s: Session, verb: str, given: dict[str, Any]) -> int:
-    queue = s.run(s.deployment.queue(given["name"]))
+def change_queue(s: Session, verb: str, name: str, go: Go) -> int:
+    queue = s.run(s.deployment.queue(name))
     control.settable(queue)
     preview = queue_preview([queue], [s.run(queue.counts.op())], verb)
     act = {"pause": control.pause, "resume": control.resume, "drain": control.drain}[verb]
-    return confirm_and_run(s, preview, given, partial(act, queue))
+    return confirm_and_run(s, preview, go, partial(act, queue))
 
 
-def destroy(s: Session, given: dict[str, Any]) -> int:
-    queue, hard = s.run(s.deployment.queue(given["name"])), given["hard"]
+def destroy(s: Session, name: str, go: Go, *, hard: bool) -> int:
+    queue = s.run(s.deployment.queue(name))
     preview = destroy_preview(queue, s.run(destroyable(queue, hard)), hard)
-    if not agreed(s, [preview], given):
+    if not agreed(s, [preview], go):
         return 0
-    change = ChangeRun(DestroySteps(queue, hard=hard), Author.here(given["reason"]))
+    change = ChangeRun(DestroySteps(queue, hard=hard), Author.here(go.reason))
     finished = drive(s, change, preview.what, s.again)
     ended(s, change.outcome, f"{preview.what}, keys", undo=False)
     if not finished and not s.json:
@@ -140,11 +141,11 @@ def destroy(s: Session, given: dict[str, Any]) -> int:
     return change.outcome.exit_code if finished else INTERRUPTED
 
 
-def retention(s: Session, given: dict[str, Any]) -> int:
-    queue = s.run(opened(s.deployment, known_name(given["name"], "queue name")))
+def retention(s: Session, typed: str, words: Sequence[str], go: Go) -> int:
+    queue = s.run(opened(s.deployment, known_name(typed, "queue name")))
     new = not s.run(queue.exists.op())
     changes = {}
-    for word in given["changes"] or ():
+    for word in words:
         name, equals, text = word.partition("=")
         if not equals:
             raise BadInput(f"{word!r} is not NAME=VALUE")
@@ -164,6 +165,8 @@ def retention(s: Session, given: dict[str, Any]) -> int:
     if new:
         refuse_reserved_name(queue.name, queue.kind)
     return confirm_and_run(
-        s, settings_preview(queue, settings, changes, new), given,
+        s,
+        settings_preview(queue, settings, changes, new),
+        go,
         lambda author: control.set_flags(queue, "retention", author, changes),
-    )  # fmt: skip
+    )

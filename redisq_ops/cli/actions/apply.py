@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.errors import BadInput
@@ -27,14 +27,17 @@ from ..output import count, emit, printable, reading, say, untouched, when
 from ..session import Session
 from .canary import limits, ramped
 
+if TYPE_CHECKING:
+    from ..commands.apply import ApplyOptions
 
-def draft(verb: Verb, queues: Sequence[Queue[Any]], given: Mapping[str, Any]) -> Draft:
+
+def draft(path: str, verb: Verb, queues: Sequence[Queue[Any]], *, dry_run: bool) -> Draft:
     """Begin a plan file for one queue."""
-    if given["dry_run"]:
+    if dry_run:
         raise BadInput("--plan writes a file and --dry-run writes nothing: use one of them")
     if len(queues) > 1:
         raise BadInput("a plan is for one queue: " + ", ".join(queue.name for queue in queues))
-    return Draft(given["plan"], new_id(verb))
+    return Draft(path, new_id(verb))
 
 
 def written(s: Session, file: Draft, prepared: PreparedChange, why: str) -> int:
@@ -53,36 +56,42 @@ def written(s: Session, file: Draft, prepared: PreparedChange, why: str) -> int:
     return 0
 
 
-def apply(s: Session, given: dict[str, Any]) -> int:
+def apply(s: Session, given: ApplyOptions) -> int:
     """Carry a plan out, or the rest of it."""
-    path, report_path = given["file"], given["report"]
+    path, dry_run = given.file, given.go.dry_run
     if path == "-":
         raise BadInput(READ_AGAIN)
-    if not given["dry_run"]:
+    if not dry_run:
         s.writable()
     with suppress(OSError):  # a file that can't be read or doesn't exist is dealt with below
-        if report_path is not None and os.path.samefile(report_path, path):
-            raise BadInput(f"--report {report_path} would overwrite the plan")
+        if given.report is not None and os.path.samefile(given.report, path):
+            raise BadInput(f"--report {given.report} would overwrite the plan")
     with reading(f"checking {path}") as meter:
         plan = PlanFile(path, meter)
     header = plan.header
-    if not given["dry_run"]:
-        check_report_file(report_path, header.op)
-    rate = None if given["rate"] is None else per_second(given["rate"])
+    if not dry_run:
+        check_report_file(given.report, header.op)
+    rate = None if given.rate is None else per_second(given.rate)
     with reading("looking again", plan.count) as meter:
         preparing = prepare_plan(
-            s.deployment, plan, rate=rate, most=given["max"], utc=s.utc,
-            look_again=given["dry_run"], progress=meter, shown=s.redaction.text,
-        )  # fmt: skip
+            s.deployment,
+            plan,
+            rate=rate,
+            most=given.max,
+            utc=s.utc,
+            look_again=dry_run,
+            progress=meter,
+            shown=s.redaction.text,
+        )
         prepared = s.run(preparing)
     before, request = prepared.before, prepared.request
-    ramp = limits(given, request.rate, header.verb)
+    ramp = limits(given.ramping, request.rate, header.verb)
     if ramp is not None:
         check_watchable(request.queue)
     done = prepared.preview.past
     if before is not None and before.ended:
         return _already(s, before, done)
-    if not agreed(s, [prepared.preview], given):
+    if not agreed(s, [prepared.preview], given.go, given.rate):
         return 0
     return _carried_out(s, prepared, header, ramp, given)
 
@@ -92,15 +101,18 @@ def _carried_out(
     prepared: PreparedChange,
     header: PlanHeader,
     ramp: Limits | None,
-    given: Mapping[str, Any],
+    given: ApplyOptions,
 ) -> int:
     before, done = prepared.before, prepared.preview.past
     begun = 0 if before is None else before.done
-    with reporting(s, given["report"], header.op, begun) as report:
+    with reporting(s, given.report, header.op, begun) as report:
         change = prepared.run(
-            given["reason"], most=given["max"], report=report.each, last=report.last,
+            given.go.reason,
+            most=given.max,
+            report=report.each,
+            last=report.last,
             hand=report.hand,
-        )  # fmt: skip
+        )
         steps = change.steps
         assert isinstance(steps, PlanSteps)
         report.change = change

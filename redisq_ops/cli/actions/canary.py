@@ -20,6 +20,7 @@ from redisq_ops.ops.change.watched_replay import WatchedReplay
 from redisq_ops.ops.filter.time import duration_ms
 
 from ..confirm_and_run import drive, ended
+from ..options import Ramping
 from ..output import Meter, printable, say
 from ..session import Session
 
@@ -29,20 +30,23 @@ SHOWN_S = 0.2
 """seconds between two updates of the line on a terminal"""
 
 
-def limits(given: Mapping[str, Any], rate: float | None, verb: Verb = "replay") -> Limits | None:
-    """The limits that the options `RAMPING` set; None: neither --canary nor --ramp is given."""
-    chosen = [name for name in _LIMITS if given[name] is not None]
-    if not given["canary"] and not given["ramp"]:
+def limits(
+    asked: Ramping, rate: float | None, verb: Verb = "replay", *, plans: bool = False
+) -> Limits | None:
+    """The limits that are asked for; None: neither --canary nor --ramp is. ``plans``: nothing is
+    carried out now."""
+    chosen = {name: text for name in _LIMITS if (text := getattr(asked, name)) is not None}
+    if not asked.canary and not asked.ramp:
         if chosen:
-            option = "--" + chosen[0].replace("_", "-")
+            option = "--" + next(iter(chosen)).replace("_", "-")
             raise BadInput(f"{option} is for a ramp: say --ramp, or --canary N")
         return None
     if verb != "replay":
         raise BadInput(f"--canary and --ramp are for replay only, not for {verb}")
-    if given.get("plan") is not None:
+    if plans:
         raise BadInput("--plan changes nothing: say --canary and --ramp to redisq apply")
-    fields = {field: read(given[name]) for name in chosen for field, read in [_LIMITS[name]]}
-    return Limits(canary=given["canary"] or 0, rate=rate, **fields)
+    fields = {_LIMITS[name][0]: _LIMITS[name][1](text) for name, text in chosen.items()}
+    return Limits(canary=asked.canary or 0, rate=rate, **fields)
 
 
 def _share(text: str) -> float:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.transfer_recovery import recover
@@ -32,95 +32,109 @@ from ..confirm_and_run import (
     tell_recovered,
     tell_unfinished,
 )
+from ..options import Go, Ramping, Selecting, When
 from ..output import reading, say
 from ..session import Session
 from .apply import draft, written
 from .canary import limits, ramped
 from .entries import ready_time, targets_of, tell_cancelled
 
+if TYPE_CHECKING:
+    from ..commands.states import Changing
 
-def changed(s: Session, verb: Verb, states: Sequence[State], given: Mapping[str, Any]) -> int:
+
+def changed(
+    s: Session,
+    verb: Verb,
+    state: str | None,
+    selecting: Selecting,
+    changing: Changing,
+    *,
+    hard: bool = False,
+    consumer: str = "",
+    to: str = "",
+    at: When | None = None,
+    ramping: Ramping | None = None,
+) -> int:
     """Prepare the change of each queue, ask, and carry them out one after the other."""
-    if given["plan"] is not None:
-        free(given["plan"])
-    verb, states = _verb_and_states(verb, states, given)
-    rate = None if given["rate"] is None else per_second(given["rate"])
-    ramp = limits(given, rate) if verb == "replay" else None
+    plan, go = changing.plan, changing.go
+    if plan is not None:
+        free(plan)
+    verb, states = _verb_and_states(verb, state, selecting, hard=hard)
+    rate = None if changing.rate is None else per_second(changing.rate)
+    ramp = None if ramping is None else limits(ramping, rate, plans=plan is not None)
     routes: dict[str, Route] = {}
 
     async def find_route(queue: Queue[Any]) -> None:
-        routes[queue.name] = await route_to(s.deployment, queue, given["to"])
+        routes[queue.name] = await route_to(s.deployment, queue, to)
 
     move = verb == "move"
-    targets = targets_of(s, states, given, None if move else verb, find_route if move else None)
+    targets = targets_of(s, states, selecting, None if move else verb, find_route if move else None)
     for target in targets if ramp is not None else ():
         check_watchable(target.queue)
-    ready_ms = None
-    if verb == "reschedule":
-        ready_ms = ready_time(s, given, s.run(targets[0].queue.now.op()))
+    ready_ms = None if at is None else ready_time(s, at, s.run(targets[0].queue.now.op()))
     requests = [
         ChangeRequest(
-            verb, target.queue, target.state, target.filter, rate,
-            consumer=given.get("consumer", ""), ready_ms=ready_ms,
+            verb,
+            target.queue,
+            target.state,
+            target.filter,
+            rate,
+            consumer=consumer,
+            ready_ms=ready_ms,
             route=routes.get(target.queue.name),
-            by_ids=given["plan"] is not None or ramp is not None, utc=s.utc,
+            by_ids=plan is not None or ramp is not None,
+            utc=s.utc,
         )
         for target in targets
-    ]  # fmt: skip
-    if given["plan"] is not None:
-        return _planned(s, verb, requests, given)
-    prepared = [prepared_for(s, request, given) for request in requests]
+    ]
+    scan_rate = selecting.conditions.scan_rate
+    if plan is not None:
+        with draft(plan, verb, [request.queue for request in requests], dry_run=go.dry_run) as file:
+            return written(s, file, prepared_for(s, requests[0], scan_rate, file.add), go.reason)
+    prepared = [prepared_for(s, request, scan_rate) for request in requests]
     for target in targets:
         if target.state == "trash":
             tell_cancelled(s, target)
     if not any(each.scope.count for each in prepared):
-        return _nothing_matched(s, prepared, given)
-    if not agreed(s, [each.preview for each in prepared], given):
+        return _nothing_matched(s, prepared, dry_run=go.dry_run)
+    if not agreed(s, [each.preview for each in prepared], go, changing.rate):
         return 0
-    return _carried_out(s, [each for each in prepared if each.scope.count], ramp, given)
+    capped = selecting.conditions.max is not None
+    return _carried_out(s, [each for each in prepared if each.scope.count], ramp, go, capped=capped)
 
 
 def _verb_and_states(
-    verb: Verb, states: Sequence[State], given: Mapping[str, Any]
+    verb: Verb, state: str | None, selecting: Selecting, *, hard: bool
 ) -> tuple[Verb, Sequence[State]]:
     """The verb, with --hard, and the states it may be about: of the command, or of --state."""
-    if given.get("hard"):
+    if hard:
         verb = "hard"
-    possible = [state for state in VERBS[verb][0] if state != "trash" or states]
-    if named := given.get("state"):
-        if (verb, named) == ("hard", "trash"):
-            places = given["addresses"] or [given["queue"] or "QUEUE"]
-            how = hint("trash", "empty", *places)
-            raise BadInput(f"to remove what is in the trash for good, use {how}")
-        if named not in possible:
-            raise BadInput(f"{verb} is for {' or '.join(possible)} entries, not {named!r}")
-        return verb, [named]
-    return verb, states or possible
+    possible = [one for one in VERBS[verb][0] if one != "trash" or not hard]
+    if not state:
+        return verb, possible
+    if hard and state == "trash":
+        places = selecting.addresses or [selecting.queue or "QUEUE"]
+        how = hint("trash", "empty", *places)
+        raise BadInput(f"to remove what is in the trash for good, use {how}")
+    chosen = [one for one in possible if one == state]
+    if not chosen:
+        raise BadInput(f"{verb} is for {' or '.join(possible)} entries, not {state!r}")
+    return verb, chosen
 
 
 def prepared_for(
     s: Session,
     request: ChangeRequest,
-    given: Mapping[str, Any],
+    rate: str | None,
     keep: Callable[[list[Entry]], None] | None = None,
 ) -> PreparedChange:
     """The change prepared, with a line of progress, at the rate of ``--scan-rate``."""
-    with reading(f"looking through {request.queue.name}", rate=given.get("scan_rate")) as meter:
+    with reading(f"looking through {request.queue.name}", rate=rate) as meter:
         return s.run(prepare(request, progress=meter, keep=keep, shown=s.redaction.text))
 
 
-def _planned(
-    s: Session, verb: Verb, requests: Sequence[ChangeRequest], given: Mapping[str, Any]
-) -> int:
-    with draft(verb, [request.queue for request in requests], given) as file:
-        prepared = prepared_for(s, requests[0], given, file.add)
-        return written(s, file, prepared, given["reason"])
-
-
-def _nothing_matched(
-    s: Session, prepared: Sequence[PreparedChange], given: Mapping[str, Any]
-) -> int:
-    dry_run = given["dry_run"]
+def _nothing_matched(s: Session, prepared: Sequence[PreparedChange], *, dry_run: bool) -> int:
     if not dry_run and not s.config.read_only:
         for each in prepared:  # entries that an earlier move left on their way may be all there is
             if (route := each.request.route) is not None:
@@ -133,14 +147,17 @@ def _nothing_matched(
 
 
 def _carried_out(
-    s: Session, prepared: Sequence[PreparedChange], ramp: Limits | None, given: Mapping[str, Any]
+    s: Session, prepared: Sequence[PreparedChange], ramp: Limits | None, go: Go, *, capped: bool
 ) -> int:
-    """Carry the changes out, one after another; the exit code of them all."""
+    """Carry the changes out, one after another; the exit code of them all.
+
+    ``capped``: by --max they are about the first entries that match.
+    """
     total = ChangeOutcome(None, 0)
     for nth, each in enumerate(prepared, 1):
         queue, verb, route = each.request.queue, each.request.verb, each.request.route
         done = each.preview.past
-        change = each.run(given["reason"], ahead=s.config.guard.max_rate is None)
+        change = each.run(go.reason, ahead=s.config.guard.max_rate is None)
         if ramp is not None:
             if code := ramped(s, change, ramp, done):
                 if rest := [left.request.queue.name for left in prepared[nth:]]:
@@ -155,7 +172,7 @@ def _carried_out(
             say("away: moved to another queue; only the undo of that move brings these back")
         if not finished:
             again, whose = s.again, "all entries"
-            if given.get("max") is not None and len(prepared) == 1:
+            if capped and len(prepared) == 1:
                 left = change.outcome.matched - change.outcome.handled
                 again, whose = re.sub(r"--max[= ]\d+", f"--max {left}", again), "the first entries"
             tell_interrupted(s, change.outcome, again)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import asdict
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TYPE_CHECKING
 
 from redisq_ops.core.model.entry import STATES, Counts
 from redisq_ops.core.model.errors import NotFound
@@ -23,6 +23,9 @@ from redisq_ops.ops.trouble import Severity, judged
 from ..output import emit, error_fields, say, table, tell
 from ..session import Session
 
+if TYPE_CHECKING:
+    from ..commands.check import CheckOptions
+
 WORDS = {0: "OK", 1: "WARNING", 2: "CRITICAL", 3: "UNKNOWN"}
 SHOWN = 5
 """broken rules that the line names"""
@@ -32,27 +35,25 @@ MINUTES = 60
 """length of the rates that are read: from it the time to drain is estimated"""
 
 
-def check(s: Session, given: dict[str, Any]) -> int:
+def check(s: Session, given: CheckOptions) -> int:
     """Monitors take any other exit code as unknown, so an error is 3 here."""
-    rules = read_rules(given["rules"]) if given["rules"] else Rules()
-    rules = rules.with_options(
-        given["settings"] or (), given["warning"] or (), given["critical"] or ()
-    )
+    rules = read_rules(given.rules) if given.rules else Rules()
+    rules = rules.with_options(given.settings or (), given.warning or (), given.critical or ())
     seen = s.run(
         overview(s.deployment, MINUTES, signs=True, limits=lambda name: rules.of(name).limits)
     )
-    pattern = given["pattern"] or "*"
+    pattern = given.pattern or "*"
     unused = rules.unused([row.name for row in seen.rows])
     rows = tuple(row for row in seen.rows if fnmatchcase(row.name, pattern))
     seen = Overview(seen.now_ms, rows)
-    server = s.run(examine(s.deployment) if given["server"] else registry_diagnoses(s.deployment))
-    if not rows and given["pattern"]:
-        missing = f"no queue matches {given['pattern']!r}"
+    server = s.run(examine(s.deployment) if given.server else registry_diagnoses(s.deployment))
+    if not rows and given.pattern:
+        missing = f"no queue matches {given.pattern!r}"
         return unknown(s.json, NotFound(missing), missing)
     found = [*standings(seen, rules), *server_standings(server)]
     broken = broken_rules(found)
     code = max((int(one.severity) for one in broken), default=0)
-    if given["explain"]:
+    if given.explain:
         _explain(s, found)
         for queues in unused:
             say(f"no queue matches {queues!r}: the rules for it check nothing")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.engine.optional_features import HasConsumerGroups
 from redisq_ops.core.model.errors import Refused
@@ -36,23 +36,24 @@ from redisq_ops.ops.inspect.consumers import (
 from redisq_ops.ops.terminal import kind_of
 
 from ..confirm_and_run import agreed, drive, nothing_matched, tell_interrupted
+from ..options import Go
 from ..output import age, age_or_none, count, emit, printable, reading, say, table, tell
 from ..rows import tell_sentence
 from ..session import Session
 from .apply import draft, written
 from .change_entries import prepared_for
 
+if TYPE_CHECKING:
+    from ..commands.consumers import ClaimHeldOptions, ConsumerListOptions
+
 AGES = ("<1m", "<10m", "<1h", "<1d", "≥1d")
 
 
-def listed(s: Session, given: dict[str, Any]) -> int:
-    silent = duration_ms(given["silent_for"])
-    named = given["name"]
+def listed(s: Session, given: ConsumerListOptions) -> int:
+    silent, named = duration_ms(given.silent_for), given.name
     queues = [s.run(s.deployment.queue(named))] if named else s.run(s.deployment.queues())
     read = s.run(together(
-        apart(consumer_reports(
-            queue, given["request"], silent_ms=silent, poison=given["poison"]
-        ))
+        apart(consumer_reports(queue, given.request, silent_ms=silent, poison=given.poison))
         for queue in queues
     ))  # fmt: skip
     first, code = True, 0
@@ -63,7 +64,7 @@ def listed(s: Session, given: dict[str, Any]) -> int:
             code = PARTLY_DONE  # the other queues are shown
             say(printable(f"{queue.name}: {known}"))
             continue
-        first = print_reports(s, found, given["poison"], first=first, all=bool(named))
+        first = print_reports(s, found, given.poison, first=first, all=bool(named))
     if first and not s.json:
         say("no consumer holds an entry")
     return code
@@ -148,66 +149,66 @@ def _print(report: ConsumerReport, poison: int) -> None:
         tell(f"  … {len(report.poison) - 20:,} more delivered {poison} times or more")
 
 
-def claimed(s: Session, given: dict[str, Any]) -> int:
-    min_idle_ms = duration_ms(given["min_idle"])
-    if given["plan"] is not None:
-        return _planned(s, given, min_idle_ms)
-    return _changed(s, _held(s, given, min_idle_ms), given, given["to"], remove=False)
+def claimed(s: Session, given: ClaimHeldOptions) -> int:
+    min_idle_ms = duration_ms(given.min_idle)
+    if given.plan is not None:
+        return _planned(s, given, given.plan, min_idle_ms)
+    held = _held(s, given.name, given.consumer, given.request, min_idle_ms)
+    return _changed(s, held, given.go, given.to, remove=False)
 
 
-def _planned(s: Session, given: dict[str, Any], min_idle_ms: int) -> int:
+def _planned(s: Session, given: ClaimHeldOptions, plan: str, min_idle_ms: int) -> int:
     """Write the claim as a plan for the same entries, as `redisq claim --plan` does."""
-    name, consumer, to = given["name"], given["consumer"], given["to"]
-    free(given["plan"])
+    name, consumer, to = given.name, given.consumer, given.to
+    free(plan)
     queue = s.run(s.deployment.queue(name))
     if isinstance(queue, HasConsumerGroups):
         # Its steps are not numbered, so a plan could not be continued.
         words = ("consumers", "claim", name, consumer, "--dry-run")
-        dry_run = hint(*words, **{"to": to, "min-idle": given["min_idle"]})
+        dry_run = hint(*words, **{"to": to, "min-idle": given.min_idle})
         raise Refused(
             f"a claim in {kind_of(queue.kind)} can't be planned; to see what it would do: {dry_run}"
         )
     allowed(queue, "claim", "pending")
-    held = _held(s, given, min_idle_ms)
+    held = _held(s, name, consumer, given.request, min_idle_ms)
     checked_receiver(held, to)
     request = ChangeRequest(
         "claim", queue, "pending", held_filter(held, s.redaction), consumer=to, by_ids=True
     )
-    with draft("claim", [queue], given) as file:
-        prepared = prepared_for(s, request, given, file.add)
+    with draft(plan, "claim", [queue], dry_run=given.go.dry_run) as file:
+        prepared = prepared_for(s, request, None, file.add)
         lines = (*prepared.preview.lines, *left_out(held))
         prepared = replace(prepared, preview=replace(prepared.preview, lines=lines))
-        return written(s, file, prepared, given["reason"])
+        return written(s, file, prepared, given.go.reason)
 
 
-def removed(s: Session, given: dict[str, Any]) -> int:
-    held = _held(s, given, 0)
-    to = given["to"]
+def removed(
+    s: Session, name: str, consumer: str, to: str | None, request: str | None, go: Go
+) -> int:
+    held = _held(s, name, consumer, request, 0)
     if to is None and isinstance(held.queue, HasConsumerGroups):
         to = "operator"  # delivered entries of a plain stream can't go back to waiting
-    return _changed(s, held, given, to, remove=True)
+    return _changed(s, held, go, to, remove=True)
 
 
-def _held(s: Session, given: dict[str, Any], min_idle_ms: int) -> HeldEntries:
-    queue = s.run(s.deployment.queue(given["name"]))
+def _held(
+    s: Session, name: str, consumer: str, request: str | None, min_idle_ms: int
+) -> HeldEntries:
+    queue = s.run(s.deployment.queue(name))
     with reading(f"looking through {queue.name}") as meter:
         return s.run(
-            held_entries(
-                queue, given["consumer"], given["request"], min_idle_ms=min_idle_ms, progress=meter
-            )
+            held_entries(queue, consumer, request, min_idle_ms=min_idle_ms, progress=meter)
         )
 
 
-def _changed(
-    s: Session, held: HeldEntries, given: dict[str, Any], to: str | None, *, remove: bool
-) -> int:
+def _changed(s: Session, held: HeldEntries, go: Go, to: str | None, *, remove: bool) -> int:
     steps = ConsumerSteps(held, to, remove=remove)
-    change = ChangeRun(steps, Author.here(given["reason"]))
+    change = ChangeRun(steps, Author.here(go.reason))
     preview = consumer_preview(held, to, remove=remove)
     queue, outcome = held.queue.name, change.outcome
     if not (held.ids or remove):
-        return nothing_matched(s, [preview], given["dry_run"])
-    if not agreed(s, [preview], given):
+        return nothing_matched(s, [preview], go.dry_run)
+    if not agreed(s, [preview], go):
         return 0
     finished = drive(s, change, preview.what, s.again)
     if s.json:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.engine.registry import Registered
 from redisq_ops.core.model.exit_codes import DONE, INTERRUPTED, PARTLY_DONE
@@ -27,8 +27,12 @@ from redisq_ops.ops.inspect.overview import QueueRow, queue_fields
 from redisq_ops.ops.unregistered import UnregisteredQueues, sentence, unregistered
 
 from ..confirm_and_run import agreed
+from ..options import Go
 from ..output import age_or_none, count, emit, printable, progress, quantity, say, table, tell
 from ..session import Session
+
+if TYPE_CHECKING:
+    from ..commands.discover import DiscoverOptions
 
 NONE = UnregisteredQueues()
 SHOWN = 5
@@ -37,11 +41,11 @@ BATCH = 20
 """queues counted and checked in one round trip"""
 
 
-def discover(s: Session, given: dict[str, Any]) -> int:
-    if given["register"] and not given["dry_run"]:
+def discover(s: Session, given: DiscoverOptions) -> int:
+    if given.register and not given.go.dry_run:
         s.writable()
-    rate = None if given["rate"] is None else per_second(given["rate"])
-    search = Discovery(s.deployment, match=given["match"], rate=rate, most=given["max"])
+    rate = None if given.rate is None else per_second(given.rate)
+    search = Discovery(s.deployment, match=given.match, rate=rate, most=given.max)
     finished = _search(s, search)
     entries = s.run(named(s.deployment, s.run(search.finds())))
     rows = _describe(s, entries)
@@ -68,11 +72,11 @@ def discover(s: Session, given: dict[str, Any]) -> int:
         say(f"not searched for queues that the registry has lost: {lost.unseen}")
     broken = bool(search.walk.missing or search.barred) or any(row.problem for row in rows)
     unknown = any(row.registered is None for row in rows)
-    if given["register"] and unknown:
+    if given.register and unknown:
         say("nothing is registered: the registry can't be read")
-    elif not given["register"] and any(not row.registered and not row.problem for row in rows):
+    elif not given.register and any(not row.registered and not row.problem for row in rows):
         say(f"to show them in ls and the dashboard: {hint('discover', register=None)}")
-    elif given["register"]:
+    elif given.register:
         sound = {row.name for row in rows if not row.registered and not row.problem}
         new = [one.entry for one in entries if one.entry.name in sound] + [*lost.entries]
         title = f"register {quantity(len(new), 'queue')}"
@@ -80,7 +84,7 @@ def discover(s: Session, given: dict[str, Any]) -> int:
         facts = {"verb": "register", "matched": len(new), "queues": [e.name for e in new]}
         if not new:
             _ended(s, None, "nothing new to register")
-        elif agreed(s, [Preview(title, lines, facts=facts)], given):
+        elif agreed(s, [Preview(title, lines, facts=facts)], given.go, given.rate):
             outcome = s.run(register(s.deployment, new))
             _ended(s, outcome, "registered")
             return outcome.exit_code or (PARTLY_DONE if broken else DONE)
@@ -138,12 +142,12 @@ def _print(s: Session, rows: list[Discovered]) -> None:
                 tell(f"  {row.name}: not looked at: {row.checkup.unseen}")
 
 
-def forget(s: Session, given: dict[str, Any]) -> int:
-    name = known_name(given["name"], "queue name")
+def forget(s: Session, typed: str, go: Go) -> int:
+    name = known_name(typed, "queue name")
     entry: Registered = s.run(forgettable(s.deployment, name))
     facts = {"verb": "forget", "queue": name, "matched": 1}
     lines = ("redisq doesn't show it any more; its owner's keys stay as they are",)
-    if not agreed(s, [Preview(f"forget queue {name}", lines, facts=facts)], given):
+    if not agreed(s, [Preview(f"forget queue {name}", lines, facts=facts)], go):
         return 0
     outcome = s.run(forgotten(s.deployment, entry))
     _ended(s, outcome, f"forgot {name}")

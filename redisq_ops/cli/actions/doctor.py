@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from typing import Any, cast
+from typing import TYPE_CHECKING
 
 from redisq_ops.core.engine.queue_classes import foreign_class
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.exit_codes import DONE, FAILED
-from redisq_ops.ops.acl_roles import ROLES, Role, rules, setuser
+from redisq_ops.ops.acl_roles import ROLES, rules, setuser
 from redisq_ops.ops.doctor.examination import examine
 
 from ..output import emit, printable, tell
 from ..rows import tell_sentence
 from ..session import Session
 
+if TYPE_CHECKING:
+    from ..commands.doctor import AclOptions
+
 MARKS = {"ok": "ok", "warning": "warning", "wrong": "WRONG", "unknown": "unknown"}
 
 
-def doctor(s: Session, given: dict[str, Any]) -> int:
+def doctor(s: Session) -> int:
     findings = s.run(examine(s.deployment))
     for finding in findings:
         if s.json:
@@ -33,18 +36,21 @@ def doctor(s: Session, given: dict[str, Any]) -> int:
     return FAILED if any(finding.verdict == "wrong" for finding in findings) else DONE
 
 
-def acl(s: Session, given: dict[str, Any]) -> int:
-    role = given["role"]
+def acl(s: Session, given: AclOptions) -> int:
+    role = given.role
     if role not in ROLES:
         raise BadInput(f"no role {role!r}; there are {', '.join(ROLES)}")
-    for name in given["queues"] or ():
+    for name in given.queues or ():
         if (kind := name.partition(":")[0]) != name and foreign_class(kind):
             raise BadInput(f"{name}: the keys of another program: name them by --keys PATTERN")
     words = rules(
-        cast(Role, role), prefix=s.config.prefix, queues=given["queues"] or (),
-        keys=given["keys"] or (), cluster=given["cluster"],
-    )  # fmt: skip
-    name = given["user"] or f"redisq-{role}"
+        role,
+        prefix=s.config.prefix,
+        queues=given.queues or (),
+        keys=given.keys or (),
+        cluster=given.cluster,
+    )
+    name = given.user or f"redisq-{role}"
     if s.json:
         emit({"role": role, "user": name, "rules": words, "command": setuser(name, words)})
     else:

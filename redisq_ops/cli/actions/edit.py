@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
 
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import BadInput, NotFound
@@ -33,48 +31,57 @@ from ..confirm_and_run import (
     nothing_matched,
     tell_interrupted,
 )
+from ..options import Go, Selecting
 from ..output import emit, printable, progress, reading, say, untouched
 from ..payload_argument import text_or_file
 from ..session import Session
 from .entries import targets_to_read
 
 
-def edit(s: Session, state: State, given: Mapping[str, Any]) -> int:
+def edit(
+    s: Session,
+    state: State,
+    selecting: Selecting,
+    patch_text: str | None,
+    payload: str | None,
+    go: Go,
+) -> int:
     """Select entries, show some changes, ask, and change each that is still as it was read."""
-    if given["patch"] is not None and given["payload"] is not None:
+    if patch_text is not None and payload is not None:
         raise BadInput("give either --patch or --payload")
-    patch = None if given["patch"] is None else Patch.parse(_text(given["patch"], "--patch"))
-    found = list(targets_to_read(s, (state,), given))
+    patch = None if patch_text is None else Patch.parse(_text(patch_text, "--patch"))
+    found = list(targets_to_read(s, (state,), selecting))
     if len(found) > 1:
         raise BadInput(
             "edit is for entries of one queue: " + ", ".join(t.queue.name for t in found)
         )
     (target,) = found
     editable(target.queue, state)
-    with reading(f"looking through {target.queue.name}", rate=given.get("scan_rate")) as meter:
+    rate = selecting.conditions.scan_rate
+    with reading(f"looking through {target.queue.name}", rate=rate) as meter:
         selection = s.run(select(target.queue, state, target.filter, meter))
     if not selection.count:
         nothing = edit_preview(selection, Counter(), ())
-        return nothing_matched(s, [nothing], given["dry_run"])
+        return nothing_matched(s, [nothing], go.dry_run)
     if patch is None and selection.count > 1:
         raise BadInput(f"{selection.count:,} entries: name one, or use --patch to change all")
     with untouched():
-        change = patch or _replacement(s, selection, given["payload"])
+        change = patch or _replacement(s, selection, payload)
         if change is None:
             print("the payload is as it was: nothing was changed")
             return 0
         with progress(f"looking at payloads of {target.queue.name}", selection.count) as meter:
             preview, looked = s.run(preview_edit(selection, change, meter))
-    if not preview.facts["changes"] and not given["dry_run"]:
+    if not preview.facts["changes"] and not go.dry_run:
         return _nothing(s, preview)
     if not s.json:
-        tell = print if given["dry_run"] else say  # part of the preview: data where nobody is asked
+        tell = print if go.dry_run else say  # part of the preview: data where nobody is asked
         for sample in looked:
             for line in (f"{selection.queue.name}/{sample.id}", *sample.lines):
                 tell(printable(line))
-    if not agreed(s, [preview], given):
+    if not agreed(s, [preview], go):
         return 0
-    work = ChangeRun(EditSteps(selection, change), Author.here(given["reason"]))
+    work = ChangeRun(EditSteps(selection, change), Author.here(go.reason))
     finished = drive(s, work, f"edit in {selection.queue.name}")
     ended(s, work.outcome, f"edited {state} entries of {selection.queue.name}")
     if not finished:  # no command: the same patch would change edited entries a second time

@@ -6,7 +6,7 @@ the Redis client, which `redisq --help` must not.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -29,6 +29,7 @@ from redisq_ops.ops.terminal import kind_of
 
 from ..address import queue_named
 from ..filter_options import filtered, pages, reads_payloads
+from ..options import Selecting, When
 from ..output import age, emit, printable, say, when
 from ..payload_argument import payload_bytes
 from ..rows import entries_found, entry_cells, entry_row, entry_table, tell_unread
@@ -38,36 +39,34 @@ from ..session import Session
 def targets_of(
     s: Session,
     states: Sequence[State],
-    given: Mapping[str, Any],
+    selecting: Selecting,
     verb: Verb | None = None,
     check: Callable[[Queue[Any]], Awaitable[object]] | None = None,
 ) -> list[Target]:
     """The addresses and options of a command as targets."""
-    addresses, filter = given["addresses"] or (), filtered(given, s.utc)
-    queue = given["queue"] if addresses else queue_named(s, given["queue"])
+    addresses, filter = selecting.addresses or (), filtered(selecting.conditions, s.utc)
+    queue = selecting.queue if addresses else queue_named(s, selecting.queue)
     deployment, filter = s.deployment, replace(filter, redaction=s.redaction)
     return s.run(targets(deployment, addresses, filter, states, queue, verb=verb, check=check))
 
 
-def targets_to_read(
-    s: Session, states: Sequence[State], given: Mapping[str, Any]
-) -> Iterator[Target]:
+def targets_to_read(s: Session, states: Sequence[State], selecting: Selecting) -> Iterator[Target]:
     """As `targets_of`; reports each target whose filter excludes all of its entries, and why."""
-    for target in targets_of(s, states, given):
+    for target in targets_of(s, states, selecting):
         if mismatch := target.filter.state_mismatch(target.state):
             say(printable(f"{target.queue.name}: no entry matches: {mismatch}"))
         yield target
 
 
-def listed(s: Session, state: State, given: Mapping[str, Any]) -> int:
+def listed(s: Session, state: State, selecting: Selecting) -> int:
     """``ls``: with --json all entries, else the first 100 or ``--max``."""
-    most = given["max"] or (None if s.json else 100)
+    most = selecting.conditions.max or (None if s.json else 100)
     broken = False
-    for target in targets_to_read(s, (state,), {**given, "max": most}):
-        queue = target.queue
-        scan = Scan(queue, state, target.filter, now := s.run(queue.now.op()), partly=True)
+    for target in targets_to_read(s, (state,), selecting):
+        queue, filter = target.queue, replace(target.filter, max=most)
+        scan = Scan(queue, state, filter, now := s.run(queue.now.op()), partly=True)
         found: list[Entry] = []
-        for page in pages(s, scan, given):
+        for page in pages(s, scan, selecting.conditions.scan_rate):
             if not s.json:
                 # Only reading the payloads shows which entries are gone from a stream.
                 looks = state == "pending" and isinstance(queue, HasConsumerGroups)
@@ -121,22 +120,21 @@ def _print_table(queue: str, state: State, rows: list[Entry], now: int) -> None:
     entry_table(["entry", "since", *([clock] if clock else [])], texts)
 
 
-def ready_time(s: Session, given: Mapping[str, Any], now_ms: int) -> int:
+def ready_time(s: Session, asked: When, now_ms: int) -> int:
     """The ready time that ``--at`` (its next occurrence) or ``--in`` names."""
-    if (given["at"] is None) == (given["after"] is None):
-        raise BadInput("give either --at or --in")
-    if given["at"] is not None:
-        return moment_ms(given["at"], now_ms, ahead=True, utc=s.utc)
-    return now_ms + duration_ms(given["after"])
+    if asked.at is not None and asked.after is None:
+        return moment_ms(asked.at, now_ms, ahead=True, utc=s.utc)
+    if asked.after is not None and asked.at is None:
+        return now_ms + duration_ms(asked.after)
+    raise BadInput("give either --at or --in")
 
 
-def schedule(s: Session, given: dict[str, Any]) -> int:
-    address, payload = given["address"], given["payload"]
+def schedule(s: Session, address: str, payload: str, asked: When) -> int:
     name, slash, id = address.partition("/")
     if not slash:
         raise BadInput(f"{address!r} lacks an id: QUEUE/ID")
     s.writable()
-    ready_ms = ready_time(s, given, s.run(server_ms()))
+    ready_ms = ready_time(s, asked, s.run(server_ms()))
     content = payload_bytes(payload)
     there = s.run(s.deployment.named(known_name(name, "queue name")))
     queue = there or DelaySet(s.client, name, prefix=s.deployment.prefix)

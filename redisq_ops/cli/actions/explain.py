@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from redisq_ops.ops.explain.explanation import explain_text
 
@@ -12,9 +11,9 @@ from ..rows import tell_sentence
 from ..session import Session
 
 
-def explain(s: Session, given: dict[str, Any]) -> int:
+def explain(s: Session, address: str) -> int:
     show_time = partial(when, utc=s.utc)
-    found = s.run(explain_text(s.deployment, given["address"], show_time, s.redaction))
+    found = s.run(explain_text(s.deployment, address, show_time, s.redaction))
     if s.json:
         emit(found.row())
         return 0 if found.known else 1

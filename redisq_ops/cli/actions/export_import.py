@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from errno import EDQUOT, EFBIG, ENOSPC
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from redisq_ops.core.engine.queue_types import KINDS
 from redisq_ops.core.model.entry import State
@@ -33,6 +33,9 @@ from ..rows import tell_unread
 from ..session import Session
 from .entries import targets_to_read
 
+if TYPE_CHECKING:
+    from ..commands.export_import import ExportOptions, ImportOptions
+
 _SHOWN = 20
 """rejected lines of an import that are shown to a person"""
 
@@ -40,18 +43,17 @@ _FULL = frozenset({ENOSPC, EDQUOT, EFBIG})
 """errors of a file that has no more room"""
 
 
-def export(s: Session, given: dict[str, Any]) -> int:
-    redaction = _redaction(s, given["raw_payloads"])
-    states = _states(given.pop("state"))
-    file = given.pop("output")
+def export(s: Session, given: ExportOptions) -> int:
+    redaction = _redaction(s, given.raw_payloads)
+    states, file = _states(given.state), given.output
     with _output(file) as out:
         done: list[Export] = []
         try:
             for state in states:
-                for target in targets_to_read(s, (state,), given):
+                for target in targets_to_read(s, (state,), given.selecting):
                     now = s.run(target.queue.now.op())
                     done.append(Export(target, now, redaction))
-                    _write(s, done[-1], out, given["scan_rate"])
+                    _write(s, done[-1], out, given.selecting.conditions.scan_rate)
         except OSError as error:
             if isinstance(error, BrokenPipeError):
                 raise
@@ -168,9 +170,9 @@ def _import_limits(done: list[Export]) -> list[str]:
     return lines
 
 
-def import_(s: Session, given: dict[str, Any]) -> int:
-    name, to, as_waiting = given["file"], given["queue"], given["as_waiting"]
-    rate = None if given["rate"] is None else per_second(given["rate"])
+def import_(s: Session, given: ImportOptions) -> int:
+    name, to, as_waiting = given.file, given.queue, given.as_waiting
+    rate = None if given.rate is None else per_second(given.rate)
     total = ChangeOutcome(None, 0)
     with _read(name) as file:
         with untouched("nothing was imported"):
@@ -189,12 +191,12 @@ def import_(s: Session, given: dict[str, Any]) -> int:
             )
             for content, queue in into
         ]  # fmt: skip
-        if not agreed(s, previews, given):
+        if not agreed(s, previews, given.go, given.rate):
             return 0
         for content, queue in into:
             report = _RejectedLines(s, queue.name)
             steps = ImportSteps(file, content, queue, as_waiting=as_waiting, problem=report)
-            change = ChangeRun(steps, Author.here(given["reason"]), rate=rate)
+            change = ChangeRun(steps, Author.here(given.go.reason), rate=rate)
             finished = drive(s, change, f"import into {queue.name}")
             report.end()
             outcome = change.outcome

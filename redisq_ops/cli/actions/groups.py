@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -19,6 +18,7 @@ from redisq_ops.ops.hint import hint
 from redisq_ops.ops.terminal import percent
 
 from ..filter_options import pages
+from ..options import Selecting
 from ..output import age, count, emit, reading, say, table, tell, when
 from ..rows import entries_found, entry_row, tell_unread
 from ..session import Session
@@ -30,13 +30,13 @@ SHOWN = 30
 """groups shown to a person; programs get all"""
 
 
-def grouped(s: Session, given: Mapping[str, Any]) -> int:
+def grouped(s: Session, selecting: Selecting) -> int:
     """The groups of the selected dead letters, largest first."""
     broken = False
-    for target in targets_to_read(s, (STATE,), given):
+    for target in targets_to_read(s, (STATE,), selecting):
         queue, now = target.queue, s.run(target.queue.now.op())
         grouping = Grouping(queue, target.state, target.filter, now)
-        for page in pages(s, grouping.scan, given):
+        for page in pages(s, grouping.scan, selecting.conditions.scan_rate):
             grouping.groups.add([entry for entry in page if not entry.problem])
         broken = tell_unread([grouping.scan]) or broken
         if s.json:
@@ -120,10 +120,10 @@ def _different(names: DistinctNames) -> str | None:
     return _many(len(names), not names.more) if len(names) else None
 
 
-def compared(s: Session, given: Mapping[str, Any]) -> int:
+def compared(s: Session, at: str, fingerprint: str) -> int:
     """One group, what its entries have in common, and the commands that change only these."""
-    queue = s.run(s.deployment.queue(given["queue"]))
-    name, redaction = given["group"].lower(), s.redaction
+    queue = s.run(s.deployment.queue(at))
+    name, redaction = fingerprint.lower(), s.redaction
     now = s.run(queue.now.op())
     contrast = GroupComparison(queue, STATE, Filter(), name, now, redaction)
     with reading(f"looking through {queue.name}") as meter:

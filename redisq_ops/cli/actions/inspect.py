@@ -29,11 +29,6 @@ SHOWN = 20
 """history events shown to a person"""
 
 
-def inspect(s: Session, what: str, given: dict[str, Any]) -> None:
-    """``what``: queue, request or entry."""
-    {"queue": inspect_queue, "request": _request, "entry": _entry}[what](s, given["address"])
-
-
 def inspect_queue(s: Session, name: str) -> None:
     queue = s.run(s.deployment.queue(name))
     view = s.run(queue_details(queue))
@@ -122,7 +117,7 @@ def _queue_facts(view: QueueDetails) -> dict[str, Any]:
     return facts | {"history": quantity(view.history, "event")}
 
 
-def _request(s: Session, address: str) -> None:
+def inspect_request(s: Session, address: str) -> None:
     at = place(s, address, "request")
     view = s.run(request_details(at.queue, at.id or ""))
     request, now = view.request, view.now_ms
@@ -199,7 +194,7 @@ def _request_facts(view: RequestDetails) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _entry(s: Session, address: str) -> None:
+def inspect_entry(s: Session, address: str) -> None:
     at = place(s, address, "entry")
     view = s.run(entry_details(at.queue, at.id or ""))
     row = entry_row(view.queue.name, view.entry)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from redisq_ops.testing import new_kind
 
@@ -11,8 +10,8 @@ from ..output import emit, say
 from ..session import Session
 
 
-def new(s: Session, given: dict[str, Any]) -> int:
-    files = new_kind.write(**given, into=Path())
+def new(s: Session, name: str) -> int:
+    files = new_kind.write(name, into=Path())
     for path in files:
         if s.json:
             emit({"file": str(path)})

@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 from stat import S_ISREG
 from threading import Event
-from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
@@ -21,20 +20,17 @@ from ..output import say, tell
 from ..session import Session
 
 
-def metrics(s: Session, given: dict[str, Any]) -> int:
+def metrics(s: Session, once: bool, file: Path | None, listen: str, queues: str) -> int:
     """Print the metrics (``once``), write them to a file, or serve them until a signal."""
-    file: Path | None = given["file"]
-    listen: str = given["listen"]
-
-    if file is not None and given["once"]:
+    if file is not None and once:
         raise BadInput("--file or --once: give one of them")
 
     def read() -> Overview:
         return s.run(overview(s.deployment, minutes=2))
 
     registry = CollectorRegistry()
-    registry.register(QueueCollector(read, given["queue"]))
-    if given["once"] or file is not None:
+    registry.register(QueueCollector(read, queues))
+    if once or file is not None:
         text = generate_latest(registry).decode()
         if "\nredisq_up 0.0\n" in text:
             read()  # raises what is wrong

@@ -26,7 +26,7 @@ from ..session import Session
 MOMENT_S = 0.2
 
 
-def ls(s: Session, given: dict[str, Any]) -> int:
+def ls(s: Session) -> int:
     found = s.run(overview(s.deployment, minutes=2))
     rows = [queue_fields(row, found.now_ms) for row in found.rows]
     print_queues(s, rows)
@@ -66,8 +66,8 @@ def _flags(row: dict[str, Any]) -> str:
     return ", ".join(flags)
 
 
-def log(s: Session, given: dict[str, Any]) -> int:
-    found = s.run(audit_log.log(s.deployment, given["max"], given["queue"]))
+def log(s: Session, queue: str | None, most: int) -> int:
+    found = s.run(audit_log.log(s.deployment, most, queue))
     print_operations(s, found.operations)
     if not found.operations and not found.unread and not s.json:
         say("no operations yet")
@@ -103,9 +103,9 @@ def _undo(operation: Operation) -> str:
     return "possible" if operation.undoable else "no"
 
 
-def history(s: Session, given: dict[str, Any]) -> None:
-    queue = s.run(s.deployment.queue(given["queue"]))
-    events, total = s.run(both(latest_events(queue, given["max"]), queue.history_length.op()))
+def history(s: Session, name: str, most: int) -> None:
+    queue = s.run(s.deployment.queue(name))
+    events, total = s.run(both(latest_events(queue, most), queue.history_length.op()))
     if s.json:
         for event in reversed(events):
             emit(asdict(event))
@@ -114,9 +114,7 @@ def history(s: Session, given: dict[str, Any]) -> None:
         say(f"latest {len(events):,} of {total:,} events")
 
 
-def config(s: Session, given: dict[str, Any]) -> None:
-    if given["contexts"]:
-        return _contexts(s)
+def config(s: Session) -> None:
     values = s.config.display_values()
     if s.json:
         for value in values:
@@ -131,10 +129,9 @@ def config(s: Session, given: dict[str, Any]) -> None:
             for text, origin in v.others:
                 rows.append(["", text + with_unit, f"not used, less strict: {origin}"])
         table(["setting", "value", "from"], rows)
-    return None
 
 
-def _contexts(s: Session) -> None:
+def contexts_of_file(s: Session) -> None:
     found = contexts()
     if s.json:
         for one in found:
@@ -147,11 +144,10 @@ def _contexts(s: Session) -> None:
         say("no contexts in the configuration")
 
 
-def fsck(s: Session, given: dict[str, Any]) -> int:
+def fsck(s: Session, queue: str | None) -> int:
     from redisq_ops.ops.fsck import QueueCheck  # `redisq ls` needn't wait for them
     from redisq_ops.ops.unregistered import sentence, unregistered
 
-    queue = given["queue"]
     codes, corrupt = {0}, dict[str, str]()
     if queue is not None:
         names = [queue]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.engine.optional_features import HasPeriodicEntries
 from redisq_ops.core.engine.queue import Queue
@@ -21,17 +21,21 @@ from redisq_ops.ops.inspect.periodic import PeriodicStatus, periodic_status
 from redisq_ops.ops.terminal import count
 
 from ..confirm_and_run import confirm_and_run
+from ..options import Go
 from ..output import emit, printable, say, table, when
 from ..payload_argument import payload_bytes
 from ..session import Session, redaction
 
+if TYPE_CHECKING:
+    from ..commands.periodic import Schedule
 
-def listed(s: Session, given: dict[str, Any]) -> int:
-    queues, unread = _queues(s, given["name"])
+
+def listed(s: Session, name: str | None) -> int:
+    queues, unread = _queues(s, name)
     found = s.run(together(apart(periodic_status(queue)) for queue in queues))
     rows, problem = list[dict[str, Any]](), False
     for queue, entries in zip(queues, found, strict=True):
-        if isinstance(entries, RedisqError) and not given["name"]:
+        if isinstance(entries, RedisqError) and not name:
             unread[queue.name] = entries
         elif isinstance(entries, Exception):
             raise entries
@@ -45,8 +49,8 @@ def listed(s: Session, given: dict[str, Any]) -> int:
         periodic_table(s, rows)
     elif not unread:
         say("no periodic entries")
-    for name, why in unread.items():
-        say(printable(f"{name}: not looked at: {why}"))
+    for unknown, why in unread.items():
+        say(printable(f"{unknown}: not looked at: {why}"))
     return PARTLY_DONE if unread or problem else DONE
 
 
@@ -95,12 +99,32 @@ def _flags(row: Mapping[str, Any]) -> str:
     return "; ".join([*flags, *filter(None, [row["problem"]])])
 
 
-def change(s: Session, verb: str, given: dict[str, Any]) -> int:
-    queue, name = _place(s, given["address"], verb)
-    prepared = s.run(prepare_change(queue, name, verb, _options(given, verb)))
+def scheduled(
+    s: Session, verb: str, address: str, asked: Schedule, payload: str | None, go: Go
+) -> int:
+    """Add a periodic entry, or change what it has."""
+    found = {name: getattr(asked, name) for name in ("cron", "zone", "missed", "overlap")}
+    if asked.interval is not None:
+        if asked.cron is not None:
+            raise BadInput("--cron or --every: give one of them")
+        found["cron"] = every(duration_ms(asked.interval))
+    elif verb == "add" and asked.cron is None:
+        raise BadInput("give either --cron or --every")
+    if payload is not None:
+        found["payload"] = payload_bytes(payload)
+    fields = {name: value for name, value in found.items() if value is not None}
+    return change(s, verb, address, go, fields)
+
+
+def change(
+    s: Session, verb: str, address: str, go: Go, fields: Mapping[str, Any] | None = None
+) -> int:
+    """Change a periodic entry; ``fields``: those of a `Periodic` that are set."""
+    queue, name = _place(s, address, verb)
+    prepared = s.run(prepare_change(queue, name, verb, dict(fields or {})))
     new = verb == "add" and not prepared.same and not s.run(queue.exists.op())
     preview = periodic_preview(prepared, new=new, utc=s.utc)
-    return confirm_and_run(s, preview, given, partial(carry_out, prepared))
+    return confirm_and_run(s, preview, go, partial(carry_out, prepared))
 
 
 def _place(s: Session, address: str, verb: str) -> tuple[Queue[Any], str]:
@@ -111,20 +135,3 @@ def _place(s: Session, address: str, verb: str) -> tuple[Queue[Any], str]:
         return s.run(s.deployment.queue(name)), checked_name(entry, "periodic name")
     there = s.run(s.deployment.named(known_name(name, "queue name")))
     return there or DelaySet(s.client, name, prefix=s.deployment.prefix), entry
-
-
-def _options(given: Mapping[str, Any], verb: str) -> dict[str, Any]:
-    """The fields of a `Periodic` that the options set."""
-    if verb not in ("add", "edit"):
-        return {}
-    found = {name: given[name] for name in ("cron", "zone", "missed", "overlap")}
-    if given["interval"] is not None:
-        if given["cron"] is not None:
-            raise BadInput("--cron or --every: give one of them")
-        found["cron"] = every(duration_ms(given["interval"]))
-    elif verb == "add" and given["cron"] is None:
-        raise BadInput("give either --cron or --every")
-    payload = given["payload"]
-    if payload is not None:
-        found["payload"] = payload_bytes(payload)
-    return {name: value for name, value in found.items() if value is not None}

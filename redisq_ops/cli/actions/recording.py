@@ -7,7 +7,7 @@ from math import inf
 from pathlib import Path
 from threading import Event
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.model.clock import wall_ms
 from redisq_ops.core.model.errors import BadInput, NotFound, Unreachable
@@ -30,6 +30,9 @@ from ..session import Session
 from .consumers import print_reports
 from .overview import print_operations, print_queues
 
+if TYPE_CHECKING:
+    from ..commands.recording import PlaybackOptions
+
 LOOKS = ("ls", "consumers", "log")
 LEAST_MS = 100
 MEMBER_S = 60.0
@@ -38,16 +41,15 @@ STALE_MS = 5_000
 """a state that is older than this at the requested moment is reported as such"""
 
 
-def record(s: Session, given: dict[str, Any]) -> int:
-    """Add a sample to the file every ``--interval``, until ``--duration`` is over or a signal."""
-    interval_ms = duration_ms(given["interval"])
+def record(s: Session, path: str, interval: str, duration: str | None, most_mb: int) -> int:
+    """Add a sample to the file every ``interval``, until ``duration`` is over or a signal."""
+    interval_ms = duration_ms(interval)
     if interval_ms < LEAST_MS:
-        raise BadInput(f"--interval {given['interval']}: at least {LEAST_MS}ms")
-    duration = given["duration"]
+        raise BadInput(f"--interval {interval}: at least {LEAST_MS}ms")
     ends = inf if duration is None else monotonic() + duration_ms(duration) / 1000
     stopped = Event()
     with (
-        closing(RecordingFile(given["file"], given["most"] * 1_000_000)) as file,
+        closing(RecordingFile(path, most_mb * 1_000_000)) as file,
         handled(lambda *_: stopped.set()),
     ):
         sampler = Sampler(s.deployment)
@@ -89,22 +91,22 @@ def _sample(s: Session, sampler: Sampler) -> dict[str, Any]:
     return line
 
 
-def playback(s: Session, given: dict[str, Any]) -> int:
-    path, look, queue = Path(given["file"]), given["look"] or "ls", given["queue"]
+def playback(s: Session, given: PlaybackOptions) -> int:
+    path, look, queue = Path(given.file), given.look or "ls", given.queue
     if look not in LOOKS:
         raise BadInput(f"{look!r} can't be played back; there are {', '.join(LOOKS)}")
-    if given["diff"] is not None and look == "consumers":
+    if given.diff is not None and look == "consumers":
         raise BadInput("--diff compares queues and lists changes: leave out consumers")
     span = span_ms(path)
     if span is None:
         raise BadInput(f"{path} has no sample")
-    at_ms = span[1] if given["at"] is None else moment_ms(given["at"], span[1], utc=s.utc)
+    at_ms = span[1] if given.at is None else moment_ms(given.at, span[1], utc=s.utc)
     state = _state(s, path, at_ms, span)
     before = None
-    if given["diff"] is not None:
-        before_ms = moment_ms(given["diff"], at_ms, utc=s.utc)
+    if given.diff is not None:
+        before_ms = moment_ms(given.diff, at_ms, utc=s.utc)
         if before_ms > at_ms:
-            raise BadInput(f"--diff {given['diff']}: later than --at")
+            raise BadInput(f"--diff {given.diff}: later than --at")
         before = _state(s, path, before_ms, span)
     known = state.queues.keys() | (before.queues.keys() if before else set())
     if queue is not None and queue not in known:

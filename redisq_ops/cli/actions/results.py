@@ -13,12 +13,12 @@ from ..output import count, emit, printable, say
 from ..session import Session, redaction
 
 
-def results(s: Session, given: dict[str, Any]) -> None:
-    reader = Results(*request_at(s, given["request"], given["queue"]))
+def results(s: Session, request: str, queue: str | None, *, raw: bool) -> None:
+    reader = Results(*request_at(s, request, queue))
     record = s.run(reader.request())
     while page := s.run(reader.page()):
         for outcome in page:
-            if not given["raw"]:
+            if not raw:
                 emit(_row(outcome))
             elif outcome.result is not None:
                 result = redaction().payload(outcome.result)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import Any
 
 from redisq_ops.core.model.errors import BadInput
 
@@ -12,8 +11,8 @@ from ..output_types.json_schema import schema_names, schema_of, schema_text
 from ..session import Session
 
 
-def schema(s: Session, given: dict[str, Any]) -> None:
-    name, names = given["name"], schema_names()
+def schema(s: Session, name: str | None) -> None:
+    names = schema_names()
     if name is None:
         for each in names:
             if s.json:

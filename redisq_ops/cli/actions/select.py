@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import STATES, Entry, State
@@ -25,21 +25,24 @@ from ..output import age, count, emit, printable, say, table
 from ..rows import entry_cells, entry_row, entry_table, tell_unread
 from ..session import Session
 
+if TYPE_CHECKING:
+    from ..commands.select import SelectOptions
+
 SHOWN = 100
 SHOWN_VALUES = 30
 
 
-def selected(s: Session, given: Mapping[str, Any]) -> int:
+def selected(s: Session, given: SelectOptions) -> int:
     """Scan every state that the expression allows."""
-    counts = None if given["by"] is None else ValueCounts(_counted_field(given["by"]))
-    counting = given["count"] or counts is not None
-    most = given["max"] or (None if s.json or counting else SHOWN)
-    filter = replace(filtered(given, s.utc), max=most, redaction=s.redaction)
+    counts = None if given.by is None else ValueCounts(_counted_field(given.by))
+    counting = given.count or counts is not None
+    most = given.conditions.max or (None if s.json or counting else SHOWN)
+    filter = replace(filtered(given.conditions, s.utc), max=most, redaction=s.redaction)
     scans: list[Scan] = []
     rows: list[list[Any]] = []
     broken = False
-    queues, refused = _queues(s, given)
-    unanswered = _unanswered(s, queues) if given["all_queues"] else {}
+    queues, refused = _queues(s, given.name, every=given.all_queues)
+    unanswered = _unanswered(s, queues) if given.all_queues else {}
     for name, why in (refused | unanswered).items():
         broken = True
         say(printable(f"{name}: not looked at: {why}"))
@@ -53,13 +56,13 @@ def selected(s: Session, given: Mapping[str, Any]) -> int:
         except Unreachable:
             raise
         except Refused as refusal:
-            if not given["all_queues"]:
+            if not given.all_queues:
                 raise
             broken = True
             say(printable(f"{queue.name}: {refusal}"))
     broken = tell_unread(scans) or broken
     if counts is not None:
-        _print_values(s, counts, scans, None if given["all_queues"] else queues[0].name)
+        _print_values(s, counts, scans, None if given.all_queues else queues[0].name)
     elif counting:
         _print_counts(s, scans)
     elif not s.json:
@@ -94,14 +97,16 @@ def _why_nothing(filter: Filter, queues: Sequence[Queue[Any]]) -> str:
     return filter.state_mismatch("dead") or "there is no queue here"
 
 
-def _queues(s: Session, given: Mapping[str, Any]) -> tuple[list[Queue[Any]], dict[str, str]]:
+def _queues(
+    s: Session, name: str | None, *, every: bool
+) -> tuple[list[Queue[Any]], dict[str, str]]:
     """The chosen queues, and why others can't be opened."""
-    if given["all_queues"]:
-        if given["name"] is not None:
+    if every:
+        if name is not None:
             raise BadInput("give either a queue or --all-queues")
         refused = s.run(s.deployment.registered())[1].items()
         return s.run(s.deployment.disjoint_queues()), {name: str(why) for name, why in refused}
-    return [s.run(s.deployment.queue(queue_named(s, given["name"])))], {}
+    return [s.run(s.deployment.queue(queue_named(s, name)))], {}
 
 
 def _unanswered(s: Session, queues: Sequence[Queue[Any]]) -> dict[str, str]:
@@ -124,7 +129,7 @@ def _scan_queue(
     s: Session,
     queue: Queue[Any],
     filter: Filter,
-    given: Mapping[str, Any],
+    given: SelectOptions,
     found: list[list[Any]] | ValueCounts,
 ) -> list[Scan]:
     """Scan all states of a queue. Its entries are added to ``found``, or printed as JSON."""
@@ -138,11 +143,11 @@ def _scan_queue(
             continue
         scan = Scan(queue, state, replace(filter, max=left), now, needs=needs, partly=True)
         try:
-            for page in pages(s, scan, given):
+            for page in pages(s, scan, given.conditions.scan_rate):
                 if isinstance(found, ValueCounts):
                     shown = (s.redaction.entry(entry) for entry in page if not entry.problem)
                     found.add(map(scan.fields, shown))
-                elif not given["count"]:
+                elif not given.count:
                     _show(s, scan, page, now, found)
         except (Unreadable, WrongKind) as corrupt:  # the other states may be readable
             scan.problem, scan.over = f"{state}: {corrupt}", True

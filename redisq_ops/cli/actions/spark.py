@@ -6,7 +6,8 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from redisq_ops.core.engine.registry import all_queues
 from redisq_ops.core.model.clock import wall_ms
@@ -38,14 +39,16 @@ if TYPE_CHECKING:
     from redisq_ops.pipeline.query_tables import TableUse
     from redisq_ops.pipeline.small_tables import SmallTable
 
+    from ..commands.spark import Running, SqlOptions
+
 SHOWN = 100
 """rows shown to a person; programs get all"""
 
 
-def doctored(s: Session, given: dict[str, Any]) -> int:
+def doctored(s: Session, running: Running, tasks: int) -> int:
     from redisq_ops.pipeline.doctor import check_driver, check_executors
 
-    if printed(given):
+    if printed(running):
         return 0
     found: list[DoctorCheck] = []
 
@@ -57,10 +60,10 @@ def doctored(s: Session, given: dict[str, Any]) -> int:
                 _say_finding(finding)
         found.extend(findings)
 
-    report(check_driver(s.config.server_address(), remote=remote_server(given) is not None))
+    report(check_driver(s.config.server_address(), remote=remote_server(running) is not None))
     if all(finding.ok for finding in found):
-        with on_spark(s, given, waits=False) as spark:
-            report(check_executors(spark, given["tasks"], url_for_workers(s, spark)))
+        with on_spark(s, running, waits=False) as spark:
+            report(check_executors(spark, tasks, url_for_workers(s, spark)))
     return 0 if all(finding.ok for finding in found) else 1
 
 
@@ -69,11 +72,10 @@ def _say_finding(finding: DoctorCheck) -> None:
     print(f"{mark}  {finding.name:<10}  {printable(finding.says)}")
 
 
-def described(s: Session, given: dict[str, Any]) -> int:
+def described(s: Session, name: str | None) -> int:
     from redisq_ops.pipeline.options import table_named
     from redisq_ops.pipeline.tables import TABLES
 
-    name = given["table"]
     if name is None:
         rows = [(t.name, t.says, t.time) for t in TABLES.values()]
         if s.json:
@@ -91,40 +93,41 @@ def described(s: Session, given: dict[str, Any]) -> int:
     return 0
 
 
-def queried(s: Session, given: dict[str, Any]) -> int:
+def queried(s: Session, given: SqlOptions) -> int:
     from redisq_ops.pipeline.options import parse_options
     from redisq_ops.pipeline.query_tables import only_reads, table_uses
 
-    query: str = given["query"]
-    if printed(given):
+    query, lake, running = given.query, given.lake, given.running
+    if printed(running):
         return 0
-    reads, uses = only_reads(query), table_uses(query, _clock(given))
+    reads, uses = only_reads(query), table_uses(query, _clock(running))
     named = list(uses)
-    common = bounds(s, given) | ({} if given["queue"] is None else {"queue": given["queue"]})
-    payloads = given["payloads"] or re.search(r"\bpayload", query, re.IGNORECASE)
+    common = bounds(s, given.between, lake)
+    common |= {} if given.queue is None else {"queue": given.queue}
+    payloads = given.payloads or re.search(r"\bpayload", query, re.IGNORECASE)
     own = {
         name: common | ({"payloads": "true"} if payloads and _has(name) else {}) for name in named
     }
-    if given["lake"] is not None:
-        check_lake(given["lake"])
+    if lake is not None:
+        check_lake(lake)
     else:
         for name in named:
             check_queues(s, parse_options({"table": name, **own[name]}).queue)
-    if given["explain"]:
+    if given.explain:
         return _explained(s, given, uses, own)
-    announced(s, given)
+    announced(s, running)
     from redisq_ops.pipeline.small_tables import small_table_frame
     from redisq_ops.pipeline.source import register
     from redisq_ops.pipeline.spark_tuning import jvm_conf
 
-    rows = _table_rows(s, given, named)
-    conf = [*(jvm_conf(sum(rows.values())) if named else ()), *(given["conf"] or ())]
+    rows = _table_rows(s, given.queue, lake, named)
+    conf = [*(jvm_conf(sum(rows.values())) if named else ()), *(running.conf or ())]
     small = {}
-    if reads and given["lake"] is None:
+    if reads and lake is None:
         small = _small_tables(s, {n: table_options(s, n, **own[n]) for n in named}, rows)
-    with on_spark(s, given | {"conf": conf}, announces=False) as spark:
-        if given["lake"] is not None:
-            _show_lake(s, spark, given, named, common)
+    with on_spark(s, replace(running, conf=conf), announces=False) as spark:
+        if lake is not None:
+            _show_lake(s, spark, lake, given.queue, named, common)
             _print_query(s, spark, query)
             return 0
         for name, read in small.items():
@@ -132,28 +135,26 @@ def queried(s: Session, given: dict[str, Any]) -> int:
             small_table_frame(spark, read).createOrReplaceTempView(name)
         if not reads:  # it may define a table of the data source
             register(spark)
-        large = [use for use in _on_server(s, given, uses) if use.table not in small]
+        large = [use for use in _on_server(s, given.queue, uses) if use.table not in small]
         _query_large(s, spark, query, large, own)
     return 0
 
 
-def _clock(given: Mapping[str, Any]) -> Clock | None:
+def _clock(running: Running) -> Clock | None:
     """How the times of a query are to be read; None if not in UTC."""
     from redisq_ops.pipeline.query_bounds import Clock
     from redisq_ops.pipeline.session import TIME_ZONE, parse_conf
 
-    if parse_conf(given["conf"] or ()).get(TIME_ZONE, "UTC") != "UTC":
+    if parse_conf(running.conf or ()).get(TIME_ZONE, "UTC") != "UTC":
         return None
-    return Clock(None if remote_server(given) else wall_ms())
+    return Clock(None if remote_server(running) else wall_ms())
 
 
-def _on_server(
-    s: Session, given: Mapping[str, Any], uses: Mapping[str, TableUse]
-) -> Iterable[TableUse]:
+def _on_server(s: Session, queue: str | None, uses: Mapping[str, TableUse]) -> list[TableUse]:
     """The uses, bound to queues that there are."""
     if all(use.bounds.queue is None for use in uses.values()):
-        return uses.values()
-    known = given["queue"].split(",") if given["queue"] else _registered(s)
+        return list(uses.values())
+    known = queue.split(",") if queue else _registered(s)
     return [use.within(known) for use in uses.values()]
 
 
@@ -163,17 +164,17 @@ def _registered(s: Session) -> list[str]:
 
 def _explained(
     s: Session,
-    given: Mapping[str, Any],
+    given: SqlOptions,
     uses: Mapping[str, TableUse],
     own: Mapping[str, Mapping[str, str]],
 ) -> int:
     """Say what the query reads of each table; Spark is not started."""
     from redisq_ops.pipeline.small_tables import MOST_ROWS
 
-    rows = _table_rows(s, given, list(uses))
-    for use in uses.values() if given["lake"] else _on_server(s, given, uses):
+    rows = _table_rows(s, given.queue, given.lake, list(uses))
+    for use in uses.values() if given.lake else _on_server(s, given.queue, uses):
         name, options = use.table, use.options(own[use.table])
-        is_small = rows[name] <= MOST_ROWS and given["lake"] is None
+        is_small = rows[name] <= MOST_ROWS and given.lake is None
         if s.json:
             wanted = ("queue", "id", "request", "since", "until")
             bounds = {each: options.get(each) for each in wanted}
@@ -188,7 +189,8 @@ def _explained(
 def _show_lake(
     s: Session,
     spark: SparkSession,
-    given: Mapping[str, Any],
+    lake: Path,
+    queue: str | None,
     names: Sequence[str],
     common: Mapping[str, str],
 ) -> None:
@@ -196,10 +198,10 @@ def _show_lake(
     from redisq_ops.pipeline.redaction import redact_table
 
     span = [int(common[at]) if at in common else None for at in ("since", "until")]
-    queues = () if given["queue"] is None else (given["queue"],)
+    queues = () if queue is None else (queue,)
     for name in names:
-        lake = lake_rows(spark, given["lake"], name, queues, *span)
-        redact_table(lake, s.redaction).createOrReplaceTempView(name)
+        rows = lake_rows(spark, lake, name, queues, *span)
+        redact_table(rows, s.redaction).createOrReplaceTempView(name)
 
 
 def _query_large(
@@ -243,13 +245,15 @@ def _small_tables(
     return found
 
 
-def _table_rows(s: Session, given: Mapping[str, Any], tables: Sequence[str]) -> dict[str, int]:
+def _table_rows(
+    s: Session, queue: str | None, lake: Path | None, tables: Sequence[str]
+) -> dict[str, int]:
     """Rows of each table, by the queues' counters or by the size of a lake's files."""
     from redisq_ops.pipeline.spark_tuning import lake_rows, server_rows
 
-    if given["lake"] is not None:
-        return {name: lake_rows(given["lake"], [name]) for name in tables}
-    queues = [] if given["queue"] is None else given["queue"].split(",")
+    if lake is not None:
+        return {name: lake_rows(lake, [name]) for name in tables}
+    queues = [] if queue is None else queue.split(",")
     prefix = s.config.prefix
     return {name: s.run(server_rows([name], queues, prefix)) for name in tables}
 

@@ -33,37 +33,38 @@ from .spark_session import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from ..commands.spark_lake import CollectOptions, ExportTablesOptions, KeepHistoryOptions
+
 
 def _redacted_frame(s: Session, session: SparkSession, table: str, **options: str) -> DataFrame:
     return redact_table(frame(s, session, table, **options), s.redaction)
 
 
-def exported(s: Session, given: dict[str, Any]) -> int:
+def exported(s: Session, given: ExportTablesOptions) -> int:
     from redisq_ops.pipeline.lake import export
     from redisq_ops.pipeline.options import parse_options, table_named
 
-    if printed(given):
+    if printed(given.running):
         return 0
-    trim = {"onTrim": given["on_trim"]}
+    trim = {"onTrim": given.on_trim}
     parse_options({"table": "history", **trim})  # check it for every table
     wanted: dict[str, dict[str, Any]] = {}
-    for each in map(table_named, given["table"]):
+    for each in map(table_named, given.table):
         wanted[each.name] = dict(trim) if each.name == "history" else {}
-        if given["payloads"] and each.column("payload") is not None:
+        if given.payloads and each.column("payload") is not None:
             wanted[each.name]["payloads"] = "true"
         parse_options({"table": each.name, **wanted[each.name]})
-    queues = [given["queue"]] if given["queue"] is not None else []
+    queues = [given.queue] if given.queue is not None else []
     check_queues(s, queues)
-    check_lake(Path(given["lake"]), writes=True)
+    check_lake(Path(given.lake), writes=True)
     corrupt = 0
     stopped = "what is in the lake stays; run the same command again to continue"
-    with on_spark(s, given, stopped=stopped) as session:
+    with on_spark(s, given.running, stopped=stopped) as session:
         read = partial(_redacted_frame, s, session)
         for name, options in wanted.items():
             take = partial(
-                export, server_of(s), read, name, Path(given["lake"]), queues=queues,
-                **options,
-            )  # fmt: skip
+                export, server_of(s), read, name, Path(given.lake), queues=queues, **options
+            )
             done = awaited(session, f"exporting {name}", take)
             corrupt += done.corrupt
             if s.json:
@@ -78,7 +79,7 @@ def exported(s: Session, given: dict[str, Any]) -> int:
     return PARTLY_DONE if corrupt else DONE
 
 
-def kept(s: Session, given: dict[str, Any]) -> int:
+def kept(s: Session, given: KeepHistoryOptions) -> int:
     """Export the history, once or again and again; after each export, maintain the lake."""
     from redisq_ops.pipeline.lake import export
     from redisq_ops.pipeline.lake_maintenance import maintain
@@ -86,22 +87,23 @@ def kept(s: Session, given: dict[str, Any]) -> int:
     from redisq_ops.pipeline.options import parse_options
     from redisq_ops.pipeline.tables import TABLES
 
-    if printed(given):
+    if printed(given.running):
         return 0
     every, keep = (
-        None if given[name] is None else duration_ms(given[name]) for name in ("interval", "keep")
+        None if span is None else duration_ms(span) for span in (given.interval, given.keep)
     )
-    options = {"onTrim": given["on_trim"]}
-    parse_options({"table": "history", **options})
-    queues = [given["queue"]] if given["queue"] is not None else []
+    parse_options({"table": "history", "onTrim": given.on_trim})
+    queues = [given.queue] if given.queue is not None else []
     check_queues(s, queues)
-    lake = Path(given["lake"])
+    lake = Path(given.lake)
     check_lake(lake, writes=True)
     lake_table = LakeTable(lake, TABLES["history"])
     stopped = "what is in the lake stays; run the same command again to continue"
-    with on_spark(s, given, stopped=stopped) as session:
+    with on_spark(s, given.running, stopped=stopped) as session:
         read = partial(_redacted_frame, s, session)
-        take = partial(export, server_of(s), read, "history", lake, queues=queues, **options)
+        take = partial(
+            export, server_of(s), read, "history", lake, queues=queues, onTrim=given.on_trim
+        )
         done = None
         while True:
             try:
@@ -109,7 +111,7 @@ def kept(s: Session, given: dict[str, Any]) -> int:
             except Unreachable as error:
                 if every is None or done is None:
                     raise
-                say(f"{str(error).rstrip('.')}; the next run is in {given['interval']}")
+                say(f"{str(error).rstrip('.')}; the next run is in {given.interval}")
                 sleep(every / 1000)
                 continue
             cared = maintain(lake_table, done.until_ms, keep)
@@ -126,26 +128,31 @@ def kept(s: Session, given: dict[str, Any]) -> int:
             sleep(every / 1000)
 
 
-def collected(s: Session, given: dict[str, Any]) -> int:
+def collected(s: Session, given: CollectOptions) -> int:
     from redisq_ops.pipeline.results import FORMATS, write
 
-    if printed(given):
+    if printed(given.running):
         return 0
-    out = Path(given["out"])
+    out = Path(given.out)
     end = out.suffix.removeprefix(".")
-    format = given["format"] or {"txt": "text"}.get(end, end if end in FORMATS else "parquet")
-    check_output(out, format, overwrite=given["overwrite"])
-    queue = given["queue"] or s.config["queue"] or "default"
-    requests = given["requests"] or []
+    format = given.format or {"txt": "text"}.get(end, end if end in FORMATS else "parquet")
+    check_output(out, format, overwrite=given.overwrite)
+    queue = given.queue or s.config["queue"] or "default"
+    requests = given.requests or []
     _known(s, queue, requests)
     options = {"request": requests[0]} if len(requests) == 1 else {}
-    with on_spark(s, given, stopped="nothing was written") as session:
+    with on_spark(s, given.running, stopped="nothing was written") as session:
         found = _redacted_frame(s, session, "results", queue=queue, **options)
-        picked = select_requests(found, requests, given["starting"] or "")
+        picked = select_requests(found, requests, given.starting or "")
         put = partial(
-            write, picked, out, format, overwrite=given["overwrite"], require_rows=not requests,
-            single_file=given["single_file"],
-        )  # fmt: skip
+            write,
+            picked,
+            out,
+            format,
+            overwrite=given.overwrite,
+            require_rows=not requests,
+            single_file=given.single_file,
+        )
         done = awaited(session, "collecting", put)
     if s.json:
         emit({"out": str(out), "format": format, **asdict(done)})

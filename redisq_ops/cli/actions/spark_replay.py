@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from redisq_ops.core.model.errors import BadInput, Interrupted, RedisqError
 from redisq_ops.core.model.exit_codes import PARTLY_DONE
@@ -39,38 +39,48 @@ if TYPE_CHECKING:
 
     from redisq_ops.pipeline.replay_plan import ReplayPlan, ReplayRequest
 
+    from ..commands.spark_replay import Choosing
 
-def replayed(s: Session, verb: Verb, given: dict[str, Any]) -> int:
+
+def replayed(s: Session, verb: Verb, named: str | None, given: Choosing) -> int:
     from redisq_ops.pipeline.replay_plan import ReplayPlan, ReplayRequest
 
-    if printed(given):
+    if printed(given.running):
         return 0
     states = VERBS[verb][0]
-    state = given.get("state") or states[0]
-    if state not in states:
-        raise BadInput(f"{verb} is for {' or '.join(states)} entries, not {state!r}")
-    queues = (given["queue"],) if given["queue"] is not None else ()
+    chosen = [state for state in states if state == (named or states[0])]
+    if not chosen:
+        raise BadInput(f"{verb} is for {' or '.join(states)} entries, not {named!r}")
+    queues = (given.queue,) if given.queue is not None else ()
     asked = ReplayRequest(
-        verb, state, _choice(given), Author.here(given["reason"]), rate_of(s, given),
-        given["parts"], queues, given["payloads"], given["since"], given["until"],
-    )  # fmt: skip
-    kept = given["plan"] is not None
-    if not kept and not (is_local(given["master"]) and remote_server(given) is None):
+        verb,
+        chosen[0],
+        _choice(given),
+        Author.here(given.go.reason),
+        rate_of(s, given.pace.rate),
+        given.pace.parts,
+        queues,
+        given.payloads,
+        given.between.since,
+        given.between.until,
+    )
+    kept, running = given.plan is not None, given.running
+    if not kept and not (is_local(running.master) and remote_server(running) is None):
         raise BadInput("tasks elsewhere need a folder they all see: --plan DIR on shared storage")
-    path = Path(given["plan"]) if kept else Path(tempfile.mkdtemp(prefix="redisq-spark-"))
+    path = Path(given.plan or tempfile.mkdtemp(prefix="redisq-spark-"))
     try:
         orders = ReplayPlan.read(path) if kept else None
         if orders is not None:
             orders.check_request(asked)
-            if given["rate"] is None:  # the plan's own rate may be above the limit here
+            if given.pace.rate is None:  # the plan's own rate may be above the limit here
                 for order in orders.queues:
                     s.config.guard.rate(order.header.rate)
             else:
                 orders = orders.with_rate(asked.rate)
             check_plan(server_of(s), orders)
-        between = bounds(s, given)
+        between = bounds(s, given.between, None)
         check_queues(s, queues)
-        with on_spark(s, given) as session:
+        with on_spark(s, running) as session:
             if orders is None:
                 with untouched():
                     orders = _chosen(s, session, asked, path, between, given)
@@ -80,14 +90,15 @@ def replayed(s: Session, verb: Verb, given: dict[str, Any]) -> int:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _choice(given: Mapping[str, Any]) -> str:
+def _choice(given: Choosing) -> str:
     """The choice in words."""
-    words = [f"group {group}" for group in given["group"] or ()]
-    words += [f"where {given['where']}"] if given["where"] is not None else []
-    if not words and not given["all"]:
+    words = [f"group {group}" for group in given.group or ()]
+    words += [f"where {given.where}"] if given.where is not None else []
+    if not words and not given.all:
         raise BadInput("choose entries with --group FINGERPRINT, --where SQL, or --all")
     words = words or ["all"]
-    words += [f"{name} {given[name]}" for name in ("since", "until") if given[name] is not None]
+    span = {"since": given.between.since, "until": given.between.until}
+    words += [f"{name} {text}" for name, text in span.items() if text is not None]
     return ", ".join(words)
 
 
@@ -97,7 +108,7 @@ def _chosen(
     asked: ReplayRequest,
     path: Path,
     between: Mapping[str, str],
-    given: Mapping[str, Any],
+    given: Choosing,
 ) -> ReplayPlan:
     from pyspark.errors import AnalysisException, ParseException
 
@@ -107,22 +118,20 @@ def _chosen(
     options = dict(between)
     if made:
         options["queue"] = ",".join(header.queue for header in made)
-    if given["payloads"]:
+    if given.payloads:
         options["payloads"] = "true"
     found: DataFrame = frame(s, session, asked.state, **options)
-    if given["group"]:
-        found = found.where(found["fingerprint"].isin(*given["group"]))
-    if given["where"] is not None:
+    if given.group:
+        found = found.where(found["fingerprint"].isin(*given.group))
+    if given.where is not None:
         try:
-            found = found.where(given["where"])
+            found = found.where(given.where)
         except (AnalysisException, ParseException) as error:
             raise BadInput(f"--where: {short_message(error)}") from error
     return awaited(session, "choosing", lambda: create_plan(found, made, asked, path))
 
 
-def _carried_out(
-    s: Session, session: SparkSession, orders: ReplayPlan, given: Mapping[str, Any]
-) -> int:
+def _carried_out(s: Session, session: SparkSession, orders: ReplayPlan, given: Choosing) -> int:
     from redisq_ops.pipeline.replay import apply, outcomes
 
     server = server_of(s)
@@ -130,12 +139,12 @@ def _carried_out(
     if not plans:
         if not s.json:
             print("0 matched")
-        elif given["dry_run"]:
+        elif given.go.dry_run:
             emit({"plan": "0 matched", "matched": 0})
         else:
             emit(ChangeOutcome(None, 0))
         return 0
-    if not agreed(s, plans, given):
+    if not agreed(s, plans, given.go, given.pace.rate):
         return 0
     of_op = {plan.facts["op"]: plan for plan in plans}
     try:
@@ -147,7 +156,7 @@ def _carried_out(
                 queue = of_op[outcome.op].facts["queue"]
                 say(printable(f"{queue}: stopped after {outcome.done:,} of "
                               f"{outcome.matched:,} (op {outcome.op})"))  # fmt: skip
-        again = "the same command goes on" if given["plan"] else "the same command does the rest"
+        again = "the same command goes on" if given.plan else "the same command does the rest"
         if isinstance(error, KeyboardInterrupt):
             raise Interrupted(f"interrupted: {again}") from error
         say(again)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from redisq_ops.core.model.errors import BadInput, NotFound
@@ -41,23 +41,39 @@ if TYPE_CHECKING:
     from redisq_ops.pipeline.figures import Figures
     from redisq_ops.pipeline.report import Progress, QueueReport, Weights
 
+    from ..commands.spark import Running
+    from ..commands.spark_report import (
+        CriticalPathOptions,
+        ReportOptions,
+        Source,
+        SparkGroupsOptions,
+    )
+
 
 DAY = 86_400_000
 PLAIN_IS_QUICKER = 300_000
 """dead letters that `redisq dlq groups` grouped in 8 s and Spark in 36 s"""
 
 
-def reported(s: Session, given: dict[str, Any]) -> int:
-    html, parquet = given["html"], given["parquet"]
+def reported(s: Session, given: ReportOptions) -> int:
+    html, parquet, queues = given.html, given.parquet, given.queues or ()
     _writable(html, parquet)
-    if printed(given):
+    if printed(given.running):
         return 0
-    with _report(s, given, client=_pattern(given["client"])) as (report, meter):
+    with _report(
+        s,
+        queues,
+        given.source,
+        given.running,
+        payloads=given.payloads,
+        client=_pattern(given.client),
+        compared=given.against,
+    ) as (report, meter):
         written = report.write(parquet, meter) if parquet is not None else {}
         figures = report.figures(progress=meter)
     if html is not None:
         with atomic_write(html) as file:
-            file.write(_page(s, figures, given).encode())
+            file.write(_page(s, figures, queues, given.source.lake).encode())
     if s.json:
         spark_tables.print_json(figures)
     else:
@@ -68,12 +84,11 @@ def reported(s: Session, given: dict[str, Any]) -> int:
     return 0
 
 
-def _page(s: Session, figures: Figures, given: Mapping[str, Any]) -> str:
+def _page(s: Session, figures: Figures, names: Sequence[str], lake: Path | None) -> str:
     from redisq_ops.pipeline.report_page import page
 
-    names = given["queues"] or []
     title = ", ".join(names[:4]) + (" …" if len(names) > 4 else "") if names else "All queues"
-    place = f"lake {given['lake']}" if given["lake"] else _server(s)
+    place = f"lake {lake}" if lake else _server(s)
     return page(figures, title=title, source=place)
 
 
@@ -84,12 +99,16 @@ def _server(s: Session) -> str:
     return f"{host}:{parts.port}" if parts.port else host
 
 
-def grouped(s: Session, given: dict[str, Any]) -> int:
-    if printed(given):
+def grouped(s: Session, given: SparkGroupsOptions) -> int:
+    if printed(given.running):
         return 0
-    if given["lake"] is None and not s.json:
-        _suggest_plain_groups(s, given["queues"] or ())
-    with _report(s, given, history=False) as (report, meter):
+    queues, source = given.queues or (), given.source
+    if source.lake is None and not s.json:
+        _suggest_plain_groups(s, queues)
+    with _report(s, queues, source, given.running, payloads=given.payloads, history=False) as (
+        report,
+        meter,
+    ):
         figures = report.dead_letter_groups(progress=meter)
     groups, traits = figures["dead_groups"], figures["contrasts"]
     if not s.json:
@@ -119,15 +138,15 @@ def _suggest_plain_groups(s: Session, names: Sequence[str]) -> None:
         say(f"{count(letters)} dead letters: {hint('dlq', 'groups', *names)} is quicker")
 
 
-def held_back(s: Session, given: dict[str, Any]) -> int:
-    queue, slash, request = given["request"].rpartition("/")
-    if slash and given["queue"] not in (None, queue):
-        raise NotFound(f"{given['request']} isn't in queue {given['queue']}")
-    queue = queue or given["queue"]
-    if printed(given):
+def held_back(s: Session, given: CriticalPathOptions) -> int:
+    named, slash, request = given.request.rpartition("/")
+    if slash and given.queue not in (None, named):
+        raise NotFound(f"{given.request} isn't in queue {given.queue}")
+    queue = named or given.queue
+    if printed(given.running):
         return 0
-    own = given | {"queues": [queue] if queue else None}
-    with _report(s, own, dead=False) as (report, meter):
+    queues = [queue] if queue else []
+    with _report(s, queues, given.source, given.running, dead=False) as (report, meter):
         rows, silent = report.critical_path(request, progress=meter)
     found = sorted({row["queue"] for row in rows})
     if len(found) > 1:
@@ -153,38 +172,44 @@ def _nothing(request: str, queue: str | None, silent: Sequence[str]) -> None:
 @contextmanager
 def _report(
     s: Session,
-    given: Mapping[str, Any],
+    queues: Sequence[str],
+    source: Source,
+    running: Running,
     *,
+    payloads: bool = False,
     history: bool = True,
     dead: bool = True,
     client: str | None = None,
+    compared: str | None = None,
 ) -> Iterator[tuple[QueueReport, Progress]]:
-    """A report on the history, the dead letters or both, and a meter for its parts."""
+    """A report on the history, the dead letters or both, and a meter for its parts.
+
+    ``compared``: the time of ``--against``.
+    """
     from redisq_ops.pipeline.session import parse_conf
 
-    queues = tuple(given["queues"] or ())
-    tables = _Tables(s, given["lake"], queues, payloads=bool(given.get("payloads")))
+    tables = _Tables(s, source.lake, tuple(queues), payloads=payloads)
     if tables.lake is None:
         check_queues(s, queues)
     else:
         check_lake(tables.lake)
-    now = now_ms(s, given)
-    since, until = time_range(s, given, now)
+    now = now_ms(s, source.lake)
+    since, until = time_range(s, source.since, source.until, now)
     if history and since is None and tables.lake is None:
         since = (until or now) - DAY
-    against = _against(s, given, since, until, now)
+    against = None if compared is None else _against(s, compared, since, until, now)
     wanted = [*(["history"] if history else []), *(["dead"] if dead else [])]
-    announced(s, given)
-    conf = [*tables.startup_conf(wanted), *(given["conf"] or ())]
+    announced(s, running)
+    conf = [*tables.startup_conf(wanted), *(running.conf or ())]
     with (
-        on_spark(s, {**given, "conf": conf}, announces=False) as running,
+        on_spark(s, replace(running, conf=conf), announces=False) as spark,
         progress("working the tables out") as meter,
     ):
-        report = _read_report(running, tables, wanted, client, (since, until), against)
-        asked = parse_conf(given["conf"] or ())
+        report = _read_report(spark, tables, wanted, client, (since, until), against)
+        asked = parse_conf(running.conf or ())
         for name, value in (report.settings if history else {}).items():
             if name not in asked:
-                running.conf.set(name, value)
+                spark.conf.set(name, value)
         yield report, meter
 
 
@@ -277,20 +302,17 @@ class _Tables:
 
 
 def _against(
-    s: Session, given: Mapping[str, Any], since: int | None, until: int | None, now: int
-) -> tuple[int, int] | None:
+    s: Session, typed: str, since: int | None, until: int | None, now: int
+) -> tuple[int, int]:
     """The time to compare with, in ms: as long as the report's, and before it."""
-    text = given.get("against")
-    if text is None:
-        return None
     if since is None:
         raise BadInput("--against needs --since: how long is the time to compare?")
-    text = "24h" if text == "yesterday" else text
+    text = "24h" if typed == "yesterday" else typed
     begin = moment(text, now, utc=s.utc)
     shift = now - begin if AGE.fullmatch(text) else since - begin
     end = now if until is None else until
     if shift < end - since:
-        raise BadInput(f"--against {given['against']}: that time is not before the report's")
+        raise BadInput(f"--against {typed}: that time is not before the report's")
     return since - shift, end - shift
 
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from redisq_ops.core.engine.registry import server_ms
 from redisq_ops.core.model.clock import wall_ms
@@ -32,31 +32,33 @@ if TYPE_CHECKING:
     from redisq_ops.pipeline.connection import Server
     from redisq_ops.pipeline.small_tables import SmallTable
 
+    from ..commands.spark import Between, Running
+
 T = TypeVar("T")
 AGE = re.compile(r"(\s*\d+\s*(ms|s|m|h|d))+\s*")
 
 
-def printed(given: Mapping[str, Any]) -> bool:
+def printed(running: Running) -> bool:
     """Print the spark-submit command and return True, if ``--print-submit`` asks for it."""
-    if not given["print_submit"]:
+    if not running.print_submit:
         return False
     from redisq_ops.pipeline.session import spark_submit_line
 
-    if given["remote"]:
+    if running.remote:
         raise BadInput("--print-submit goes with --master: nothing is submitted to Spark Connect")
-    print(spark_submit_line(_submitted_words(sys.argv[1:]), given["master"], given["conf"] or ()))
+    words = _submitted_words(sys.argv[1:])
+    print(spark_submit_line(words, running.master, running.conf or ()))
     return True
 
 
-def remote_server(given: Mapping[str, Any]) -> str | None:
+def remote_server(running: Running) -> str | None:
     """The address of the Spark Connect server to use, if any: --remote, else SPARK_REMOTE unless
     --master asks for another Spark."""
-    remote: str | None = given.get("remote")
-    if remote is not None and given.get("master") is not None:
+    if running.remote is not None and running.master is not None:
         raise BadInput("use either --master or --remote, not both")
-    if remote is None and given.get("master") is None:
-        remote = os.environ.get("SPARK_REMOTE", "").strip() or None
-    return remote
+    if running.remote is None and running.master is None:
+        return os.environ.get("SPARK_REMOTE", "").strip() or None
+    return running.remote
 
 
 _NOT_SUBMITTED = {"--master": 1, "--conf": 1, "--print-submit": 0, "--url": 1}
@@ -76,7 +78,7 @@ def _submitted_words(argv: list[str]) -> list[str]:
     return kept
 
 
-def started(s: Session, given: Mapping[str, Any], *, waits: bool = True) -> SparkSession:
+def started(s: Session, running: Running, *, waits: bool = True) -> SparkSession:
     """Start a Spark session whose readers use this invocation's server.
 
     ``waits``: until a standalone cluster has an executor.
@@ -84,10 +86,14 @@ def started(s: Session, given: Mapping[str, Any], *, waits: bool = True) -> Spar
     from redisq_ops.pipeline.session import session
 
     made = session(
-        "redisq", master=given["master"], remote=remote_server(given), conf=given["conf"] or (),
-        target=s.config.server_address(), registers=False,
-    )  # fmt: skip
-    if waits and (given["master"] or "").startswith("spark://"):
+        "redisq",
+        master=running.master,
+        remote=remote_server(running),
+        conf=running.conf or (),
+        target=s.config.server_address(),
+        registers=False,
+    )
+    if waits and (running.master or "").startswith("spark://"):
         from redisq_ops.pipeline.doctor import wait_for_executor
 
         try:
@@ -103,14 +109,14 @@ def _no_interrupt(record: logging.LogRecord) -> bool:
     return not record.getMessage().endswith("while sending command.")
 
 
-def announced(s: Session, given: Mapping[str, Any]) -> None:
+def announced(s: Session, running: Running) -> None:
     """Check the settings, then report that Spark starts, which takes some seconds."""
     from redisq_ops.pipeline.session import check_installed, parse_conf
 
-    parse_conf(given["conf"] or ())
+    parse_conf(running.conf or ())
     check_installed()
     if sys.stderr.isatty() or not s.json:
-        is_there = remote_server(given) is not None
+        is_there = remote_server(running) is not None
         doing = "asking Spark Connect…" if is_there else "starting Spark…"
         print(doing, file=sys.stderr, flush=True)
 
@@ -118,7 +124,7 @@ def announced(s: Session, given: Mapping[str, Any]) -> None:
 @contextmanager
 def on_spark(
     s: Session,
-    given: Mapping[str, Any],
+    running: Running,
     *,
     stopped: str = "",
     waits: bool = True,
@@ -130,9 +136,9 @@ def on_spark(
     first that Spark starts.
     """
     if announces:
-        announced(s, given)
+        announced(s, running)
     logging.getLogger().addFilter(_no_interrupt)
-    made = started(s, given, waits=waits)
+    made = started(s, running, waits=waits)
     with suppress(ValueError):  # not the main thread
         # PySpark's handler would call the JVM, perhaps during another call.
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -200,11 +206,11 @@ def frame_options(s: Session, spark: SparkSession, table: str, **options: str) -
     """The checked options of `frame`."""
     from redisq_ops.pipeline.options import parse_options
 
-    given = table_options(s, table, **options)
+    checked = table_options(s, table, **options)
     if (url := url_for_workers(s, spark)) is not None:
-        given["url"] = url
-    parse_options(given)  # Spark would report an error in fifty lines
-    return given
+        checked["url"] = url
+    parse_options(checked)  # Spark would report an error in fifty lines
+    return checked
 
 
 def table_options(s: Session, table: str, **options: str) -> dict[str, str]:
@@ -266,27 +272,28 @@ def between(rows: DataFrame, column: str, since: int | None, until: int | None) 
     return rows if until is None else rows.where(at <= until)
 
 
-def now_ms(s: Session, given: Mapping[str, Any]) -> int:
+def now_ms(s: Session, lake: Path | None) -> int:
     """The time from which ages count: the server's, or this machine's if a lake is read."""
-    return s.run(server_ms()) if given.get("lake") is None else wall_ms()
+    return s.run(server_ms()) if lake is None else wall_ms()
 
 
-def bounds(s: Session, given: Mapping[str, Any]) -> dict[str, str]:
+def bounds(s: Session, between: Between, lake: Path | None) -> dict[str, str]:
     """``--since`` and ``--until`` as options of the reader, in ms since 1970."""
-    if given["since"] is None and given["until"] is None:
+    if between.since is None and between.until is None:
         return {}
-    since, until = time_range(s, given, now_ms(s, given))
+    since, until = time_range(s, between.since, between.until, now_ms(s, lake))
     found = {"since": since, "until": until}
     return {name: str(ms) for name, ms in found.items() if ms is not None}
 
 
-def time_range(s: Session, given: Mapping[str, Any], now: int) -> tuple[int | None, int | None]:
+def time_range(
+    s: Session, since: str | None, until: str | None, now: int
+) -> tuple[int | None, int | None]:
     """``--since`` and ``--until`` as ms since 1970.
 
     A time of day means its latest occurrence before ``--until`` or now: at 13:00, from 12:00 to
     16:00 means yesterday.
     """
-    since, until = (given[name] for name in ("since", "until"))
     end = None if until is None else moment(until, now, utc=s.utc)
     if since is None:
         return None, end
@@ -316,6 +323,6 @@ def server_of(s: Session) -> Server:
     return Server(s.config.server_address(), s.config.prefix)
 
 
-def rate_of(s: Session, given: Mapping[str, Any]) -> float | None:
+def rate_of(s: Session, typed: str | None) -> float | None:
     """The rate of ``--rate``, else the highest that the configuration allows."""
-    return s.config.guard.rate(None if given["rate"] is None else per_second(given["rate"]))
+    return s.config.guard.rate(None if typed is None else per_second(typed))

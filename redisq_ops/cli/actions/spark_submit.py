@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from redisq_ops.core.engine.registry import server_ms
 from redisq_ops.core.model.errors import BadInput, Refused
@@ -25,26 +26,39 @@ from .spark_session import announced, awaited, on_spark, printed, rate_of, remot
 if TYPE_CHECKING:
     from redisq_ops.pipeline.input_validation import ValidationResult
 
+    from ..commands.spark import Running
+    from ..commands.spark_submit import SparkSubmitOptions
+
 
 _MANY = 100_000
 _SAMPLES = 5
 """rejects that a dry run shows"""
 
 
-def submitted(s: Session, given: dict[str, Any]) -> int:
+def submitted(s: Session, given: SparkSubmitOptions) -> int:
     from redisq_ops.pipeline.input_split import DatasetOptions, check_file, checked_format
 
-    if printed(given):
+    running, path = given.running, given.input
+    if printed(running):
         return 0
     wanted = DatasetOptions(
-        given["queue"] or s.config["queue"] or "default", given["id"], given["name"],
-        given["rows"], given["payload"], tuple(given["order"] or ()), given["split"],
-        given["priority"], given["limit"], given["max_payload"], rate_of(s, given), given["parts"],
-    )  # fmt: skip
-    checked_format(given["input"], given["format"], multiline=given["multiline"])
-    if _reads_files_here(given):
-        check_file(given["input"])
-    dry_run, skipped = given["dry_run"], given["skip_invalid"]
+        given.queue or s.config["queue"] or "default",
+        given.id,
+        given.name,
+        given.rows,
+        given.payload,
+        tuple(given.order or ()),
+        given.split,
+        given.priority,
+        given.limit,
+        given.max_payload,
+        rate_of(s, given.pace.rate),
+        given.pace.parts,
+    )
+    checked_format(path, given.format, multiline=given.multiline)
+    if _reads_files_here(running):
+        check_file(path)
+    dry_run, skipped = given.dry_run, given.skip_invalid
     if not dry_run:
         s.writable()
         s.run(server_ms())  # before Spark starts: whether the server answers
@@ -53,11 +67,11 @@ def submitted(s: Session, given: dict[str, Any]) -> int:
         listed: RejectFile | None = None
         if skipped is not None and not dry_run:
             listed = stack.enter_context(RejectFile(skipped))
-        announced(s, given)
-        small = _is_small(given)
-        conf = [*submit_conf(small), *(given["conf"] or ())]
+        announced(s, running)
+        small = _is_small(running, path)
+        conf = [*submit_conf(small), *(running.conf or ())]
         session = stack.enter_context(
-            on_spark(s, given | {"conf": conf}, stopped=stopped, announces=False)
+            on_spark(s, replace(running, conf=conf), stopped=stopped, announces=False)
         )
         from redisq_ops.pipeline import input_split, input_validation, submit
         from redisq_ops.pipeline.spark_jobs import task_progress
@@ -67,13 +81,12 @@ def submitted(s: Session, given: dict[str, Any]) -> int:
             for reject in found.rejects:
                 listed.add(reject)
             if found.rejects and not found.entries:
-                raise Refused(f"no row of {given['input']} can be submitted: {skipped} says why")
+                raise Refused(f"no row of {path} can be submitted: {skipped} says why")
 
         with untouched("nothing was sent"):
-            path, format, multiline = given["input"], given["format"], given["multiline"]
             source = awaited(
                 session, "looking",
-                lambda: input_split.read(session, path, format, multiline=multiline),
+                lambda: input_split.read(session, path, given.format, multiline=given.multiline),
             )  # fmt: skip
             if small:
                 source = source.persist()
@@ -94,19 +107,19 @@ def submitted(s: Session, given: dict[str, Any]) -> int:
     return _submitted(s, wanted.queue, done, skipped)
 
 
-def _reads_files_here(given: dict[str, Any]) -> bool:
+def _reads_files_here(running: Running) -> bool:
     """Whether a path without a scheme is of this machine: Spark runs here, without Hadoop."""
-    is_here = remote_server(given) is None and is_local(given["master"])
-    elsewhere = any("defaultFS" in conf for conf in given["conf"] or ())
+    is_here = remote_server(running) is None and is_local(running.master)
+    elsewhere = any("defaultFS" in conf for conf in running.conf or ())
     return is_here and not elsewhere and "HADOOP_CONF_DIR" not in os.environ
 
 
-def _is_small(given: dict[str, Any]) -> bool:
+def _is_small(running: Running, path: str) -> bool:
     """Whether the input is small and on this machine."""
-    if not _reads_files_here(given):
+    if not _reads_files_here(running):
         return False
     try:
-        return is_small_input(Path(given["input"]))
+        return is_small_input(Path(path))
     except OSError:  # Spark says what is wrong
         return False
 

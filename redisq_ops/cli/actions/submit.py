@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from redisq_ops.core.engine.registry import refuse_reserved_name
 from redisq_ops.core.model.errors import BadInput, Exists, Interrupted, RedisqError, Refused
@@ -33,6 +33,9 @@ from redisq_ops.ops.terminal import size as shown
 from ..output import count, emit, printable, progress, say, untouched
 from ..session import Session
 from .wait import wait_for_requests
+
+if TYPE_CHECKING:
+    from ..commands.submit import SubmitOptions
 
 _MANY = 100_000
 _UNSENT = "nothing was sent"
@@ -68,20 +71,25 @@ class _Plan:
         return ("… | " if self.file == "-" else "") + hint("submit", self.file, **options)
 
 
-def submit(s: Session, given: dict[str, Any]) -> int:
+def submit(s: Session, given: SubmitOptions) -> int:
     plan = _Plan(
-        given["file"], given["queue"] or s.config["queue"] or "default",
-        ulid() if given["id"] is None else given["id"], given["limit"], given["priority"],
-        given["split"], given["max_payload"], given["per_line"], given["skip_invalid"],
-    )  # fmt: skip
-    wait = given["wait"]
-    if plan.per_line and (plan.split > 1 or wait):
+        given.file,
+        given.queue or s.config["queue"] or "default",
+        ulid() if given.id is None else given.id,
+        given.limit,
+        given.priority,
+        given.split,
+        given.max_payload,
+        given.per_line,
+        given.skip_invalid,
+    )
+    if plan.per_line and (plan.split > 1 or given.wait):
         raise BadInput("--per-line allows neither --split nor --wait")
     with ExitStack() as stack:
         source = stack.enter_context(_opened(plan.file))
         with untouched(_UNSENT):
-            total = _check_lines(plan, source, given["dry_run"])
-            if given["dry_run"]:
+            total = _check_lines(plan, source, given.dry_run)
+            if given.dry_run:
                 return _rehearse(s, plan, source)
             rejects = None
             if plan.skip_invalid is not None:
@@ -90,7 +98,7 @@ def submit(s: Session, given: dict[str, Any]) -> int:
             s.writable()
             job = _job(s, plan, payloads)
         _submit(s, plan, job, total, rejects)
-    code = wait_for_requests(s, [(job.queue, plan.id)], None) if wait else 0
+    code = wait_for_requests(s, [(job.queue, plan.id)], None) if given.wait else 0
     left_out = 0 if rejects is None else rejects.count
     return code or _code(_purged(job), job.sent) or (PARTLY_DONE if left_out else DONE)
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from redisq_ops.core.model.errors import BadInput, NotFound
 from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
@@ -25,31 +25,35 @@ if TYPE_CHECKING:
     from redisq_ops.tui.host import Completion, Host, KnownNames
     from redisq_ops.tui.poller import Connected, SnapshotSource
 
+    from ..commands.top import TopOptions
 
-def top(s: Session, given: dict[str, Any]) -> int:
-    interval, once = given["interval"], given["once"]
+
+def top(
+    s: Session, given: TopOptions, incident: str | None = None, frameworks: str | None = None
+) -> int:
+    """``incident``, ``frameworks``: of a demo."""
+    interval, once = given.interval, given.once
     if interval is not None and not isfinite(interval):
         raise BadInput(f"--interval {interval}: say how many seconds")
     s.role = "top"
-    if given["replay"] is not None:
-        return _replay(s, given, once=once or not sys.stdout.isatty())
-    if given["at"] is not None:
+    if given.replay is not None:
+        return _replay(s, given, given.replay, once=once or not sys.stdout.isatty())
+    if given.at is not None:
         raise BadInput("--at is a moment of a recording: name it with --replay FILE")
     guide: list[GuideStep] = []
     ready: Callable[[], object] | None = None
     with ExitStack() as stack:
         in_browser = "TEXTUAL_DRIVER" in os.environ  # its terminal is a pipe to the web server
         once = once or s.json or not (in_browser or sys.stdout.isatty())
-        if given.get("demo"):
+        if given.demo:
             from redisq_ops.demo.demonstration import demonstration
             from redisq_ops.demo.frameworks.installation import installed
 
             from ..commands.demo import INCIDENTS
 
-            incident, names = given.get("incident"), given.get("frameworks")
-            frameworks = installed(names) if names else []
+            programs = installed(frameworks) if frameworks else []
             incidents = INCIDENTS if incident is None else (incident,)
-            shown = stack.enter_context(demonstration(incidents, frameworks))
+            shown = stack.enter_context(demonstration(incidents, programs))
             s.flags["url"], ready = shown.url, shown.wait
             # Loaded while the other process fills the server: it takes half a second.
             from redisq_ops.demo.incidents import chosen
@@ -57,19 +61,11 @@ def top(s: Session, given: dict[str, Any]) -> int:
             guide = [step for each in chosen(incident) for step in each.steps]
         if s.no_redact:
             _ = s.redaction  # refused before there is a screen
-        if given["serve"]:
+        if given.serve:
             return _serve(s, given)
         if s.json:
-            return _rows(s, given["queue"])
-        return _show(s, given["queue"], interval, once, given["read_only"], guide, ready)
-
-
-def demo(s: Session, given: dict[str, Any]) -> int:
-    usual = {
-        "queue": None, "interval": None, "once": False, "read_only": False, "serve": False,
-        "replay": None, "at": None,
-    }  # fmt: skip
-    return top(s, usual | {"demo": True, **given})
+            return _rows(s, given.queue)
+        return _show(s, given.queue, interval, once, given.read_only, guide, ready)
 
 
 def _rows(s: Session, queue: str | None) -> int:
@@ -77,7 +73,7 @@ def _rows(s: Session, queue: str | None) -> int:
     from . import inspect, overview
 
     if queue is None:
-        return overview.ls(s, {})
+        return overview.ls(s)
     inspect.inspect_queue(s, queue)
     return 0
 
@@ -132,7 +128,7 @@ def _show(
     return dashboard.return_code or 0
 
 
-def _replay(s: Session, given: dict[str, Any], *, once: bool) -> int:
+def _replay(s: Session, given: TopOptions, file: str, *, once: bool) -> int:
     """The dashboard on a recording; it connects to no server."""
     from redisq_ops.ops.filter.time import moment_ms
     from redisq_ops.tui.replay import Replay, ReplayTop
@@ -141,9 +137,9 @@ def _replay(s: Session, given: dict[str, Any], *, once: bool) -> int:
 
     if s.json:
         raise BadInput("--replay is for a terminal: redisq playback FILE --json prints a recording")
-    replay = Replay(Path(given["replay"]), None)
-    if given["at"] is not None:
-        replay.at_ms = min(replay.end_ms, moment_ms(given["at"], replay.end_ms, utc=s.utc))
+    replay = Replay(Path(file), None)
+    if given.at is not None:
+        replay.at_ms = min(replay.end_ms, moment_ms(given.at, replay.end_ms, utc=s.utc))
         if replay.at_ms < replay.begin_ms:
             at, begins, ends = (
                 when(ms, s.utc) for ms in (replay.at_ms, replay.begin_ms, replay.end_ms)
@@ -153,9 +149,12 @@ def _replay(s: Session, given: dict[str, Any], *, once: bool) -> int:
             )
         replay.scrub(0)
     dashboard = ReplayTop(
-        replay, interval=given["interval"] or 1.0, queue=given["queue"], read_only=True,
+        replay,
+        interval=given.interval or 1.0,
+        queue=given.queue,
+        read_only=True,
         zone=UTC if s.utc else None,
-    )  # fmt: skip
+    )
     if once:
         from redisq_ops.tui.frame import frame
 
@@ -166,7 +165,7 @@ def _replay(s: Session, given: dict[str, Any], *, once: bool) -> int:
     return dashboard.return_code or 0
 
 
-def _serve(s: Session, given: dict[str, Any]) -> int:
+def _serve(s: Session, given: TopOptions) -> int:
     """Serve the dashboard: each browser tab runs this command again, without --serve."""
     try:
         from redisq_ops.tui.web_server import DashboardServer
@@ -176,15 +175,15 @@ def _serve(s: Session, given: dict[str, Any]) -> int:
 
     from ..output import say
 
-    listen: str = given["listen"]
+    listen = given.listen
     host, port = parse_address(listen) or (None, 0)
     if host is None:
         raise BadInput(f"--listen {listen!r}: HOST:PORT, for example 127.0.0.1:8765")
     _ = s.deployment  # a wrong address or password is reported now, not in a browser
     command = [sys.executable, "-P", "-m", "redisq_ops", *_options(s), "top"]
-    command += ["--interval", str(given["interval"])] if given["interval"] else []
-    command += ["--queue", given["queue"]] if given["queue"] else []
-    command += ["--read-only"] if given["read_only"] else []
+    command += ["--interval", str(given.interval)] if given.interval else []
+    command += ["--queue", given.queue] if given.queue else []
+    command += ["--read-only"] if given.read_only else []
     try:
         server = DashboardServer(command, host, port)
     except OSError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from redisq_ops.core.model.entry import STATES, Counts, Request
@@ -24,13 +24,13 @@ POLL_S = 0.2
 _LONGEST_PAUSE_S = 2.0
 
 
-def wait_request(s: Session, given: dict[str, Any]) -> int:
-    requests = [request_at(s, text, given["queue"]) for text in given["requests"]]
-    return wait_for_requests(s, requests, _timeout_s(given))
+def wait_request(s: Session, words: Sequence[str], queue: str | None, timeout: str | None) -> int:
+    requests = [request_at(s, text, queue) for text in words]
+    return wait_for_requests(s, requests, _timeout_s(timeout))
 
 
-def _timeout_s(given: dict[str, Any]) -> float | None:
-    return None if given["timeout"] is None else duration_ms(given["timeout"]) / 1000
+def _timeout_s(timeout: str | None) -> float | None:
+    return None if timeout is None else duration_ms(timeout) / 1000
 
 
 def wait_for_requests(
@@ -119,11 +119,10 @@ class _Outage:
             self._pause_s = 0.0
 
 
-def wait_when(s: Session, given: dict[str, Any]) -> int:
-    expression = given["expression"]
+def wait_when(s: Session, expression: str, queue: str | None, timeout: str | None) -> int:
     holds = parse_condition(expression)
-    outage = _Outage(_timeout_s(given))
-    name = queue_named(s, given["queue"])
+    outage = _Outage(_timeout_s(timeout))
+    name = queue_named(s, queue)
     watched = s.run(s.deployment.queue(name))
     with progress(f"waiting until {expression}") as meter:
         while True:

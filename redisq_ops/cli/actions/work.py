@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import all_queues
@@ -29,6 +29,9 @@ from redisq_ops.ops.terminal import entries
 
 from ..output import printable, say, when
 from ..session import Session, start_logging
+
+if TYPE_CHECKING:
+    from ..commands.work import WorkOptions
 
 _MOST_PROCESSES = 1000
 
@@ -64,33 +67,41 @@ def _nth_port(where: str, index: int) -> str:
     return f"{host}{colon}{int(port) + index}" if port.isdecimal() else where
 
 
-def work(s: Session, given: dict[str, Any]) -> int:
+def work(s: Session, given: WorkOptions) -> int:
     s.writable()
-    processes, timeout, once = given["processes"], given["timeout"], given["once"]
-    ping = given["ping"]
+    processes, timeout, ping = given.processes, given.timeout, given.ping
     if not 1 <= processes <= _MOST_PROCESSES:
         raise BadInput(f"processes {processes}: must be 1 to {_MOST_PROCESSES}")
     options = {
-        "concurrency": given["concurrency"],
-        "batch": given["batch"],
-        "lease_ms": duration_ms(given["lease"]),
-        "grace_s": duration_ms(given["grace"]) / 1000,
+        "concurrency": given.concurrency,
+        "batch": given.batch,
+        "lease_ms": duration_ms(given.lease),
+        "grace_s": duration_ms(given.grace) / 1000,
         "timeout_s": None if timeout is None else duration_ms(timeout) / 1000,
-        "burst": once,
+        "burst": given.once,
     }
-    if given["metrics"] and ping is None:
+    if given.metrics and ping is None:
         raise BadInput("--metrics is served beside /healthz: name its port with --ping PORT")
     if ping is not None:
         health_address(ping)
-    names = tuple(given["queue"] or [s.config["queue"] or "default"])
+    names = tuple(given.queue or [s.config["queue"] or "default"])
     job = _Job(
-        s.flags, s.context, s.log, names, given["handler"], given["program"], given["consumer"],
-        ping, given["metrics"], given["telemetry"], options,
-    )  # fmt: skip
+        s.flags,
+        s.context,
+        s.log,
+        names,
+        given.handler,
+        given.program,
+        given.consumer,
+        ping,
+        given.metrics,
+        given.telemetry,
+        options,
+    )
     with _ctrl_c_noticed() as interrupted:
         _worker(s, replace(job, ping=None))  # report invalid options once, not in every process
         _tell_absent(s, job)
-        if not once:  # a burst reports paused queues at its end
+        if not given.once:  # a burst reports paused queues at its end
             _tell_paused(s, job)
             if sys.stderr.isatty():  # a log needs no greeting
                 say(printable(f"working on {', '.join(names)}; Ctrl+C stops"))
@@ -102,7 +113,7 @@ def work(s: Session, given: dict[str, Any]) -> int:
             code = run_processes(processes, _work_in_process, (job,))
         if interrupted():
             return INTERRUPTED
-        if once:
+        if given.once:
             _tell_left(s, job)
         return code
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.engine.optional_features import HasWorkerProcesses, HasWorkerTraces
 from redisq_ops.core.model.exit_codes import DONE, INTERRUPTED, PARTLY_DONE
@@ -22,12 +22,14 @@ from ..confirm_and_run import agreed, drive, ended, nothing_matched
 from ..output import age_or_none, emit, printable, say, table, untouched, when
 from ..session import Session
 
+if TYPE_CHECKING:
+    from ..commands.workers import PruneOptions
+
 STATES = {True: "alive", False: "silent", None: "unknown"}
 
 
-def listed(s: Session, given: dict[str, Any]) -> int:
+def listed(s: Session, name: str | None) -> int:
     """The processes that serve a queue, or those of all known programs."""
-    name = given["queue"]
     if name is None:
         registers = s.run(process_registers(s.deployment))
         nothing = "no queue here has an owner that lists its workers"
@@ -79,20 +81,19 @@ def _row(queue: str, process: Process) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def pruned(s: Session, given: dict[str, Any]) -> int:
+def pruned(s: Session, given: PruneOptions) -> int:
     """Remove dead processes from their program's register."""
-    older = given["older_than"]
-    silent_ms = None if older is None else duration_ms(older)
+    silent_ms = None if given.older_than is None else duration_ms(given.older_than)
     with untouched():
-        queue = s.run(s.deployment.queue(given["name"]))
-        chosen = s.run(select_processes(queue, given["process"], silent_ms))
-    preview = prune_preview(chosen, given["rescue"])
+        queue = s.run(s.deployment.queue(given.name))
+        chosen = s.run(select_processes(queue, given.process, silent_ms))
+    preview = prune_preview(chosen, given.rescue)
     if not chosen.processes:
-        return nothing_matched(s, [preview], given["dry_run"])
-    if not agreed(s, [preview], given):
+        return nothing_matched(s, [preview], given.go.dry_run)
+    if not agreed(s, [preview], given.go):
         return 0
-    steps = PruneSteps(chosen, rescue=given["rescue"])
-    change = ChangeRun(steps, Author.here(given["reason"]))
+    steps = PruneSteps(chosen, rescue=given.rescue)
+    change = ChangeRun(steps, Author.here(given.go.reason))
     what = f"prune processes of {queue.name}"
     finished = drive(s, change, what)
     ended(s, change.outcome, what, undo=False, more={"jobs": dict(steps.jobs)})

@@ -1,32 +1,37 @@
 """Plans as files: `--plan FILE` writes one and changes nothing, `apply` does just what it says."""
 
-from __future__ import annotations
-
 import typer
 
-from ..options import GO, MOST, RAMPING, RATE, add, argument, option
+from ..options import MOST, RATE, Go, Ramping, argument, command, option, options
+from ..session import Session
 
 commands = typer.Typer()
 
-add(
-    commands, "apply",
-    {
-        "file": argument("FILE", help="Plan file that --plan wrote."),
-        "rate": RATE,
-        "max": option(
-            "--max", None, "Stop after N entries; run again to continue.", int, min=1, max=MOST
-        ),
-        "report": option("--report", "FILE", "Write the result for each entry to FILE, as NDJSON."),
-        **RAMPING,
-        **GO,
-    },
-    "apply.apply",
-    help="Carry out a plan file on the entries that it lists. Each is checked again, and skipped "
-    "if it changed or entered its state later. Run again to continue where it stopped.",
-    prints="Plan Outcome",
-    examples=(
-        "redisq apply p.ndjson --dry-run",
-        "redisq apply p.ndjson --max 100 --report r.ndjson",
-        "redisq apply p.ndjson --rate 200/s --reason 'smtp is back' --yes",
-    ),
-)  # fmt: skip
+
+@options
+class ApplyOptions:
+    file: str = argument("FILE", "Plan file that --plan wrote.")
+    rate: str | None = RATE
+    max: int | None = option(
+        "--max", None, "Stop after N entries; run again to continue.", min=1, max=MOST
+    )
+    report: str | None = option(
+        "--report", "FILE", "Write the result for each entry to FILE, as NDJSON."
+    )
+    ramping: Ramping
+    go: Go
+
+
+@command(commands, "apply", prints="Plan Outcome")
+def apply(s: Session, given: ApplyOptions) -> int:
+    """Carry out a plan file on the entries that it lists. Each is checked again, and skipped if it
+    changed or entered its state later. Run again to continue where it stopped.
+
+    Examples:
+      redisq apply p.ndjson --dry-run
+      redisq apply p.ndjson --max 100 --report r.ndjson
+      redisq apply p.ndjson --rate 200/s --reason 'smtp is back' --yes
+    """
+    from ..actions.apply import apply
+
+    return apply(s, given)

@@ -1,47 +1,93 @@
 """`redisq client`: the clients of a fair queue, their entries and their rules."""
 
-from __future__ import annotations
-
 import typer
 
-from ..options import GO, MOST, WATCHING, Options, add, argument, option
+from ..options import MOST, QUEUE, Go, argument, command, option
+from ..session import Session
 
 commands = typer.Typer()
 clients = typer.Typer(help="List the clients of a queue; block them, set their weight or cap.")
 commands.add_typer(clients, name="client")
+_CHANGE = "Plan Outcome"
+_CLIENT = argument("CLIENT")
 
-add(
-    clients, "ls",
-    {
-        "name": argument("QUEUE"),
-        "start": option("--start", "N", "Start at the Nth name.", int, 0, min=0, max=MOST),
-        "max": option("--max", None, "Maximum number of clients.", int, 100, min=1, max=500),
-        **WATCHING,
-    },
-    "client.listed",
-    help="List clients by name: their waiting and pending entries, and their rules.",
-    prints="Client",
-    examples=("redisq client ls jobs", "redisq client ls jobs --start 100 --json"),
-)  # fmt: skip
 
-RULES: dict[str, tuple[str, Options, str]] = {
-    "block": ("Stop delivering the entries of a client. New entries of it still wait.", {}, "acme"),
-    "unblock": ("Deliver the entries of a client again, from the present turn on.", {}, "acme"),
-    "weight": (
-        "Set how many turns a client gets for one turn of another.",
-        {"value": argument("WEIGHT", int, "New weight, 1 to 100.")},
-        "acme 3",
-    ),
-    "cap": (
-        "Set how many entries of a client may be pending at once.",
-        {"value": argument("CAP", int, "New cap; 0: no limit.")},
-        "acme 10",
-    ),
-}
-for _verb, (_help, _own, _words) in RULES.items():
-    add(
-        clients, _verb,
-        {"name": argument("QUEUE"), "client": argument("CLIENT"), **_own, **GO},
-        "client.change", _verb,
-        help=_help, prints="Plan Outcome", examples=(f"redisq client {_verb} jobs {_words}",),
-    )  # fmt: skip
+@command(clients, "ls", prints="Client", repeats=True)
+def ls(
+    s: Session,
+    *,
+    name: str = QUEUE,
+    start: int = option("--start", "N", "Start at the Nth name.", min=0, max=MOST, default=0),
+    max: int = option("--max", None, "Maximum number of clients.", min=1, max=500, default=100),
+) -> int:
+    """List clients by name: their waiting and pending entries, and their rules.
+
+    Examples:
+      redisq client ls jobs
+      redisq client ls jobs --start 100 --json
+    """
+    from ..actions.client import listed
+
+    return listed(s, name, start, max)
+
+
+@command(clients, "block", prints=_CHANGE)
+def block(s: Session, *, name: str = QUEUE, client: str = _CLIENT, go: Go) -> int:
+    """Stop delivering the entries of a client. New entries of it still wait.
+
+    Examples:
+      redisq client block jobs acme
+    """
+    from ..actions.client import change
+
+    return change(s, "block", name, client, go)
+
+
+@command(clients, "unblock", prints=_CHANGE)
+def unblock(s: Session, *, name: str = QUEUE, client: str = _CLIENT, go: Go) -> int:
+    """Deliver the entries of a client again, from the present turn on.
+
+    Examples:
+      redisq client unblock jobs acme
+    """
+    from ..actions.client import change
+
+    return change(s, "unblock", name, client, go)
+
+
+@command(clients, "weight", prints=_CHANGE)
+def weight(
+    s: Session,
+    *,
+    name: str = QUEUE,
+    client: str = _CLIENT,
+    value: int = argument("WEIGHT", "New weight, 1 to 100."),
+    go: Go,
+) -> int:
+    """Set how many turns a client gets for one turn of another.
+
+    Examples:
+      redisq client weight jobs acme 3
+    """
+    from ..actions.client import change
+
+    return change(s, "weight", name, client, go, value)
+
+
+@command(clients, "cap", prints=_CHANGE)
+def cap(
+    s: Session,
+    *,
+    name: str = QUEUE,
+    client: str = _CLIENT,
+    value: int = argument("CAP", "New cap; 0: no limit."),
+    go: Go,
+) -> int:
+    """Set how many entries of a client may be pending at once.
+
+    Examples:
+      redisq client cap jobs acme 10
+    """
+    from ..actions.client import change
+
+    return change(s, "cap", name, client, go, value)

@@ -1,10 +1,9 @@
 """`redisq demo`: the dashboard on a demo server that has every kind of queue, and incidents."""
 
-from __future__ import annotations
-
 import typer
 
-from ..options import add, option
+from ..options import command, option
+from ..session import Session
 
 INCIDENTS = ("wrong-deploy", "stuck", "silent-worker", "blocked-client", "poison", "flood")
 FRAMEWORKS = ("arq", "bullmq", "celery", "dramatiq", "rq")
@@ -12,22 +11,26 @@ FRAMEWORKS = ("arq", "bullmq", "celery", "dramatiq", "rq")
 
 commands = typer.Typer()
 
-add(
-    commands, "demo",
-    {
-        "incident": option(
-            "--incident", "NAME", f"One incident instead of all: {', '.join(INCIDENTS)}.",
-            autocompletion=lambda incomplete: [n for n in INCIDENTS if n.startswith(incomplete)],
-        ),
-        "frameworks": option(
-            "--with", "NAME[=DIR],...",
-            f"Also run these frameworks' own producers and workers: {', '.join(FRAMEWORKS)}. DIR: "
-            "where it is installed, if not beside redisq (virtual environment, npm prefix).",
-            autocompletion=lambda incomplete: [n for n in FRAMEWORKS if n.startswith(incomplete)],
-        ),
-    },
-    "top.demo",
-    help="""Open the dashboard on a demo server; both end together.
+
+@command(commands, "demo", prints="")
+def demo(
+    s: Session,
+    *,
+    incident: str | None = option(
+        "--incident",
+        "NAME",
+        f"One incident instead of all: {', '.join(INCIDENTS)}.",
+        autocompletion=lambda incomplete: [n for n in INCIDENTS if n.startswith(incomplete)],
+    ),
+    frameworks: str | None = option(
+        "--with",
+        "NAME[=DIR],...",
+        f"Also run these frameworks' own producers and workers: {', '.join(FRAMEWORKS)}. DIR: "
+        "where it is installed, if not beside redisq (virtual environment, npm prefix).",
+        autocompletion=lambda incomplete: [n for n in FRAMEWORKS if n.startswith(incomplete)],
+    ),
+) -> int:
+    """Open the dashboard on a demo server; both end together.
 
     The server is temporary and has queues of every kind, a workload, and incidents. A line
     below the tabs names what is wrong and the next key. No other server is used.
@@ -36,8 +39,14 @@ add(
     work theirs; they end with the demo.
 
     Without a terminal, prints one frame.
-    """,
-    prints="",
-    examples=("redisq demo", "redisq demo --incident poison", "redisq demo --with celery,rq",
-              "redisq demo --with celery,bullmq=~/shop,arq=~/jobs/.venv"),
-)  # fmt: skip
+
+    Examples:
+      redisq demo
+      redisq demo --incident poison
+      redisq demo --with celery,rq
+      redisq demo --with celery,bullmq=~/shop,arq=~/jobs/.venv
+    """
+    from ..actions.top import top
+    from .top import TopOptions
+
+    return top(s, TopOptions(demo=True), incident, frameworks)

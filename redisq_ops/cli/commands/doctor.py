@@ -1,42 +1,49 @@
 """`redisq doctor` and `redisq acl`: whether the server is set up well, and users of roles."""
 
-from __future__ import annotations
-
 import typer
 
-from ..completion import queues
-from ..options import add, argument, flag, option
+from .. import completion
+from ..options import argument, command, flag, option, options
+from ..session import Session
 
 commands = typer.Typer()
 
-add(
-    commands, "doctor", {}, "doctor.doctor",
-    help="Check server, connection, rights and queues, and say what to do. Exit 1 if something is "
-    "wrong. Needs a viewer's rights; what these don't allow is shown as unknown.",
-    prints="Diagnosis",
-    examples=("redisq doctor", "redisq doctor --json"),
-)  # fmt: skip
-add(
-    commands, "acl",
-    {
-        "role": argument("ROLE"),
-        "queues": option(
-            "--queue", "NAME", "Only this queue; repeatable.", list[str],
-            autocompletion=queues,
-        ),
-        "keys": option(
-            "--keys", "PATTERN", "Also another program's keys; repeatable.", list[str]
-        ),
-        "user": option("--user", "NAME", "Name of the user. [redisq-ROLE]"),
-        "cluster": flag("--cluster", "Add what a client of a Cluster needs, on every node."),
-    },
-    "doctor.acl",
-    help="Print the ACL rule of a role: viewer, producer, worker or operator. Each role may do what"
-    " the one before may. Nothing is sent to a server.",
-    prints="AclRule",
-    examples=(
-        "redisq acl viewer",
-        "redisq acl worker --queue mail --queue later --user mail-worker",
-        "redisq acl operator --keys 'resque:*' --cluster",
-    ),
-)  # fmt: skip
+
+@command(commands, "doctor", prints="Diagnosis")
+def doctor(s: Session) -> int:
+    """Check server, connection, rights and queues, and say what to do. Exit 1 if something is
+    wrong. Needs a viewer's rights; what these don't allow is shown as unknown.
+
+    Examples:
+      redisq doctor
+      redisq doctor --json
+    """
+    from ..actions.doctor import doctor
+
+    return doctor(s)
+
+
+@options
+class AclOptions:
+    role: str = argument("ROLE")
+    queues: list[str] | None = option(
+        "--queue", "NAME", "Only this queue; repeatable.", autocompletion=completion.queues
+    )
+    keys: list[str] | None = option("--keys", "PATTERN", "Also another program's keys; repeatable.")
+    user: str | None = option("--user", "NAME", "Name of the user. [redisq-ROLE]")
+    cluster: bool = flag("--cluster", "Add what a client of a Cluster needs, on every node.")
+
+
+@command(commands, "acl", prints="AclRule")
+def acl(s: Session, given: AclOptions) -> int:
+    """Print the ACL rule of a role: viewer, producer, worker or operator. Each role may do what the
+    one before may. Nothing is sent to a server.
+
+    Examples:
+      redisq acl viewer
+      redisq acl worker --queue mail --queue later --user mail-worker
+      redisq acl operator --keys 'resque:*' --cluster
+    """
+    from ..actions.doctor import acl
+
+    return acl(s, given)

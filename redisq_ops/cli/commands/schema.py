@@ -1,21 +1,27 @@
 """`redisq schema`: the JSON Schemas of what commands print."""
 
-from __future__ import annotations
-
 import typer
 
 from ..completion import schemas
-from ..options import add, argument
+from ..options import argument, command
+from ..session import Session
 
 commands = typer.Typer()
 
-add(
-    commands,
-    "schema",
-    {"name": argument("[NAME]", help="Name of the schema; default: list all.", complete=schemas)},
-    "schema.schema",
-    help="Print the JSON Schema of an object that commands print with --json, or of a line of a "
-    "file that they write. Nothing is sent to a server.",
-    prints="SchemaName",
-    examples=("redisq schema", "redisq schema queue-details"),
-)
+
+@command(commands, "schema", prints="SchemaName")
+def schema(
+    s: Session,
+    *,
+    name: str | None = argument("[NAME]", "Name of the schema; default: list all.", schemas),
+) -> None:
+    """Print the JSON Schema of an object that commands print with --json, or of a line of a file
+    that they write. Nothing is sent to a server.
+
+    Examples:
+      redisq schema
+      redisq schema queue-details
+    """
+    from ..actions.schema import schema
+
+    schema(s, name)

@@ -3,7 +3,8 @@
 The core's table says which verb is possible in which state; here are its help and its options.
 """
 
-from __future__ import annotations
+from collections.abc import Callable
+from typing import Any
 
 import typer
 
@@ -12,21 +13,21 @@ from redisq_ops.core.model.states import VERBS, Verb
 
 from ..completion import queues, states
 from ..options import (
-    GO,
-    PLANNING,
-    RAMPING,
+    PLAN,
+    QUEUE,
     RATE,
-    SELECTING,
-    WATCHING,
-    WHEN,
-    Option,
-    Options,
-    add,
+    Act,
+    Go,
+    Ramping,
+    Selecting,
+    When,
     argument,
+    command,
     flag,
     option,
+    options,
 )
-from . import edit, groups
+from ..session import Session
 
 NOUNS: dict[str, tuple[State, str]] = {
     "waiting": ("waiting", "List and change waiting entries."),
@@ -38,111 +39,281 @@ NOUNS: dict[str, tuple[State, str]] = {
     "delay": ("delayed", "List, schedule and change delayed entries."),
     "trash": ("trash", "List, restore and remove purged entries."),
 }
-HELP: dict[Verb, str] = {
-    "requeue": "Move pending or delayed entries back to waiting. A worker that holds "
-    "one can't settle it any more.",
-    "claim": "Give pending entries to another consumer. The old receipts become invalid.",
-    "replay": "Move dead entries back to waiting. Attempts restart at zero; jobs of "
-    "BullMQ, Bull, RQ and Sidekiq keep the attempts they used up, and get at least one.",
-    "purge": "Move entries to the trash, or remove them for good with --hard. Undo "
-    "restores entries from the trash; there is no undo of --hard.",
-    "hard": "Remove entries in the trash for good. There is no undo.",
-    "restore": "Move entries back to the state they were purged from.",
-    "reschedule": "Change the ready time of delayed entries.",
-    "move": "Move entries to another queue of the same kind, unchanged. An entry "
-    "that the other queue has already, or refuses, stays where it is.",
-}
-NAMED: dict[str, str] = {"hard": "empty"}
-BARE: tuple[Verb, ...] = ("replay", "requeue", "claim", "purge", "move")
-OWN: dict[Verb, Options] = {
-    "replay": RAMPING,
-    "claim": {
-        "consumer": option(
-            "--consumer", "NAME", "Consumer that receives the entries.", default=...,
-            show_default=False,
-        ),
-    },
-    "purge": {"hard": flag("--hard", "Remove the entries for good; there is no undo.")},
-    "reschedule": WHEN,
-    "move": {
-        "to": option(
-            "--to", "OTHER", "Queue that receives the entries.", default=..., show_default=False,
-            autocompletion=queues,
+GROUPS = {noun: typer.Typer(help=help, no_args_is_help=True) for noun, (_, help) in NOUNS.items()}
+commands = typer.Typer()
+for _noun, _group in GROUPS.items():
+    commands.add_typer(_group, name=_noun)
+
+
+def ls(s: Session, *, selecting: Selecting, state: State) -> int:
+    """List the entries."""
+    from ..actions.entries import listed
+
+    return listed(s, state, selecting)
+
+
+for _noun, (_state, _) in NOUNS.items():
+    command(
+        GROUPS[_noun],
+        "ls",
+        prints="Entry",
+        examples=(f"redisq {_noun} ls", f"redisq {_noun} ls mail/r1 --json"),
+        repeats=True,
+        fixed={"state": _state},
+    )(ls)
+
+
+# --- verbs --------------------------------------------------------------------------------------
+
+
+def _verb(
+    verb: Verb,
+    more: str = "",
+    *,
+    name: str | None = None,
+    bare: bool = True,
+    which: str = "",
+    plans: bool = False,
+) -> Callable[[Act], Act]:
+    """Add a verb to each state in which it is possible; with ``bare`` also without a state.
+
+    For the examples: ``more``, an option that is needed, ``which``, the state where no noun says
+    it, and whether one writes a plan.
+    """
+
+    def add(act: Act, group: typer.Typer, typed: str, which: str, fixed: dict[str, object]) -> None:
+        queue, id = ("later", "e1") if verb in ("reschedule", "move") else ("mail", "r1/17")
+        typed = f"{typed} {name or verb}"
+        examples: tuple[str, ...] = (
+            f"{typed} {queue}/{id}{more} --dry-run",
+            f"{typed} --queue {queue}{which} --older-than 2h --rate 100/s{more} --yes",
         )
-    },
-}  # fmt: skip
+        if plans:
+            planned = "--where 'error~timeout age>2h' --plan p.ndjson"
+            examples = (*examples, f"{typed} mail{which} {planned}")
+        command(group, name or verb, prints="Plan Outcome", examples=examples, fixed=fixed)(act)
+
+    def declare(act: Act) -> Act:
+        for noun, (state, _) in NOUNS.items():
+            if state in VERBS[verb][0] and (verb != "hard" or noun == "trash"):
+                add(act, GROUPS[noun], f"redisq {noun}", "", {"state": state})
+        if bare:
+            add(act, commands, "redisq", which, {})
+        return act
+
+    return declare
 
 
-def _state(sources: tuple[State, ...]) -> Option:
-    """``--state`` of a verb that is possible in these states."""
-    if len(sources) == 1:
-        help = f"State of the entries: {sources[0]}."
-    else:
-        named = f"{', '.join(sources[:-1])} or {sources[-1]}"
-        help = f"State of the entries: {named}. Single entries need none."
+def _state_of(verb: Verb) -> Any:
+    """``--state`` of a verb without a noun."""
+    *others, last = VERBS[verb][0]
+    help = f"State of the entries: {last}."
+    if others:
+        help = f"State of the entries: {', '.join(others)} or {last}. Single entries need none."
     return option("--state", "STATE", help, autocompletion=states)
 
 
-def _add(to: typer.Typer, verb: Verb, states: tuple[State, ...], typed: str) -> None:
-    name = NAMED.get(verb, verb)
-    options = {**SELECTING, **OWN.get(verb, {}), "rate": RATE, **GO, **PLANNING}
-    if not states:
-        options["state"] = _state(VERBS[verb][0])
-    own = {"claim": " --consumer me", "reschedule": " --in 5m", "move": " --to other"}
-    more = own.get(verb, "")
-    # Without a noun, a verb that is possible in several states needs --state.
-    chosen = {"purge": " --state dead", "requeue": " --state delayed", "move": " --state dead"}
-    which = "" if states else chosen.get(verb, "")
-    planned = (
-        f"{typed} {name} mail{which} --where 'error~timeout age>2h' --plan p.ndjson",
-    ) if verb in ("replay", "purge") else ()  # fmt: skip
-    queue, id = ("later", "e1") if verb in ("reschedule", "move") else ("mail", "r1/17")
-    add(
-        to, name, options, "change_entries.changed", verb, states,
-        help=HELP[verb],
+@options
+class Changing:
+    """How a change of entries is carried out, or planned."""
+
+    rate: str | None = RATE
+    go: Go
+    plan: str | None = PLAN
+
+
+@_verb("requeue", which=" --state delayed")
+def requeue(
+    s: Session,
+    *,
+    selecting: Selecting,
+    changing: Changing,
+    state: str | None = _state_of("requeue"),
+) -> int:
+    """Move pending or delayed entries back to waiting. A worker that holds one can't settle it any
+    more."""
+    from ..actions.change_entries import changed
+
+    return changed(s, "requeue", state, selecting, changing)
+
+
+@_verb("claim", " --consumer me")
+def claim(
+    s: Session,
+    *,
+    selecting: Selecting,
+    consumer: str = option(
+        "--consumer", "NAME", "Consumer that receives the entries.", show_default=False, default=...
+    ),
+    changing: Changing,
+    state: str | None = _state_of("claim"),
+) -> int:
+    """Give pending entries to another consumer. The old receipts become invalid."""
+    from ..actions.change_entries import changed
+
+    return changed(s, "claim", state, selecting, changing, consumer=consumer)
+
+
+@_verb("replay", plans=True)
+def replay(
+    s: Session,
+    *,
+    selecting: Selecting,
+    ramping: Ramping,
+    changing: Changing,
+    state: str | None = _state_of("replay"),
+) -> int:
+    """Move dead entries back to waiting. Attempts restart at zero; jobs of BullMQ, Bull, RQ and
+    Sidekiq keep the attempts they used up, and get at least one."""
+    from ..actions.change_entries import changed
+
+    return changed(s, "replay", state, selecting, changing, ramping=ramping)
+
+
+@_verb("purge", which=" --state dead", plans=True)
+def purge(
+    s: Session,
+    *,
+    selecting: Selecting,
+    hard: bool = flag("--hard", "Remove the entries for good; there is no undo."),
+    changing: Changing,
+    state: str | None = _state_of("purge"),
+) -> int:
+    """Move entries to the trash, or remove them for good with --hard. Undo restores entries from
+    the trash; there is no undo of --hard."""
+    from ..actions.change_entries import changed
+
+    return changed(s, "purge", state, selecting, changing, hard=hard)
+
+
+@_verb("hard", name="empty", bare=False)
+def empty(s: Session, *, selecting: Selecting, changing: Changing, state: State) -> int:
+    """Remove entries in the trash for good. There is no undo."""
+    from ..actions.change_entries import changed
+
+    return changed(s, "hard", state, selecting, changing)
+
+
+@_verb("restore", bare=False)
+def restore(s: Session, *, selecting: Selecting, changing: Changing, state: State) -> int:
+    """Move entries back to the state they were purged from."""
+    from ..actions.change_entries import changed
+
+    return changed(s, "restore", state, selecting, changing)
+
+
+@_verb("reschedule", " --in 5m", bare=False)
+def reschedule(
+    s: Session, *, selecting: Selecting, when: When, changing: Changing, state: State
+) -> int:
+    """Change the ready time of delayed entries."""
+    from ..actions.change_entries import changed
+
+    return changed(s, "reschedule", state, selecting, changing, at=when)
+
+
+@_verb("move", " --to other", which=" --state dead")
+def move(
+    s: Session,
+    *,
+    selecting: Selecting,
+    to: str = option(
+        "--to",
+        "OTHER",
+        "Queue that receives the entries.",
+        show_default=False,
+        autocompletion=queues,
+        default=...,
+    ),
+    changing: Changing,
+    state: str | None = _state_of("move"),
+) -> int:
+    """Move entries to another queue of the same kind, unchanged. An entry that the other queue has
+    already, or refuses, stays where it is."""
+    from ..actions.change_entries import changed
+
+    return changed(s, "move", state, selecting, changing, to=to)
+
+
+# --- of single states ---------------------------------------------------------------------------
+
+
+@command(GROUPS["dlq"], "groups", prints="ErrorGroup", repeats=True)
+def groups(s: Session, *, selecting: Selecting) -> int:
+    """Group dead letters by error. Errors that differ only in numbers, ids, addresses and paths are
+    one group.
+
+    Examples:
+      redisq dlq groups mail
+      redisq dlq groups --queue mail --where 'age<1h' --json
+    """
+    from ..actions.groups import grouped
+
+    return grouped(s, selecting)
+
+
+@command(GROUPS["dlq"], "group", prints="ErrorGroupDetails")
+def group(s: Session, *, queue: str = QUEUE, group: str = argument("GROUP")) -> int:
+    """Show one group of dead letters: what its entries have in common and others have not, its
+    latest entries, and the commands that replay or purge exactly this group.
+
+    Examples:
+      redisq dlq group mail 1f6c0a52
+      redisq dlq group mail 1f6c0a52 --json
+    """
+    from ..actions.groups import compared
+
+    return compared(s, queue, group)
+
+
+def edit(
+    s: Session,
+    *,
+    selecting: Selecting,
+    patch: str | None = option("--patch", "JSON|@FILE", "Apply a JSON Patch to each entry."),
+    payload: str | None = option("--payload", "TEXT|@FILE|-", "New payload of one entry."),
+    go: Go,
+    state: State,
+) -> int:
+    """Change the payload of one entry, in $EDITOR or with --payload, or of many entries with
+    --patch. An entry that changed since it was read is skipped. Undo restores the old payloads."""
+    from ..actions.edit import edit
+
+    return edit(s, state, selecting, patch, payload, go)
+
+
+for _noun, _address in (("dlq", "mail/r1/17"), ("delay", "later/e1")):
+    _queue = _address.partition("/")[0]
+    _patch = """'[{"op": "replace", "path": "/region", "value": "eu"}]'"""
+    command(
+        GROUPS[_noun],
+        "edit",
         prints="Plan Outcome",
         examples=(
-            f"{typed} {name} {queue}/{id}{more} --dry-run",
-            f"{typed} {name} --queue {queue}{which} --older-than 2h --rate 100/s{more} --yes",
-            *planned,
+            f"redisq {_noun} edit {_address}",
+            f"redisq {_noun} edit {_address} --payload @fixed.json --yes",
+            f"redisq {_noun} edit --queue {_queue} --match Timeout --patch {_patch} --dry-run",
         ),
-    )  # fmt: skip
+        fixed={"state": NOUNS[_noun][0]},
+    )(edit)
 
 
-def _noun(noun: str) -> typer.Typer:
-    """The group of a state: its list and its verbs."""
-    state, help = NOUNS[noun]
-    group = typer.Typer(help=help, no_args_is_help=True)
-    add(
-        group, "ls", {**SELECTING, **WATCHING}, "entries.listed", state,
-        help="List the entries.",
-        prints="Entry",
-        examples=(f"redisq {noun} ls", f"redisq {noun} ls mail/r1 --json"),
-    )  # fmt: skip
-    for verb, (sources, _) in VERBS.items():
-        if state in sources and (verb != "hard" or noun == "trash"):
-            _add(group, verb, (state,), f"redisq {noun}")
-    commands.add_typer(group, name=noun)
-    return group
+@command(GROUPS["delay"], "schedule", prints="Schedule")
+def schedule(
+    s: Session,
+    *,
+    address: str = argument("QUEUE/ID"),
+    payload: str = argument("PAYLOAD|-"),
+    when: When,
+) -> int:
+    """Add an entry that becomes ready at a time; creates the queue if it does not exist. - reads
+    the payload from stdin. Run again with the same --at, it changes nothing; another payload or
+    time for the same id is refused.
 
+    Examples:
+      redisq delay schedule later/e1 --in 5m hello
+      redisq delay schedule later/e2 --at 2026-11-20T03:12:00+01:00 -
+    """
+    from ..actions.entries import schedule
 
-commands = typer.Typer()
-GROUPS = {noun: _noun(noun) for noun in NOUNS}
-for _verb in BARE:
-    _add(commands, _verb, (), "redisq")
-groups.add_to(GROUPS["dlq"])
-for _name in ("dlq", "delay"):
-    edit.add_to(GROUPS[_name], _name, NOUNS[_name][0])
-add(
-    GROUPS["delay"], "schedule",
-    {"address": argument("QUEUE/ID"), "payload": argument("PAYLOAD|-"), **WHEN},
-    "entries.schedule",
-    help="Add an entry that becomes ready at a time; creates the queue if it does not exist. - "
-    "reads the payload from stdin. Run again with the same --at, it changes nothing; another "
-    "payload or time for the same id is refused.",
-    prints="Schedule",
-    examples=(
-        "redisq delay schedule later/e1 --in 5m hello",
-        "redisq delay schedule later/e2 --at 2026-11-20T03:12:00+01:00 -",
-    ),
-)  # fmt: skip
+    return schedule(s, address, payload, when)

@@ -1,6 +1,7 @@
 """What commands print with ``--json``: a declared type for each object.
 
-A command names its types where it is declared (``prints`` of `options.add`). A type whose name ends
-in ``Output`` is an object that a command prints or a line of a file; the others are parts of these.
-The JSON Schemas (`json_schema`) and the reference page (``make reference``) are derived from them.
+A command names its types where it is declared (``prints`` of `options.command`). A type whose name
+ends in ``Output`` is an object that a command prints or a line of a file; the others are parts of
+these. The JSON Schemas (`json_schema`) and the reference page (``make reference``) are derived from
+them.
 """
