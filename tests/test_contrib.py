@@ -67,7 +67,7 @@ def test_each_command_runs(
     monkeypatch.delitem(sys.modules, "jobs", raising=False)
     queue = DelaySet(client, "mail")
     queue.schedule([("e", b"x")])
-    redisq(*words, "--once")
+    redisq(*words, "--burst")
     assert queue.counts().done == 1
 
 

@@ -213,7 +213,7 @@ def test_a_worker_serves_how_long_its_handler_takes_and_how_it_ends(
 
 
 def test_metrics_of_a_worker_need_a_port(redisq: Redisq) -> None:
-    said = redisq.refusal("work", "--exec", "true", "--metrics", "--once", code=2)
+    said = redisq.refusal("work", "--exec", "true", "--metrics", "--burst", code=2)
     assert said == "--metrics is served beside /healthz: name its port with --ping PORT"
 
 
