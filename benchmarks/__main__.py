@@ -8,14 +8,35 @@ import platform
 import sys
 
 NAMES = (
-    "cost", "circular", "delay", "fair", "carmine", "jobs", "scale", "discover", "memory",
-    "dashboard", "refresh", "groups", "start", "worker", "idle", "cluster",
-)  # fmt: skip
+    "cost",
+    "circular",
+    "delay",
+    "fair",
+    "carmine",
+    "jobs",
+    "scale",
+    "discover",
+    "memory",
+    "dashboard",
+    "refresh",
+    "groups",
+    "start",
+    "worker",
+    "idle",
+    "cluster",
+)
 # Run only by name: they install other programs, or take many minutes.
 ONLY_BY_NAME = (
-    "peers", "slow_link", "plans", "moves", "operations", "replay", "spark_write", "spark_export",
+    "peers",
+    "slow_link",
+    "plans",
+    "moves",
+    "operations",
+    "replay",
+    "spark_write",
+    "spark_export",
     "spark",
-)  # fmt: skip
+)
 
 
 def main() -> None:

@@ -176,7 +176,7 @@ if #ids > 0 then redis.call('HSET', 'b:body', unpack(held)) end""",
         payloads="\nreturn {ids, jobs}",
         settle="redis.call('HDEL', 'b:body', unpack(ids))",
     ),
-}  # fmt: skip
+}
 
 
 class BaselineQueue:

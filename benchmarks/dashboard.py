@@ -167,9 +167,13 @@ def listed_rows(queue: RequestQueue[redis.Redis]) -> dict[View, int]:
     """Rows that each view of `mail` lists."""
     counts, open, settled = queue.counts(), queue.requests_total(), queue.requests_total(True)
     return {
-        "overview": 2, "levels": min(OPEN_REQUESTS, open), "requests": open + settled,
-        "pending": counts.pending, "dead": counts.dead, "delayed": counts.delayed,
-    }  # fmt: skip
+        "overview": 2,
+        "levels": min(OPEN_REQUESTS, open),
+        "requests": open + settled,
+        "pending": counts.pending,
+        "dead": counts.dead,
+        "delayed": counts.delayed,
+    }
 
 
 def main() -> None:

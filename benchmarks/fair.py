@@ -76,8 +76,10 @@ def main() -> None:
             print(name)
             empty(client)
             index, first = flood(client)
-            print(f"  Jain's index, 1 x {FLOOD:,} and {SMALL} x {EACH}: {index:.4f}"
-                  f" (of the first turn {first:.4f})")  # fmt: skip
+            print(
+                f"  Jain's index, 1 x {FLOOD:,} and {SMALL} x {EACH}: {index:.4f}"
+                f" (of the first turn {first:.4f})"
+            )
             empty(client)
             received, index = weighted(client)
             print(

@@ -13,10 +13,17 @@ NOW = int(time.time() * 1000)
 AT = "2026-01-01T00:00:00.000000Z"
 WHY = {"error_class": "ValueError", "error_message": "no luck", "retry_count": 3}
 NAMES = {
-    "rq": "rq:mail", "arq": "arq:arq:queue", "celery": "celery:celery", "bullmq": "bullmq:mail",
-    "bull": "bull:mail", "dramatiq": "dramatiq:mail", "sidekiq": "sidekiq:mail",
-    "resque": "resque:mail", "asynq": "asynq:mail", "laravel": "laravel:mail",
-}  # fmt: skip
+    "rq": "rq:mail",
+    "arq": "arq:arq:queue",
+    "celery": "celery:celery",
+    "bullmq": "bullmq:mail",
+    "bull": "bull:mail",
+    "dramatiq": "dramatiq:mail",
+    "sidekiq": "sidekiq:mail",
+    "resque": "resque:mail",
+    "asynq": "asynq:mail",
+    "laravel": "laravel:mail",
+}
 """kind -> the queue's name here"""
 
 
@@ -25,10 +32,21 @@ def rq(n: int) -> Iterator[Command]:
     for k in range(n):
         for state in ("w", "d"):
             yield (
-                "HSET", f"rq:job:{state}{k}", "description", "f()", "origin", "mail", "data", "x",
-                "created_at", AT, "enqueued_at", AT,
-                "status", "queued" if state == "w" else "failed",
-            )  # fmt: skip
+                "HSET",
+                f"rq:job:{state}{k}",
+                "description",
+                "f()",
+                "origin",
+                "mail",
+                "data",
+                "x",
+                "created_at",
+                AT,
+                "enqueued_at",
+                AT,
+                "status",
+                "queued" if state == "w" else "failed",
+            )
         yield "RPUSH", "rq:queue:mail", f"w{k}"
         yield "ZADD", "rq:failed:mail", NOW // 1000 + 10**6 + k, f"d{k}"
 
@@ -39,9 +57,18 @@ def bullmq(n: int) -> Iterator[Command]:
     for k in range(n):
         for state in ("w", "d"):
             yield (
-                "HSET", f"{base}{state}{k}", "name", "f", "data", "{}", "opts", "{}", "timestamp",
-                NOW, *(("finishedOn", NOW, "atm", 1) if state == "d" else ()),
-            )  # fmt: skip
+                "HSET",
+                f"{base}{state}{k}",
+                "name",
+                "f",
+                "data",
+                "{}",
+                "opts",
+                "{}",
+                "timestamp",
+                NOW,
+                *(("finishedOn", NOW, "atm", 1) if state == "d" else ()),
+            )
         yield "LPUSH", base + "wait", f"w{k}"
         yield "ZADD", base + "failed", NOW - k, f"d{k}"
 
@@ -52,10 +79,22 @@ def bull(n: int) -> Iterator[Command]:
     for k in range(n):
         for state in ("w", "d"):
             yield (
-                "HSET", f"{base}{state}{k}", "name", "f", "data", "{}", "opts", "{}", "timestamp",
-                NOW, "delay", 0, "priority", 0,
+                "HSET",
+                f"{base}{state}{k}",
+                "name",
+                "f",
+                "data",
+                "{}",
+                "opts",
+                "{}",
+                "timestamp",
+                NOW,
+                "delay",
+                0,
+                "priority",
+                0,
                 *(("finishedOn", NOW, "attemptsMade", 1) if state == "d" else ()),
-            )  # fmt: skip
+            )
         yield "LPUSH", base + "wait", f"w{k}"
         yield "ZADD", base + "failed", NOW - k, f"d{k}"
 
@@ -128,17 +167,38 @@ def laravel(n: int) -> Iterator[Command]:
         job = {"displayName": "Hard", "job": "Handler@call", "data": {"command": "x" * 60}}
         yield "RPUSH", at, json.dumps({"uuid": f"w{k}", "attempts": 0} | job)
         yield (
-            "HSET", f"{horizon}d{k}", "queue", "mail", "status", "failed", "name", "Hard",
-            "connection", "redis", "failed_at", NOW / 1000, "exception", "Error: no in /a.php:1",
-            "payload", json.dumps({"uuid": f"d{k}", "attempts": 1} | job),
-        )  # fmt: skip
+            "HSET",
+            f"{horizon}d{k}",
+            "queue",
+            "mail",
+            "status",
+            "failed",
+            "name",
+            "Hard",
+            "connection",
+            "redis",
+            "failed_at",
+            NOW / 1000,
+            "exception",
+            "Error: no in /a.php:1",
+            "payload",
+            json.dumps({"uuid": f"d{k}", "attempts": 1} | job),
+        )
         yield "ZADD", horizon + "failed_jobs", -NOW / 1000 - k, f"d{k}"
 
 
 FILLED: dict[str, Callable[[int], Iterator[Command]]] = {
-    "rq": rq, "arq": arq, "celery": celery, "bullmq": bullmq, "bull": bull,
-    "dramatiq": dramatiq, "sidekiq": sidekiq, "resque": resque, "asynq": asynq, "laravel": laravel,
-}  # fmt: skip
+    "rq": rq,
+    "arq": arq,
+    "celery": celery,
+    "bullmq": bullmq,
+    "bull": bull,
+    "dramatiq": dramatiq,
+    "sidekiq": sidekiq,
+    "resque": resque,
+    "asynq": asynq,
+    "laravel": laravel,
+}
 
 
 def fill(client: Any, kind: str, n: int) -> None:

@@ -42,9 +42,13 @@ def replay(queue: JobQueue) -> None:
     while entries := queue.page("dead", max=BATCH).entries:
         step += 1
         queue.move(
-            "op", step, [entry.id for entry in entries], source="dead", target="waiting",
+            "op",
+            step,
+            [entry.id for entry in entries],
+            source="dead",
+            target="waiting",
             high_water_ms=queue.now(),
-        )  # fmt: skip
+        )
 
 
 def put_by_hand(client: redis.Redis) -> None:

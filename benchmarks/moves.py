@@ -23,9 +23,12 @@ MANY = 20_000
 STEP = 500
 PAYLOAD = b"x" * 100
 KINDS: dict[str, Any] = {
-    "request": RequestQueue, "delay": DelaySet, "circular": CircularQueue, "fair": FairQueue,
+    "request": RequestQueue,
+    "delay": DelaySet,
+    "circular": CircularQueue,
+    "fair": FairQueue,
     "carmine": CarmineQueue,
-}  # fmt: skip
+}
 
 
 def put(queue: Any, pairs: Sequence[tuple[str, bytes]]) -> None:

@@ -52,8 +52,9 @@ def measured(client: redis.Redis, *words: str) -> Cost:
     with ping_times(url) as pings:
         process = subprocess.Popen(
             [sys.executable, "-m", "redisq_ops", "--url", url, *words],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         _, status, used = os.wait4(process.pid, 0)
         wall_s = time.perf_counter() - began
     if code := os.waitstatus_to_exitcode(status):

@@ -138,8 +138,10 @@ def ping_times(url: str) -> Iterator[list[float]]:
     times: list[float] = []
     child = subprocess.Popen(
         [sys.executable, "-c", _PING, url],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert child.stdout is not None
     child.stdout.readline()
     try:

@@ -164,8 +164,13 @@ def serve_reads(cores: int, url: str, pipe: Connection) -> None:
     spark = start_session(cores)
     for format in ("redisq", "redisq-tuples"):
         for _ in range(2):
-            read_by_spark(spark, url, format, until=str(START_MS + MANY * 10),
-                     rowsPerPartition=str(MANY // 200))  # fmt: skip
+            read_by_spark(
+                spark,
+                url,
+                format,
+                until=str(START_MS + MANY * 10),
+                rowsPerPartition=str(MANY // 200),
+            )
     pipe.send(0.0)
     while (request := pipe.recv()) is not None:
         format, more = request
@@ -212,9 +217,12 @@ def throughput(url: str) -> None:
             two_cores.append(dual_core())
             tuples.append(single_core("redisq-tuples"))
     for what, times in (
-        ("one process", direct), ("two processes", halves), ("Arrow, local[1]", arrow),
-        ("Arrow, local[2]", two_cores), ("row tuples, local[1]", tuples),
-    ):  # fmt: skip
+        ("one process", direct),
+        ("two processes", halves),
+        ("Arrow, local[1]", arrow),
+        ("Arrow, local[2]", two_cores),
+        ("row tuples, local[1]", tuples),
+    ):
         print(f"  {what}: {spread([MANY / t / 1000 for t in times], 'thousand rows/s')}")
     _ratio("Arrow local[1] / one process", direct, arrow, 0.9)
     _ratio("Arrow local[1] / tuples local[1]", tuples, arrow, 4)

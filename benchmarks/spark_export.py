@@ -103,8 +103,10 @@ def make_export(spark: SparkSession, url: str) -> Callable[[], float]:
 
 def show_calls(name: str, found: Sequence[tuple[float, float, int, int]]) -> None:
     longest = max(row[3] for row in found)
-    print(f"  {name}: {spread([row[2] for row in found], 'calls above 1 ms')}, "
-          f"the longest {longest:,} µs")  # fmt: skip
+    print(
+        f"  {name}: {spread([row[2] for row in found], 'calls above 1 ms')}, "
+        f"the longest {longest:,} µs"
+    )
 
 
 def show_percentiles(client: redis.Redis) -> None:

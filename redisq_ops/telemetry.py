@@ -97,13 +97,18 @@ class Telemetry:
     # --- spans of operations -----------------------------------------------------------------
 
     async def _submitting(
-        self, name: str, queue: Queue[Any], op: Callable[..., Description[Any]], *args: Any,
+        self,
+        name: str,
+        queue: Queue[Any],
+        op: Callable[..., Description[Any]],
+        *args: Any,
         **given: Any,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         span = self._tracer.start_span(
-            f"{name} {queue.name}", kind=SpanKind.PRODUCER,
+            f"{name} {queue.name}",
+            kind=SpanKind.PRODUCER,
             attributes=_attributes(queue.name, name, "send", _sized(args)),
-        )  # fmt: skip
+        )
         if (id := given.get("id")) is not None:
             span.set_attribute("messaging.message.conversation_id", str(id))
         if hasattr(queue, "traceparent") and "traceparent" not in given:
@@ -114,23 +119,33 @@ class Telemetry:
             return await op(*args, **given)
 
     async def _take(
-        self, queue: Queue[Any], op: Callable[..., Description[TakeResult]], *args: Any,
+        self,
+        queue: Queue[Any],
+        op: Callable[..., Description[TakeResult]],
+        *args: Any,
         **given: Any,
-    ) -> TakeResult:  # fmt: skip
+    ) -> TakeResult:
         began = time.time_ns()
         return self._took(queue, await op(*args, **given), began)
 
     async def _settle(
-        self, queue: Queue[Any], op: Callable[..., Description[list[str]]],
+        self,
+        queue: Queue[Any],
+        op: Callable[..., Description[list[str]]],
         settlements: Sequence[Settlement],
-    ) -> list[str]:  # fmt: skip
+    ) -> list[str]:
         with _ended(self._settling(queue, settlements)):
             return await op(settlements)
 
     async def _settle_and_take(
-        self, queue: Queue[Any], op: Callable[..., Description[Any]],
-        settlements: Sequence[Settlement], n: int, consumer: str, lease_ms: int,
-    ) -> tuple[list[str], TakeResult | Exception]:  # fmt: skip
+        self,
+        queue: Queue[Any],
+        op: Callable[..., Description[Any]],
+        settlements: Sequence[Settlement],
+        n: int,
+        consumer: str,
+        lease_ms: int,
+    ) -> tuple[list[str], TakeResult | Exception]:
         began = time.time_ns()
         with _ended(self._settling(queue, settlements)):
             words, taken = await op(settlements, n, consumer, lease_ms)
@@ -139,19 +154,22 @@ class Telemetry:
     def _settling(self, queue: Queue[Any], settlements: Sequence[Settlement]) -> trace.Span:
         handled = (getattr(each.delivery, "handled", None) for each in settlements)
         return self._tracer.start_span(
-            f"settle {queue.name}", kind=SpanKind.CLIENT,
+            f"settle {queue.name}",
+            kind=SpanKind.CLIENT,
             attributes=_attributes(queue.name, "settle", "settle", len(settlements)),
             links=[Link(context) for context in handled if context is not None],
-        )  # fmt: skip
+        )
 
     def _took(self, queue: Queue[Any], taken: TakeResult, began: int) -> TakeResult:
         """A span of a take that delivered something: idle workers ask several times a second."""
         if not taken.deliveries:
             return taken
         span = self._tracer.start_span(
-            f"take {queue.name}", kind=SpanKind.CLIENT, start_time=began,
+            f"take {queue.name}",
+            kind=SpanKind.CLIENT,
+            start_time=began,
             attributes=_attributes(queue.name, "take", "receive", len(taken.deliveries)),
-        )  # fmt: skip
+        )
         span.set_attribute("messaging.client.id", taken.deliveries[0].consumer)
         span.end()
         deliveries = [TracedDelivery(*each) for each in taken.deliveries]
@@ -168,9 +186,13 @@ class Telemetry:
         if work.request is not None:
             attributes["messaging.message.conversation_id"] = work.request
         with self._tracer.start_as_current_span(
-            f"handle {work.queue}", kind=SpanKind.CONSUMER, attributes=attributes, links=links,
-            record_exception=False, set_status_on_exception=False,
-        ) as span:  # fmt: skip
+            f"handle {work.queue}",
+            kind=SpanKind.CONSUMER,
+            attributes=attributes,
+            links=links,
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
             if isinstance(work.delivery, TracedDelivery):
                 work.delivery.handled = span.get_span_context()
             try:
@@ -243,9 +265,11 @@ def _replaced(
 
 def _attributes(queue: str, name: str, kind: str, count: int | None = None) -> dict[str, str | int]:
     found: dict[str, str | int] = {
-        "messaging.system": SYSTEM, "messaging.destination.name": queue,
-        "messaging.operation.name": name, "messaging.operation.type": kind,
-    }  # fmt: skip
+        "messaging.system": SYSTEM,
+        "messaging.destination.name": queue,
+        "messaging.operation.name": name,
+        "messaging.operation.type": kind,
+    }
     return found if count is None else found | {"messaging.batch.message_count": count}
 
 

@@ -47,9 +47,11 @@ def commands(folder: Path) -> Iterator[Path]:
         program.write_text(PROGRAM.format(python=sys.executable, address=address, top=top))
         program.chmod(0o755)
     with subprocess.Popen(
-        [sys.executable, __file__, address], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        [sys.executable, __file__, address],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-    ) as server:  # fmt: skip
+    ) as server:
         assert server.stdout and server.stdout.readline() == b"ready\n"
         yield folder
         assert server.stdin

@@ -32,8 +32,15 @@ time.tzset()
 # Whose machine it is has no say: no configuration of theirs, no server, no queue.
 EMPTY = TemporaryDirectory()
 os.environ["XDG_CONFIG_HOME"] = EMPTY.name
-OURS = ("REDISQ_REQUIRE", "REDISQ_PICTURES", "REDISQ_DOCS", "REDISQ_SEEDS", "REDISQ_SPARK",
-        "REDISQ_FUZZ", "REDISQ_LOSSES")  # fmt: skip
+OURS = (
+    "REDISQ_REQUIRE",
+    "REDISQ_PICTURES",
+    "REDISQ_DOCS",
+    "REDISQ_SEEDS",
+    "REDISQ_SPARK",
+    "REDISQ_FUZZ",
+    "REDISQ_LOSSES",
+)
 for name in [name for name in os.environ if name.startswith("REDIS")]:
     if not name.startswith(OURS):
         del os.environ[name]

@@ -79,9 +79,14 @@ VALUES: dict[str, bytes] = {
     "msgpack": b"\x9f\xc1\xdf\xff",
 }
 OWNERS = {
-    "bull:": "bullmq:", "dramatiq:": "dramatiq:", "arq:": "arq:", "celery": "celery:",
-    "unacked": "celery:", "_kombu.": "celery:", "rq:": "rq:",
-}  # fmt: skip
+    "bull:": "bullmq:",
+    "dramatiq:": "dramatiq:",
+    "arq:": "arq:",
+    "celery": "celery:",
+    "unacked": "celery:",
+    "_kombu.": "celery:",
+    "rq:": "rq:",
+}
 """how keys of a program begin, and names of its queues"""
 SCORES = ("inf", "-inf", "0.1", "-1", "1e300", "9007199254740993", "1.5e18")
 NAMES = (b"\xff\xfe", b"", b"x" * 100_000, b"a b|c{d}*/", b"r1/x", b"r1/99999999999999999999", b"/")
@@ -138,14 +143,38 @@ def populate(client: redis.Redis, url: str) -> None:
         other.push(jobs)
         held = other.take(4, consumer="w1").deliveries
         other.settle([Settlement(*end, ERROR, 60_000) for end in zip(held, ends[:3], strict=False)])
-    client.hset("host:1:abc", mapping={"info": json.dumps({
-        "hostname": "host", "started_at": 1.5e9, "pid": 1, "tag": "", "concurrency": 3,
-        "queues": ["low"], "labels": [], "identity": "host:1:abc"}),
-        "busy": 1, "beat": time.time(), "quiet": "false"})  # fmt: skip
+    client.hset(
+        "host:1:abc",
+        mapping={
+            "info": json.dumps(
+                {
+                    "hostname": "host",
+                    "started_at": 1.5e9,
+                    "pid": 1,
+                    "tag": "",
+                    "concurrency": 3,
+                    "queues": ["low"],
+                    "labels": [],
+                    "identity": "host:1:abc",
+                }
+            ),
+            "busy": 1,
+            "beat": time.time(),
+            "quiet": "false",
+        },
+    )
     client.sadd("processes", "host:1:abc")
-    client.hset("host:1:abc:work", "t1", json.dumps(
-        {"queue": "low", "payload": json.dumps({"class": "Mail", "args": [], "jid": "j"}),
-         "run_at": time.time()}))  # fmt: skip
+    client.hset(
+        "host:1:abc:work",
+        "t1",
+        json.dumps(
+            {
+                "queue": "low",
+                "payload": json.dumps({"class": "Mail", "args": [], "jid": "j"}),
+                "run_at": time.time(),
+            }
+        ),
+    )
     _articles(client)
     nowhere = io.StringIO()
     with (
@@ -208,53 +237,82 @@ def queues(client: redis.Redis) -> list[str]:
 def looks(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Every command that only looks."""
     for words in (
-        "ls", "log", "fsck", "discover", "select --all-queues", "select --all-queues --count",
-        "workers ls", "top --once", "config", "periodic ls", "doctor",
-    ):  # fmt: skip
+        "ls",
+        "log",
+        "fsck",
+        "discover",
+        "select --all-queues",
+        "select --all-queues --count",
+        "workers ls",
+        "top --once",
+        "config",
+        "periodic ls",
+        "doctor",
+    ):
         yield tuple(words.split())
     for name in names:
         for state in STATES:
             yield (state, "ls", "--queue", name)
         yield from (
-            ("inspect", "queue", name), ("inspect", "entry", f"{name}/e1"), ("explain", name),
-            ("explain", f"{name}/e1"), ("history", name), ("log", "--queue", name),
-            ("dlq", "groups", name), ("select", name), ("select", name, "--count"),
-            ("consumers", "ls", name), ("client", "ls", name), ("workers", "ls", name),
-            ("fsck", name), ("export", "--queue", name), ("retention", name),
+            ("inspect", "queue", name),
+            ("inspect", "entry", f"{name}/e1"),
+            ("explain", name),
+            ("explain", f"{name}/e1"),
+            ("history", name),
+            ("log", "--queue", name),
+            ("dlq", "groups", name),
+            ("select", name),
+            ("select", name, "--count"),
+            ("consumers", "ls", name),
+            ("client", "ls", name),
+            ("workers", "ls", name),
+            ("fsck", name),
+            ("export", "--queue", name),
+            ("retention", name),
             ("periodic", "ls", name),
             ("wait", "when", "waiting>=0", "--queue", name, "--timeout", "1ms"),
             ("select", name, "--where", "error~x payload.n=1 age>1s"),
             ("top", "--once", "--queue", name),
-        )  # fmt: skip
+        )
         if name in ("mail", "good", "sharded"):
             id = "s1" if name == "sharded" else "r1"
             yield from (
-                ("inspect", "request", f"{name}/{id}"), ("explain", f"{name}/{id}"),
-                ("inspect", "entry", f"{name}/{id}/2"), ("explain", f"{name}/{id}/2"),
+                ("inspect", "request", f"{name}/{id}"),
+                ("explain", f"{name}/{id}"),
+                ("inspect", "entry", f"{name}/{id}/2"),
+                ("explain", f"{name}/{id}/2"),
                 ("results", f"{name}/{id}"),
                 ("wait", "request", f"{name}/{id}", "--timeout", "1ms"),
                 ("consumers", "ls", name, "--group", id),
-            )  # fmt: skip
+            )
 
 
 def changes(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Commands that change something; each also runs with ``--dry-run``."""
     for name in names:
         yield from (
-            ("dlq", "replay", "--queue", name), ("pending", "requeue", "--queue", name),
+            ("dlq", "replay", "--queue", name),
+            ("pending", "requeue", "--queue", name),
             ("pending", "claim", "--queue", name, "--consumer", "me"),
             ("waiting", "purge", "--queue", name, "--max", "1"),
-            ("delay", "requeue", "--queue", name), ("dlq", "purge", "--queue", name),
-            ("dlq", "purge", "--queue", name, "--hard"), ("trash", "restore", "--queue", name),
-            ("trash", "empty", "--queue", name), ("queue", "pause", name),
-            ("queue", "resume", name), ("retention", name, "max_lost=4"),
-        )  # fmt: skip
+            ("delay", "requeue", "--queue", name),
+            ("dlq", "purge", "--queue", name),
+            ("dlq", "purge", "--queue", name, "--hard"),
+            ("trash", "restore", "--queue", name),
+            ("trash", "empty", "--queue", name),
+            ("queue", "pause", name),
+            ("queue", "resume", name),
+            ("retention", name, "max_lost=4"),
+        )
+    yield from (("periodic", verb, "later/nightly") for verb in ("run", "pause", "resume", "rm"))
     yield from (
-        ("periodic", verb, "later/nightly") for verb in ("run", "pause", "resume", "rm")
-    )  # fmt: skip
-    yield from (("undo",), ("request", "pause", "mail/r1"), ("request", "cancel", "mail/r1"),
-                ("request", "limit", "mail/r1", "5"), ("client", "block", "fair", "ann"),
-                ("delay", "reschedule", "later/f1", "--in", "5m"))  # fmt: skip
+        ("undo",),
+        ("request", "pause", "mail/r1"),
+        ("request", "cancel", "mail/r1"),
+        ("request", "limit", "mail/r1", "5"),
+        ("client", "block", "fair", "ann"),
+        ("delay", "reschedule", "later/f1", "--in", "5m"),
+    )
 
 
 def mutations(client: Any, keys: Sequence[bytes], chance: random.Random) -> Mutation:
@@ -269,8 +327,9 @@ def mutations(client: Any, keys: Sequence[bytes], chance: random.Random) -> Muta
             at = chance.choice(sorted(client.hkeys(key)))
             if chance.random() < 0.12:
                 odd = chance.choice(NAMES)
-                return Mutation(key, f"field {odd[:20]!r} added: {name}",
-                                lambda c: c.hset(key, odd, value))  # fmt: skip
+                return Mutation(
+                    key, f"field {odd[:20]!r} added: {name}", lambda c: c.hset(key, odd, value)
+                )
             return Mutation(key, f"field {at!r}: {name}", lambda c: c.hset(key, at, value))
         case b"list":
             n = chance.randrange(client.llen(key))
@@ -281,11 +340,13 @@ def mutations(client: Any, keys: Sequence[bytes], chance: random.Random) -> Muta
             score = chance.choice(SCORES)
             if chance.random() < 0.3:
                 odd = chance.choice([*NAMES, *VALUES.values()])
-                return Mutation(key, f"member {odd[:20]!r} added",
-                                lambda c: c.zadd(key, {odd: score}))  # fmt: skip
+                return Mutation(
+                    key, f"member {odd[:20]!r} added", lambda c: c.zadd(key, {odd: score})
+                )
             member = chance.choice(client.zrange(key, 0, -1))
-            return Mutation(key, f"score of {member!r}: {score}",
-                            lambda c: c.zadd(key, {member: score}))  # fmt: skip
+            return Mutation(
+                key, f"score of {member!r}: {score}", lambda c: c.zadd(key, {member: score})
+            )
         case b"stream":
             names: dict[Any, Any] = {chance.choice([b"t", b"p", b"x", b"\xff"]): value}
             return Mutation(key, f"entry {list(names)} added: {name}", lambda c: c.xadd(key, names))

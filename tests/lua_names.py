@@ -29,13 +29,35 @@ KINDS = {
 }
 """folders of shared scripts -> kinds that run them"""
 LOADER = {
-    "KEYS", "ARGV", "now", "now_text", "first", "width", "DEFAULT", "run_by", "key_types",
+    "KEYS",
+    "ARGV",
+    "now",
+    "now_text",
+    "first",
+    "width",
+    "DEFAULT",
+    "run_by",
+    "key_types",
     "COUNTERS",
-}  # fmt: skip
+}
 LUA = {
-    "redis", "cjson", "cmsgpack", "string", "table", "math", "tonumber", "tostring", "type",
-    "pairs", "ipairs", "next", "unpack", "error", "pcall", "setmetatable",
-}  # fmt: skip
+    "redis",
+    "cjson",
+    "cmsgpack",
+    "string",
+    "table",
+    "math",
+    "tonumber",
+    "tostring",
+    "type",
+    "pairs",
+    "ipairs",
+    "next",
+    "unpack",
+    "error",
+    "pcall",
+    "setmetatable",
+}
 
 
 @dataclass
@@ -203,8 +225,11 @@ class Tree:
             return
         for name in sorted(file.names.defined - self.hooks[file.folder].keys()):
             carries = f"{name.lower()}_".startswith(f"{file.name}_")
-            users = [user for user in self.files if user is not file and name in user.names.free
-                     and file.name in user.header.uses]  # fmt: skip
+            users = [
+                user
+                for user in self.files
+                if user is not file and name in user.names.free and file.name in user.header.uses
+            ]
             if users and not carries:
                 yield f"{name} is used in {users[0].name}.lua and doesn't carry the module's name"
 

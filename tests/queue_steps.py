@@ -58,9 +58,15 @@ def move(
 ) -> list[str]:
     """One step of an operator's change; ``at``: the time of a reschedule, or a lease."""
     words: list[str] = queue.move(
-        op, step, which, source=source, target=VERBS[verb][1], high_water_ms=queue.now(),
-        consumer="op", lease_ms=at,
-    )  # fmt: skip
+        op,
+        step,
+        which,
+        source=source,
+        target=VERBS[verb][1],
+        high_water_ms=queue.now(),
+        consumer="op",
+        lease_ms=at,
+    )
     return words
 
 

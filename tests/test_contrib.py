@@ -121,16 +121,25 @@ def test_the_wheel_has_everything_that_the_program_reads(url: str, tmp_path: Pat
 
     def run(*words: str) -> str:
         done = subprocess.run(
-            [sys.executable, "-m", "redisq_ops", *words], cwd=tmp_path, env=environment,
-            input="one\ntwo\n", capture_output=True, text=True, check=True,
-        )  # fmt: skip
+            [sys.executable, "-m", "redisq_ops", *words],
+            cwd=tmp_path,
+            env=environment,
+            input="one\ntwo\n",
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         return done.stdout
 
     where = "import redisq_ops; print(redisq_ops.__file__)"
     found = subprocess.run(
-        [sys.executable, "-c", where], cwd=tmp_path, env=environment, capture_output=True,
-        text=True, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", where],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert found.stdout.startswith(str(site))
     files = {file.stem: file.read_text() for file in (site / "redisq_ops/schemas").glob("*.json")}
     assert files == {name: schema_text(name) + "\n" for name in run("schema").split()}

@@ -20,9 +20,23 @@ with open({said!r}, "a") as file:
 raise ImportError("planted")
 """
 NAMES = (
-    "redisq_ops/__init__", "redis/__init__", "pyspark/__init__", "rich", "typer", "textual", "json",
-    "typing", "socket", "pickle", "numpy", "pyarrow", "pandas", "hiredis", "queue", "sitecustomize",
-)  # fmt: skip
+    "redisq_ops/__init__",
+    "redis/__init__",
+    "pyspark/__init__",
+    "rich",
+    "typer",
+    "textual",
+    "json",
+    "typing",
+    "socket",
+    "pickle",
+    "numpy",
+    "pyarrow",
+    "pandas",
+    "hiredis",
+    "queue",
+    "sitecustomize",
+)
 EVERY_COMMAND = """
 import importlib, pkgutil, sys
 import redisq_ops.cli.actions as actions
@@ -52,9 +66,14 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def program(*words: str, url: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        words, capture_output=True, text=True, timeout=240, check=False, cwd=folder,
+        words,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        cwd=folder,
         env=os.environ | {"REDIS_URL": url},
-    )  # fmt: skip
+    )
 
 
 def test_no_command_imports_from_the_current_folder(

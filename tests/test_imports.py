@@ -10,9 +10,17 @@ from typing import Any
 import pytest
 
 HEAVY = {
-    "redis", "rich", "textual", "pyspark", "pyarrow", "pandas", "pydantic", "asyncio", "cronsim",
+    "redis",
+    "rich",
+    "textual",
+    "pyspark",
+    "pyarrow",
+    "pandas",
+    "pydantic",
+    "asyncio",
+    "cronsim",
     "re2",
-}  # fmt: skip
+}
 
 
 def loaded(code: str) -> set[str]:

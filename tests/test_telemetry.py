@@ -72,9 +72,13 @@ def test_spans_of_a_producer_and_a_worker_process_are_linked(url: str, tmp_path:
 
     def spans(*words: str) -> list[dict[str, Any]]:
         done = subprocess.run(
-            [sys.executable, *words], cwd=tmp_path, env=environment, capture_output=True,
-            text=True, check=True,
-        )  # fmt: skip
+            [sys.executable, *words],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         assert "secret" not in done.stdout
         return list(exported(done.stdout))
 
@@ -100,11 +104,14 @@ def test_spans_of_a_producer_and_a_worker_process_are_linked(url: str, tmp_path:
         assert span["parent_id"] is None and span["kind"] == "SpanKind.CONSUMER"
     fine, bad = sorted(handled, key=lambda span: span["attributes"]["messaging.message.id"])
     assert fine["attributes"] == {
-        "messaging.system": "redisq", "messaging.destination.name": "mail",
-        "messaging.operation.name": "handle", "messaging.operation.type": "process",
-        "messaging.message.id": "r1/1", "messaging.message.conversation_id": "r1",
+        "messaging.system": "redisq",
+        "messaging.destination.name": "mail",
+        "messaging.operation.name": "handle",
+        "messaging.operation.type": "process",
+        "messaging.message.id": "r1/1",
+        "messaging.message.conversation_id": "r1",
         "redisq.attempt": 1,
-    }  # fmt: skip
+    }
     assert bad["attributes"]["error.type"] == "ValueError" and not bad["events"]
     assert bad["status"] == {"status_code": "ERROR"}
     settled = [span for span in found if span["name"] == "settle mail"]

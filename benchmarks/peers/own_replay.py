@@ -34,8 +34,11 @@ def replay(name: str, client: redis.Redis, jobs: int, step: int) -> Replayed:
     empty(client)
     done = subprocess.run(
         [*environment.command, str(script), "replay", str(step), url_of(client), str(jobs)],
-        env={**os.environ, **environment.variables}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        env={**os.environ, **environment.variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode:
         said = next((line for line in done.stderr.splitlines() if "Error" in line), done.stderr)
         raise NotInstalled(said.strip()[:200])

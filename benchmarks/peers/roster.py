@@ -128,19 +128,24 @@ PEERS = (
 )  # fmt: skip
 
 OURS = Peer(
-    name="redisq-ops", language="python", pins=(),
+    name="redisq-ops",
+    language="python",
+    pins=(),
     work=(
         *(PeerSetting(f"{kind}, batch 100", 50_000) for kind in KINDS),
         PeerSetting("request, batch 500", 50_000),
     ),
     default=tuple(PeerSetting(f"{kind}, default", 4_000) for kind in KINDS),
     submit=tuple(PeerSetting(kind, 50_000) for kind in KINDS),
-)  # fmt: skip
+)
 FASTER = replace(
-    OURS, name="redisq-ops+hiredis", pins=(*REDIS_PY, "cronsim==2.8"),
+    OURS,
+    name="redisq-ops+hiredis",
+    pins=(*REDIS_PY, "cronsim==2.8"),
     work=(PeerSetting("request, batch 100", 50_000),),
-    default=(PeerSetting("request, default", 4_000),), submit=(PeerSetting("request", 50_000),),
-)  # fmt: skip
+    default=(PeerSetting("request, default", 4_000),),
+    submit=(PeerSetting("request", 50_000),),
+)
 """with hiredis, which we do not require; ratios are without it"""
 
 EVERYBODY = (OURS, FASTER, *PEERS)

@@ -28,25 +28,39 @@ def entry_row(queue: str, entry: Entry) -> dict[str, Any]:
     entry = redaction().entry(entry)
     at, done = entry.at_ms, entry.state == "done"
     return {
-        "queue": queue, "id": entry.id, "address": f"{queue}/{entry.id}", "state": entry.state,
-        "since_ms": entry.since_ms, "deadline_ms": at if entry.state == "pending" else None,
+        "queue": queue,
+        "id": entry.id,
+        "address": f"{queue}/{entry.id}",
+        "state": entry.state,
+        "since_ms": entry.since_ms,
+        "deadline_ms": at if entry.state == "pending" else None,
         "ready_ms": at if entry.state in ("waiting", "delayed") else None,
-        "first_ms": entry.first_ms, **_attempts(entry),
-        "consumer": entry.consumer, "reason": entry.reason,
-        "error": asdict(entry.error) if entry.error else None, "op": entry.op,
-        "client": entry.client, "task": entry.task, "owner_state": entry.called,
+        "first_ms": entry.first_ms,
+        **_attempts(entry),
+        "consumer": entry.consumer,
+        "reason": entry.reason,
+        "error": asdict(entry.error) if entry.error else None,
+        "op": entry.op,
+        "client": entry.client,
+        "task": entry.task,
+        "owner_state": entry.called,
         "problem": entry.problem,
-        "payload": None if done else entry.payload, "result": entry.payload if done else None,
-    }  # fmt: skip
+        "payload": None if done else entry.payload,
+        "result": entry.payload if done else None,
+    }
 
 
 def client_row(queue: str, client: Client) -> dict[str, Any]:
     """A client of a fair queue with stable JSON names."""
     return {
-        "queue": queue, "name": client.client, "waiting": client.waiting,
-        "pending": client.pending, "weight": client.weight, "blocked": client.blocked,
+        "queue": queue,
+        "name": client.client,
+        "waiting": client.waiting,
+        "pending": client.pending,
+        "weight": client.weight,
+        "blocked": client.blocked,
         "cap": client.cap,
-    }  # fmt: skip
+    }
 
 
 def request_row(queue: str, request: Request) -> dict[str, Any]:
@@ -58,12 +72,29 @@ def request_row(queue: str, request: Request) -> dict[str, Any]:
 
 def operation_row(operation: Operation) -> dict[str, Any]:
     """An operation of the audit log with stable JSON names."""
-    same = ("id", "queue", "verb", "started_ms", "what", "source", "target", "matched", "done",
-            "undone", "undoable", "ended", "into", "origin", "rest")  # fmt: skip
+    same = (
+        "id",
+        "queue",
+        "verb",
+        "started_ms",
+        "what",
+        "source",
+        "target",
+        "matched",
+        "done",
+        "undone",
+        "undoable",
+        "ended",
+        "into",
+        "origin",
+        "rest",
+    )
     return {
         **{name: getattr(operation, name) for name in same},
-        "user": operation.who, "host": operation.whence, "reason": operation.why,
-    }  # fmt: skip
+        "user": operation.who,
+        "host": operation.whence,
+        "reason": operation.why,
+    }
 
 
 ENTRY_HEADS = ("task", "failures", "lost", "consumer", "reason", "error")
@@ -120,10 +151,11 @@ def tell_events(s: Session, events: Iterable[Event]) -> None:
 
     for event in events:
         what = "; ".join(
-            _some([change_words(item) for item in items]) if name == "op"
+            _some([change_words(item) for item in items])
+            if name == "op"
             else f"{name} {_some(items)}"
             for name, items in event.what.items()
-        )  # fmt: skip
+        )
         by = f"  by {event.by}" if event.by != "-" else ""
         tell(f"  {when(event.at_ms, s.utc)}  {what}{by}")
 
@@ -144,8 +176,11 @@ def tell_sentence(text: str, indent: str = "  ") -> None:
         print(indent + line)
         return
     lines = textwrap.wrap(
-        line, max(40, get_terminal_size().columns), initial_indent=indent,
+        line,
+        max(40, get_terminal_size().columns),
+        initial_indent=indent,
         subsequent_indent=indent + "  ",
-        break_long_words=False, break_on_hyphens=False,
-    )  # fmt: skip
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
     print(*lines, sep="\n")

@@ -8,13 +8,29 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 _SYNONYMS: Final = {
-    "retry": ("replay", "requeue"), "requeue": ("replay",), "replay": ("requeue",),
-    "list": ("ls",), "ls": ("ls",), "stats": ("ls",), "status": ("ls",), "info": ("inspect",),
-    "show": ("inspect",), "delete": ("destroy", "rm", "purge"), "rm": ("destroy", "purge"),
-    "remove": ("destroy", "rm", "purge"), "clear": ("purge",), "flush": ("purge",),
-    "worker": ("work",), "enqueue": ("submit",), "push": ("submit",), "stop": ("pause",),
-    "start": ("resume",), "unpause": ("resume",), "monitor": ("top",), "dashboard": ("top",),
-}  # fmt: skip
+    "retry": ("replay", "requeue"),
+    "requeue": ("replay",),
+    "replay": ("requeue",),
+    "list": ("ls",),
+    "ls": ("ls",),
+    "stats": ("ls",),
+    "status": ("ls",),
+    "info": ("inspect",),
+    "show": ("inspect",),
+    "delete": ("destroy", "rm", "purge"),
+    "rm": ("destroy", "purge"),
+    "remove": ("destroy", "rm", "purge"),
+    "clear": ("purge",),
+    "flush": ("purge",),
+    "worker": ("work",),
+    "enqueue": ("submit",),
+    "push": ("submit",),
+    "stop": ("pause",),
+    "start": ("resume",),
+    "unpause": ("resume",),
+    "monitor": ("top",),
+    "dashboard": ("top",),
+}
 """what other tools call a command -> its names here, the likeliest first"""
 _DEFAULT_COMMAND: Final = {"inspect": "queue", "wait": "request"}
 """group -> its command that a name is probably meant for"""

@@ -44,8 +44,10 @@ def demonstration(
         command = [sys.executable, "-P", "-m", "redisq_ops.demo.workload"]
         workload = subprocess.Popen(
             [*command, str(os.getpid()), str(server.port), ",".join(real), *incidents],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
         try:
             yield Demonstration(server.url, workload)
         finally:

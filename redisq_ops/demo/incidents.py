@@ -102,14 +102,25 @@ WRONG_DEPLOY = Incident(
     "a new version of a worker rejects every entry",
     _deploy_wrong_version,
     (
-        IncidentStep("webhooks rejects everything since a deploy", "webhooks", "groups",
-                     "H to pause it, so that no more die", _paused),
-        IncidentStep("webhooks has its old worker back", "webhooks", "groups",
-                     "H to resume it", _resumed),
-        IncidentStep("webhooks has dead letters of the bad deploy", "webhooks", "groups",
-                     "P on KeyError to replay these, not the others", _replayed),
+        IncidentStep(
+            "webhooks rejects everything since a deploy",
+            "webhooks",
+            "groups",
+            "H to pause it, so that no more die",
+            _paused,
+        ),
+        IncidentStep(
+            "webhooks has its old worker back", "webhooks", "groups", "H to resume it", _resumed
+        ),
+        IncidentStep(
+            "webhooks has dead letters of the bad deploy",
+            "webhooks",
+            "groups",
+            "P on KeyError to replay these, not the others",
+            _replayed,
+        ),
     ),
-)  # fmt: skip
+)
 
 # --- stuck ---------------------------------------------------------------------------------------
 
@@ -126,9 +137,16 @@ STUCK = Incident(
     "stuck",
     "a queue was paused and forgotten",
     _forget_pause,
-    (IncidentStep("nightly-reports stands still", "nightly-reports", "overview",
-                  "H to resume it; t says why", _resumed),),
-)  # fmt: skip
+    (
+        IncidentStep(
+            "nightly-reports stands still",
+            "nightly-reports",
+            "overview",
+            "H to resume it; t says why",
+            _resumed,
+        ),
+    ),
+)
 
 # --- silent worker -------------------------------------------------------------------------------
 
@@ -142,10 +160,15 @@ def _silence_worker(client: BlockingClient, now_ms: int) -> None:
     # Streams keep the time of a delivery by the server's clock: let it be as long ago.
     stream = f"{queue.keys['s_']}tiles-eu"
     ids = [f"{n}-0" for n in range(1, LEASED + 1)]
-    run(client, Call(
-        ("XCLAIM", stream, "g", SILENT_WORKER, 0, *ids, "TIME", clock.now_ms, "JUSTID"), len,
-        key=stream, options={"parse_justid": True},
-    ))  # fmt: skip
+    run(
+        client,
+        Call(
+            ("XCLAIM", stream, "g", SILENT_WORKER, 0, *ids, "TIME", clock.now_ms, "JUSTID"),
+            len,
+            key=stream,
+            options={"parse_justid": True},
+        ),
+    )
 
 
 async def _taken_back(queue: Queue[Any], counts: Counts) -> bool:
@@ -157,9 +180,16 @@ SILENT = Incident(
     "silent-worker",
     "a worker that is gone holds all a request may have in work",
     _silence_worker,
-    (IncidentStep("geo-import waits for a silent worker", "geo-import", "consumers",
-                  f"R on {SILENT_WORKER} to requeue what it holds", _taken_back),),
-)  # fmt: skip
+    (
+        IncidentStep(
+            "geo-import waits for a silent worker",
+            "geo-import",
+            "consumers",
+            f"R on {SILENT_WORKER} to requeue what it holds",
+            _taken_back,
+        ),
+    ),
+)
 
 # --- blocked client ------------------------------------------------------------------------------
 
@@ -184,9 +214,16 @@ BLOCKED = Incident(
     "blocked-client",
     "a client of a fair queue is still blocked",
     _block_client,
-    (IncidentStep("exports: client acme is blocked", "exports", "clients",
-                  "U to undo the block", _unblocked),),
-)  # fmt: skip
+    (
+        IncidentStep(
+            "exports: client acme is blocked",
+            "exports",
+            "clients",
+            "U to undo the block",
+            _unblocked,
+        ),
+    ),
+)
 
 # --- poison --------------------------------------------------------------------------------------
 
@@ -215,9 +252,16 @@ POISON = Incident(
     "poison",
     "entries that can never succeed are retried for ever",
     _poison,
-    (IncidentStep("imports retries entries that can't succeed", "imports", "delayed",
-                  "/ failures>9 Enter, then A and X to purge these", _purged),),
-)  # fmt: skip
+    (
+        IncidentStep(
+            "imports retries entries that can't succeed",
+            "imports",
+            "delayed",
+            "/ failures>9 Enter, then A and X to purge these",
+            _purged,
+        ),
+    ),
+)
 
 # --- flood ---------------------------------------------------------------------------------------
 
@@ -250,9 +294,16 @@ FLOOD = Incident(
     "flood",
     "one large request keeps all others waiting",
     _flood,
-    (IncidentStep("mail: receipts wait behind a newsletter", "mail", "requests",
-                  f"H on {NEWSLETTER} to pause it", _receipts_first),),
-)  # fmt: skip
+    (
+        IncidentStep(
+            "mail: receipts wait behind a newsletter",
+            "mail",
+            "requests",
+            f"H on {NEWSLETTER} to pause it",
+            _receipts_first,
+        ),
+    ),
+)
 
 INCIDENTS: Mapping[str, Incident] = {
     each.name: each for each in (WRONG_DEPLOY, STUCK, SILENT, BLOCKED, POISON, FLOOD)

@@ -72,10 +72,17 @@ def beat(pipe: Any, now_ms: int, real: Collection[str] = ()) -> None:
     for name, queue in RQ_WORKERS.items() if "rq" not in real else ():
         key = f"rq:worker:{name}"
         pipe.sadd("rq:workers", key)
-        pipe.hset(key, mapping={
-            "hostname": name, "pid": "31", "queues": queue, "birth": _iso(now - 40_000),
-            "last_heartbeat": _iso(now), "state": "busy",
-        })  # fmt: skip
+        pipe.hset(
+            key,
+            mapping={
+                "hostname": name,
+                "pid": "31",
+                "queues": queue,
+                "birth": _iso(now - 40_000),
+                "last_heartbeat": _iso(now),
+                "state": "busy",
+            },
+        )
 
 
 def _event(stream: str, n: int) -> dict[Any, Any]:
@@ -102,10 +109,13 @@ def _rq(pipe: Any, now_ms: int) -> None:
         for n in range(waiting + started + scheduled + failed):
             id = f"{queue}-{n}"
             fields = {
-                "created_at": _iso(now - 60), "enqueued_at": _iso(now - 50 - n), "origin": queue,
-                "description": f"tasks.render('{id}.png', width=640)", "data": os.urandom(90),
+                "created_at": _iso(now - 60),
+                "enqueued_at": _iso(now - 50 - n),
+                "origin": queue,
+                "description": f"tasks.render('{id}.png', width=640)",
+                "data": os.urandom(90),
                 "timeout": "180",
-            }  # fmt: skip
+            }
             if n < waiting:
                 pipe.rpush(f"rq:queue:{queue}", id)
                 fields["status"] = "queued"
@@ -117,9 +127,10 @@ def _rq(pipe: Any, now_ms: int) -> None:
                 fields["status"] = "scheduled"
             else:
                 fields |= {
-                    "status": "failed", "ended_at": _iso(now - 400),
+                    "status": "failed",
+                    "ended_at": _iso(now - 400),
                     "exc_info": zlib.compress(_RQ_ERROR.encode()),
-                }  # fmt: skip
+                }
                 pipe.zadd(f"rq:failed:{queue}", {id: now + 86_400 * 365})
             pipe.hset(f"rq:job:{id}", mapping=fields)
 
@@ -159,9 +170,14 @@ def _dramatiq(pipe: Any, now_ms: int) -> None:
         else:
             pipe.rpush(f"dramatiq:{queue}", id)
         message = {
-            "queue_name": queue, "actor_name": "send_welcome", "args": [n], "kwargs": {},
-            "options": options, "message_id": id, "message_timestamp": now_ms - 40_000 - n,
-        }  # fmt: skip
+            "queue_name": queue,
+            "actor_name": "send_welcome",
+            "args": [n],
+            "kwargs": {},
+            "options": options,
+            "message_id": id,
+            "message_timestamp": now_ms - 40_000 - n,
+        }
         pipe.hset(f"dramatiq:{queue}.msgs", id, json.dumps(message, separators=(",", ":")))
 
 
@@ -175,13 +191,17 @@ def _celery(pipe: Any, now_ms: int) -> None:
             if n >= waiting + running:
                 headers["eta"] = _iso(now_ms / 1000 + 7_200)
             message = {
-                "body": body, "headers": headers, "content-type": "application/json",
+                "body": body,
+                "headers": headers,
+                "content-type": "application/json",
                 "content-encoding": "utf-8",
                 "properties": {
-                    "correlation_id": id, "delivery_tag": id, "body_encoding": "base64",
+                    "correlation_id": id,
+                    "delivery_tag": id,
+                    "body_encoding": "base64",
                     "delivery_info": {"exchange": "", "routing_key": queue},
                 },
-            }  # fmt: skip
+            }
             if n < waiting:
                 pipe.lpush(queue, json.dumps(message))
             else:
@@ -195,15 +215,21 @@ def _bullmq(pipe: Any, now_ms: int) -> None:
     states = ["wait"] * 16 + ["failed"] * 4 + ["active"] * 3 + ["delayed"] * 7
     for n, state in enumerate(states, 1):
         fields = {
-            "name": "charge", "data": json.dumps({"order": 4_000 + n, "amount": 9.9 * n}),
-            "opts": '{"attempts": 3}', "timestamp": now_ms - 30_000 * n, "priority": 0,
-        }  # fmt: skip
+            "name": "charge",
+            "data": json.dumps({"order": 4_000 + n, "amount": 9.9 * n}),
+            "opts": '{"attempts": 3}',
+            "timestamp": now_ms - 30_000 * n,
+            "priority": 0,
+        }
         if state == "failed":
             trace = "Error: card declined\n    at charge (/app/checkout.js:41:11)"
             fields |= {
-                "processedOn": now_ms - 20_000 * n, "finishedOn": now_ms - 19_000 * n, "atm": 3,
-                "failedReason": "card declined", "stacktrace": json.dumps([trace]),
-            }  # fmt: skip
+                "processedOn": now_ms - 20_000 * n,
+                "finishedOn": now_ms - 19_000 * n,
+                "atm": 3,
+                "failedReason": "card declined",
+                "stacktrace": json.dumps([trace]),
+            }
             pipe.zadd(f"{at}failed", {str(n): now_ms - 19_000 * n})
         elif state == "delayed":
             fields["delay"] = 3_600_000
@@ -217,8 +243,12 @@ def _bullmq(pipe: Any, now_ms: int) -> None:
 
 
 _WRITERS = {
-    "arq": _arq, "bullmq": _bullmq, "celery": _celery, "dramatiq": _dramatiq, "rq": _rq,
-}  # fmt: skip
+    "arq": _arq,
+    "bullmq": _bullmq,
+    "celery": _celery,
+    "dramatiq": _dramatiq,
+    "rq": _rq,
+}
 
 
 def _iso(seconds: float) -> str:

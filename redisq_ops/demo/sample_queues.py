@@ -133,9 +133,13 @@ def create_samples(client: BlockingClient, now_ms: int, dice: random.Random) -> 
     for serial, minute in enumerate(HISTORY_MINUTES, 1):
         clock.now_ms = now_ms - minute * MINUTE_MS
         sizes = [max(1, int(sample.pace * dice.uniform(0.4, 1.6))) for sample, _ in queues]
-        run(client, together(
-            submission(queue, serial, size) for (_, queue), size in zip(queues, sizes, strict=True)
-        ))  # fmt: skip
+        run(
+            client,
+            together(
+                submission(queue, serial, size)
+                for (_, queue), size in zip(queues, sizes, strict=True)
+            ),
+        )
         if serial == 1:
             run(client, together(_later(queue, now_ms, dice) for queue in delays))
         _work(client, queues, dice)
@@ -148,14 +152,20 @@ def _work(
     client: BlockingClient, queues: Sequence[tuple[SampleQueue, Queue[Any]]], dice: random.Random
 ) -> None:
     """Take what is due in each queue and settle it."""
-    taken = run(client, together(
-        queue.take.op(min(400, 2 * sample.pace + 20), consumer=worker_of(queue))
-        for sample, queue in queues
-    ))  # fmt: skip
-    run(client, together(
-        queue.settle.op([settlement(d, sample.errors, dice.random()) for d in found.deliveries])
-        for (sample, queue), found in zip(queues, taken, strict=True)
-    ))  # fmt: skip
+    taken = run(
+        client,
+        together(
+            queue.take.op(min(400, 2 * sample.pace + 20), consumer=worker_of(queue))
+            for sample, queue in queues
+        ),
+    )
+    run(
+        client,
+        together(
+            queue.settle.op([settlement(d, sample.errors, dice.random()) for d in found.deliveries])
+            for (sample, queue), found in zip(queues, taken, strict=True)
+        ),
+    )
 
 
 def _later(queue: DelaySet[Any], now_ms: int, dice: random.Random) -> Description[Any]:

@@ -73,14 +73,17 @@ class Workload:
         some = [
             (queue, size)
             for (sample, queue), counted in zip(self.samples, counts, strict=True)
-            if counted is not None and counted.waiting < MAX_WAITING
+            if counted is not None
+            and counted.waiting < MAX_WAITING
             and (size := self._number(sample.pace * TICK_S / 60))
-        ]  # fmt: skip
+        ]
         self._run(submission(queue, self._serial, size) for queue, size in some)
-        self._work([
-            (queue, sample.errors, self._number(1.1 * sample.pace * TICK_S / 60))
-            for sample, queue in self.samples
-        ])  # fmt: skip
+        self._work(
+            [
+                (queue, sample.errors, self._number(1.1 * sample.pace * TICK_S / 60))
+                for sample, queue in self.samples
+            ]
+        )
         self._work_on_incidents()
         if self._ticks % int(UPKEEP_S / TICK_S) == 1:  # runs periodic entries, among other things
             self._run(queue.upkeep.op() for _, queue in self.samples)
@@ -104,13 +107,15 @@ class Workload:
     def _work(self, queues: list[tuple[Queue[Any], tuple[Failure, ...], int]]) -> None:
         """Settle what was taken about a second ago, and take some more."""
         self._run(
-            queue.settle.op([
-                settlement(delivery, errors, self.dice.random())
-                for delivery in self._held.pop(queue.name)
-            ])
+            queue.settle.op(
+                [
+                    settlement(delivery, errors, self.dice.random())
+                    for delivery in self._held.pop(queue.name)
+                ]
+            )
             for queue, errors, _ in queues
             if queue.name in self._held and self.dice.random() < TICK_S
-        )  # fmt: skip
+        )
         busy = [(queue, size) for queue, _, size in queues if size]
         taken = self._run(queue.take.op(size, consumer=worker_of(queue)) for queue, size in busy)
         for (queue, _), found in zip(busy, taken, strict=True):

@@ -30,10 +30,17 @@ _PRODUCER = ("hsetnx",)
 """what a producer writes without a script: the registry entry of a new queue"""
 _WORKER = ("blpop", "lpush", "publish")
 _TRANSFERS = (
-    "hand_over", "transfer_accept", "transfer_drop", "transfer_read", "transfer_restore",
-    "transfer_results", "transfer_revert", "transfer_step_ended", "finish_transfer",
+    "hand_over",
+    "transfer_accept",
+    "transfer_drop",
+    "transfer_read",
+    "transfer_restore",
+    "transfer_results",
+    "transfer_revert",
+    "transfer_step_ended",
+    "finish_transfer",
     "list_unfinished",
-)  # fmt: skip
+)
 """scripts that hand over due entries, and that end moves at which an operator was killed"""
 _READS = frozenset(
     re.findall(
@@ -79,9 +86,15 @@ def rules(
         *registry[:1],
         *(f"{mark}{_checked_pattern(pattern)}" for pattern in keys),
         *(f"&{pattern}" for pattern in channels),
-        read, *ahead, connection, dangerous, *(word for word in writes if word not in ahead),
-        *_SEE, *(CLUSTER if cluster else ()), *registry[1:],
-    ]  # fmt: skip
+        read,
+        *ahead,
+        connection,
+        dangerous,
+        *(word for word in writes if word not in ahead),
+        *_SEE,
+        *(CLUSTER if cluster else ()),
+        *registry[1:],
+    ]
 
 
 def setuser(user: str, rules: Sequence[str]) -> str:

@@ -43,8 +43,20 @@ MASK = "***"
 LARGEST = 16 * 1024 * 1024
 """bytes of the largest text that is searched; a larger one is hidden as a whole"""
 # Members of an object whose value is a key's name, and members that hold that key's value.
-_NAME_MEMBERS = ("name", "key", "field", "header", "k", "param", "parameter", "attribute",
-                 "property", "variable", "label", "id")  # fmt: skip
+_NAME_MEMBERS = (
+    "name",
+    "key",
+    "field",
+    "header",
+    "k",
+    "param",
+    "parameter",
+    "attribute",
+    "property",
+    "variable",
+    "label",
+    "id",
+)
 _VALUE_MEMBERS = ("v", "val", "content", "contents", "data", "text", "secret", "default")
 
 
@@ -163,9 +175,12 @@ class Redaction:
 
         try:
             value = json.loads(
-                data, object_pairs_hook=pairs, parse_int=JsonNumber, parse_float=JsonNumber,
+                data,
+                object_pairs_hook=pairs,
+                parse_int=JsonNumber,
+                parse_float=JsonNumber,
                 parse_constant=str,
-            )  # fmt: skip
+            )
             shown = self._value(value, ())
             # Of members with the same name only the last is known, so only that one is shown.
             if shown != value or has_duplicates:

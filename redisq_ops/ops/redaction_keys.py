@@ -113,10 +113,15 @@ def _value(text: str, key_end: int, key_start: int) -> tuple[int, int] | None:
     before = text[max(0, key_start - 50) : key_start + 1]
     form = next((name for name in _SEPARATORS if found[name] is not None), "")
     is_key = {
-        "tag": "<" in before, "part": "name=" in before, "next": closed,
-        "argument": bool(_OPTION.search(before)), "php": closed, "tab": True, "word": True,
+        "tag": "<" in before,
+        "part": "name=" in before,
+        "next": closed,
+        "argument": bool(_OPTION.search(before)),
+        "php": closed,
+        "tab": True,
+        "word": True,
         "": True,
-    }  # fmt: skip
+    }
     if not is_key[form]:
         return None
     if form in ("tag", "part", "tab"):

@@ -203,9 +203,13 @@ def _poison(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
     all_seen = len(tried) >= (row.counts.of("pending") or 0) + (row.counts.of("delayed") or 0)
     rules = (
         ({e.id: lost(e) for e in tried}, limits.lost, "lost a worker", ("", "")),
-        ({e.id: e.failures for e in tried}, limits.failures, "failed",
-         (" and is tried again", " and are tried again")),
-    )  # fmt: skip
+        (
+            {e.id: e.failures for e in tried},
+            limits.failures,
+            "failed",
+            (" and is tried again", " and are tried again"),
+        ),
+    )
     for numbers, limit, what, (one_ends, they_end) in rules:
         found = {id: n for id, n in numbers.items() if n >= limit}
         often = count(max(found.values(), default=0))
@@ -342,13 +346,16 @@ def judged(row: QueueRow) -> frozenset[str]:
     asked = seen is not None and seen.askers is not None
     dated = not counts.waiting or counts.oldest_ms is not None
     unknown = {
-        "no-worker": not asked, "stalled": not (asked and dated and rates is not None),
+        "no-worker": not asked,
+        "stalled": not (asked and dated and rates is not None),
         "dying": seen is None or seen.dead_lately is None,
         "overdue": seen is None or seen.askers is None or seen.registered,
-        "failing": rates is None, "growing": rates is None, "old": not dated,
+        "failing": rates is None,
+        "growing": rates is None,
+        "old": not dated,
         "deep": counts.of("waiting") is None,
         "poison": suspect(row) and (row.evidence is None or row.evidence.tried is None),
-    }  # fmt: skip
+    }
     return frozenset(rule for rule in RULES if not unknown.get(rule))
 
 

@@ -27,9 +27,10 @@ class RowOrigin:
 def origin_columns(origin: RowOrigin, n: int) -> Columns:
     """The columns that have the same value in all ``n`` rows."""
     return {
-        "queue": pa.repeat(origin.queue, n), "shard": pa.repeat(origin.shard, n),
+        "queue": pa.repeat(origin.queue, n),
+        "shard": pa.repeat(origin.shard, n),
         "kind": pa.repeat(pa.scalar(origin.kind, pa.string()), n),
-    }  # fmt: skip
+    }
 
 
 def timestamp_array(ms: pa.Array) -> pa.Array:

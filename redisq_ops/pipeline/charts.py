@@ -84,11 +84,13 @@ def timeline(
     n = max(len(series.values) for panel in panels for series in panel.series)
     rows: list[dict[str, Any]] = [
         {
-            "from": begin_ms + i * step_ms, "at": begin_ms + (i + 0.5) * step_ms,
-            "to": begin_ms + (i + 1) * step_ms, "time": _clock(begin_ms + i * step_ms, step_ms),
+            "from": begin_ms + i * step_ms,
+            "at": begin_ms + (i + 0.5) * step_ms,
+            "to": begin_ms + (i + 1) * step_ms,
+            "time": _clock(begin_ms + i * step_ms, step_ms),
         }
         for i in range(n)
-    ]  # fmt: skip
+    ]
     found = [{"at": mark.at_ms, "change": printable(mark.tooltip, 200)} for mark in marks]
     views = []
     for k, panel in enumerate(panels):
@@ -99,34 +101,41 @@ def timeline(
                     row[series.name] = round(value / divisor, 3)
         views.append(_panel(panel, k, unit, found))
     zoom = {
-        "name": "zoom", "bind": "scales", "views": [f"steps{k}" for k in range(len(views))],
+        "name": "zoom",
+        "bind": "scales",
+        "views": [f"steps{k}" for k in range(len(views))],
         "select": {"type": "interval", "encodings": ["x"], "zoom": "wheel![event.ctrlKey]"},
-    }  # fmt: skip
+    }
     hover = {"type": "point", "on": "pointerover", "clear": "pointerout"}
     steps = [
         {"name": f"step{k}", "select": hover, "views": [f"steps{k}"]} for k in range(len(views))
     ]
     return {
-        "data": {"name": "steps"}, "datasets": {"steps": rows}, "vconcat": views,
-        "spacing": 18, "params": [zoom, *steps],
+        "data": {"name": "steps"},
+        "datasets": {"steps": rows},
+        "vconcat": views,
+        "spacing": 18,
+        "params": [zoom, *steps],
         "resolve": {"scale": {"x": "shared", "color": "independent", "strokeDash": "independent"}},
-    }  # fmt: skip
+    }
 
 
 def _panel(panel: Panel, place: int, unit: str, marks: list[Spec]) -> Spec:
     names = [series.name for series in panel.series]
     x = {
-        "field": "at", "type": "temporal", "title": None,
+        "field": "at",
+        "type": "temporal",
+        "title": None,
         "scale": {"type": "utc", "nice": False},
         "axis": {"format": _CLOCK, "tickMinStep": 1000},
-    }  # fmt: skip
+    }
     x_range = {"x": {**x, "field": "from"}, "x2": {"field": "to"}}
     axis = f"{panel.axis}, {unit}" if unit else panel.axis
     lines = {
         "x": x,
         "y": {"field": "value", "type": "quantitative", "title": axis, "stack": None},
         "color": _by_series(panel, [f"var(--c{s.colour})" for s in panel.series]),
-    }  # fmt: skip
+    }
     dashes = {"strokeDash": _by_series(panel, [DASHES[s.dash] for s in panel.series])}
 
     def drawn(series: list[str], mark: Spec, encoding: Spec) -> list[Spec]:
@@ -134,49 +143,90 @@ def _panel(panel: Panel, place: int, unit: str, marks: list[Spec]) -> Spec:
         return [{"transform": fold, "mark": mark, "encoding": encoding}] if series else []
 
     step_tooltip = [{"field": "time", "title": "UTC"}] + [
-        {"field": name, "type": "quantitative", "format": ",.4~g" if unit else ",.6~g",
-         "title": f"{name}, {unit}" if unit else name}
+        {
+            "field": name,
+            "type": "quantitative",
+            "format": ",.4~g" if unit else ",.6~g",
+            "title": f"{name}, {unit}" if unit else name,
+        }
         for name in names
-    ]  # fmt: skip
+    ]
     spans = [
         {"from": span.from_ms, "to": span.to_ms, "unusual": printable(span.tooltip, 200)}
         for span in panel.spans
     ]
     layers = [
-        *([{"data": {"values": spans}, "mark": {"type": "rect", "color": "var(--span)"},
-            "encoding": x_range}] if spans else []),
-        *drawn([s.name for s in panel.series if s.fill],
-               {"type": "area", "line": {"strokeWidth": 1.8}, "fillOpacity": 0.16}, lines),
-        *drawn([s.name for s in panel.series if not s.fill],
-               {"type": "line", "strokeWidth": 1.8, "point": {"size": 6}},
-               {**lines, **dashes}),
+        *(
+            [
+                {
+                    "data": {"values": spans},
+                    "mark": {"type": "rect", "color": "var(--span)"},
+                    "encoding": x_range,
+                }
+            ]
+            if spans
+            else []
+        ),
+        *drawn(
+            [s.name for s in panel.series if s.fill],
+            {"type": "area", "line": {"strokeWidth": 1.8}, "fillOpacity": 0.16},
+            lines,
+        ),
+        *drawn(
+            [s.name for s in panel.series if not s.fill],
+            {"type": "line", "strokeWidth": 1.8, "point": {"size": 6}},
+            {**lines, **dashes},
+        ),
         {
             # The columns of the steps, which show a tooltip and are invisible otherwise.
             "name": f"steps{place}",
             "mark": {"type": "rect", "color": "var(--soft)"},
-            "encoding": {**x_range, "tooltip": step_tooltip,
-                         "opacity": {"condition": {"param": f"step{place}", "empty": False,
-                                                   "value": 0.18}, "value": 0}},
+            "encoding": {
+                **x_range,
+                "tooltip": step_tooltip,
+                "opacity": {
+                    "condition": {"param": f"step{place}", "empty": False, "value": 0.18},
+                    "value": 0,
+                },
+            },
         },
-    ]  # fmt: skip
+    ]
     if marks:
         at = {"x": {**x, "field": "at"}}
         tooltip = {"field": "change", "title": "change"}
         layers += [
-            {"data": {"values": marks}, "encoding": at,
-             "mark": {"type": "rule", "color": "var(--c2)", "strokeDash": [3, 3]}},
-            {"data": {"values": marks},
-             "encoding": {**at, "y": {"value": 0}, "tooltip": tooltip},
-             "mark": {"type": "point", "shape": "triangle-down", "filled": True, "size": 90,
-                      "color": "var(--c2)", "opacity": 1}},
-        ]  # fmt: skip
+            {
+                "data": {"values": marks},
+                "encoding": at,
+                "mark": {"type": "rule", "color": "var(--c2)", "strokeDash": [3, 3]},
+            },
+            {
+                "data": {"values": marks},
+                "encoding": {**at, "y": {"value": 0}, "tooltip": tooltip},
+                "mark": {
+                    "type": "point",
+                    "shape": "triangle-down",
+                    "filled": True,
+                    "size": 90,
+                    "color": "var(--c2)",
+                    "opacity": 1,
+                },
+            },
+        ]
     if spans:
         # Above the steps' columns, so that the reason for the shading can be read.
         layers.append(
-            {"data": {"values": spans}, "encoding": {**x_range, "y": {"value": panel.height - 7},
-             "y2": {"value": panel.height}, "tooltip": {"field": "unusual"}},
-             "mark": {"type": "rect", "color": "var(--alert)"}}
-        )  # fmt: skip
+            {
+                "data": {"values": spans},
+                "encoding": {
+                    **x_range,
+                    "y": {"value": panel.height - 7},
+                    "y2": {"value": panel.height},
+                    "tooltip": {"field": "unusual"},
+                },
+                "mark": {"type": "rect", "color": "var(--alert)"},
+            }
+        )
     title = {"text": panel.title, "subtitle": panel.caption}
     return {"title": title, "width": WIDTH, "height": panel.height, "layer": layers}
 
@@ -199,31 +249,44 @@ def bars(
         divisor, unit = _fitting_unit(max((bar.end for bar in segments), default=0))
     data = [
         {
-            "row": printable(bar.row, 48), "begin": round(bar.begin / divisor, 3),
-            "end": round(bar.end / divisor, 3), "kind": bar.kind,
+            "row": printable(bar.row, 48),
+            "begin": round(bar.begin / divisor, 3),
+            "end": round(bar.end / divisor, 3),
+            "kind": bar.kind,
             **{name: printable(text, 200) for name, text in bar.tooltip.items()},
         }
         for bar in segments
-    ]  # fmt: skip
+    ]
     names = list(dict.fromkeys(row["row"] for row in data))
     legend = {"title": None, "orient": "top", "columns": 2} if len(kinds) > 1 else None
     x_title = f"{axis}, {unit}" if unit else axis
     return {
-        "data": {"values": data}, "width": WIDTH - 190, "height": {"step": 22},
+        "data": {"values": data},
+        "width": WIDTH - 190,
+        "height": {"step": 22},
         "mark": {"type": "bar", "height": 15},
         "encoding": {
-            "y": {"field": "row", "type": "nominal", "sort": names, "title": None,
-                  "axis": {"labelLimit": 260, "grid": False}},
+            "y": {
+                "field": "row",
+                "type": "nominal",
+                "sort": names,
+                "title": None,
+                "axis": {"labelLimit": 260, "grid": False},
+            },
             "x": {"field": "begin", "type": "quantitative", "title": x_title},
             "x2": {"field": "end"},
             "color": {
-                "field": "kind", "type": "nominal", "legend": legend,
-                "scale": {"domain": list(kinds),
-                          "range": [f"var(--c{colour})" for colour in kinds.values()]},
+                "field": "kind",
+                "type": "nominal",
+                "legend": legend,
+                "scale": {
+                    "domain": list(kinds),
+                    "range": [f"var(--c{colour})" for colour in kinds.values()],
+                },
             },
             "tooltip": [{"field": name} for name in (segments[0].tooltip if segments else ())],
         },
-    }  # fmt: skip
+    }
 
 
 def _unit(panel: Panel) -> tuple[int, str]:
@@ -244,22 +307,42 @@ def _clock(ms: int, step_ms: int) -> str:
 
 
 _CLOCK = {
-    "year": "%Y", "quarter": "%b %Y", "month": "%b %Y", "week": "%d %b", "date": "%d %b",
-    "hours": "%H:%M", "minutes": "%H:%M", "seconds": "%H:%M:%S", "milliseconds": ".%L",
-}  # fmt: skip
+    "year": "%Y",
+    "quarter": "%b %Y",
+    "month": "%b %Y",
+    "week": "%d %b",
+    "date": "%d %b",
+    "hours": "%H:%M",
+    "minutes": "%H:%M",
+    "seconds": "%H:%M:%S",
+    "milliseconds": ".%L",
+}
 """labels of a time axis, by the largest unit that changes"""
 _CONFIG: Spec = {
     "background": None,
     "view": {"stroke": None},
     "font": 'system-ui, "DejaVu Sans", sans-serif',
-    "axis": {"labelColor": "var(--soft)", "titleColor": "var(--soft)", "gridColor": "var(--rule)",
-             "domainColor": "var(--rule)", "tickColor": "var(--rule)", "titleFontWeight": "normal"},
+    "axis": {
+        "labelColor": "var(--soft)",
+        "titleColor": "var(--soft)",
+        "gridColor": "var(--rule)",
+        "domainColor": "var(--rule)",
+        "tickColor": "var(--rule)",
+        "titleFontWeight": "normal",
+    },
     "axisX": {"grid": False, "labelFlush": True, "labelOverlap": "greedy", "labelSeparation": 8},
     "axisY": {"minExtent": 46, "maxExtent": 46, "tickCount": 4, "domain": False},
     "legend": {"labelColor": "var(--ink)", "symbolSize": 300, "symbolStrokeWidth": 2},
-    "title": {"anchor": "start", "frame": "group", "color": "var(--ink)", "fontSize": 14,
-              "subtitleColor": "var(--soft)", "subtitleFontSize": 12, "offset": 8},
-}  # fmt: skip
+    "title": {
+        "anchor": "start",
+        "frame": "group",
+        "color": "var(--ink)",
+        "fontSize": 14,
+        "subtitleColor": "var(--soft)",
+        "subtitleFontSize": 12,
+        "offset": 8,
+    },
+}
 # With `ast` Vega interprets its expressions: the page's policy forbids evaluating text as code.
 _START = """
 for (const data of document.querySelectorAll('script[type="application/json"]')) {

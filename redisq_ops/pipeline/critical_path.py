@@ -82,10 +82,15 @@ def critical_path(attempts: Iterable[Attempt]) -> list[PathSegment]:
         ended_ms = delivery.ended_ms or delivery.taken_ms
         segments.append(
             PathSegment(
-                "run", delivery.id, delivery.attempt, delivery.consumer, delivery.ended,
-                delivery.taken_ms, ended_ms,
+                "run",
+                delivery.id,
+                delivery.attempt,
+                delivery.consumer,
+                delivery.ended,
+                delivery.taken_ms,
+                ended_ms,
             )
-        )  # fmt: skip
+        )
         predecessor = _predecessor(delivery, ended, ends, by_attempt)
         is_retry = delivery.since in RETRY_EVENTS
         since = predecessor.ended_ms if predecessor is not None else delivery.since_ms

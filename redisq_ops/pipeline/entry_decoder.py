@@ -41,9 +41,16 @@ from .model_rows import INT_LIMIT, PAYLOAD_COLUMNS, DecodedEntry, entry_batch
 _WORD_INDEX = {name: nth for nth, name in enumerate(record.FIELDS)}
 _SPACE = ord(" ")
 _RECORD_COLUMNS = {
-    "failures", "lost", "attempts", "first_at", "since_at", "consumer", "op", "reason",
+    "failures",
+    "lost",
+    "attempts",
+    "first_at",
+    "since_at",
+    "consumer",
+    "op",
+    "reason",
     "fingerprint",
-}  # fmt: skip
+}
 _ERROR_COLUMNS = {"error_type", "error", "traceback", "fingerprint"}
 _MAX_MS = 253_402_300_800_000
 """year 10000, in ms"""
@@ -83,9 +90,12 @@ def _decode_columns(page: ColumnPage, origin: RowOrigin, state: State, names: se
     if (pc.max(pc.abs(at)).as_py() or 0) >= _MAX_MS:
         raise ValueError("not a time")
     columns: Columns = {
-        **origin_columns(origin, n), "id": ids, "state": pa.repeat(state, n),
-        "deadline_at": timestamp_array(at), "ready_at": timestamp_array(at),
-    }  # fmt: skip
+        **origin_columns(origin, n),
+        "id": ids,
+        "state": pa.repeat(state, n),
+        "deadline_at": timestamp_array(at),
+        "ready_at": timestamp_array(at),
+    }
     if origin.requests and {"request", "number"} & names:
         columns["request"], columns["number"] = _split_ids(ids)
     if page.lines is not None:
@@ -146,12 +156,15 @@ def _record_columns(
     else:
         since = _times_except(since, 0)
     columns |= {
-        "failures": failures, "lost": lost, "attempts": attempts,
+        "failures": failures,
+        "lost": lost,
+        "attempts": attempts,
         "first_at": timestamp_array(_times_except(word("first"), 0, record.REPLAYED)),
         "since_at": timestamp_array(since),
-        "consumer": _null_if_dash(word("consumer")), "op": _null_if_dash(word("op")),
+        "consumer": _null_if_dash(word("consumer")),
+        "op": _null_if_dash(word("op")),
         "reason": _null_if_dash(word("reason")),
-    }  # fmt: skip
+    }
 
 
 def _times_except(text: pa.Array, *none: int) -> pa.Array:
@@ -228,9 +241,15 @@ def _decode_rows(page: ColumnPage, state: State) -> list[DecodedEntry]:
     nulls: list[Any] = [None] * n
     found: list[DecodedEntry] = []
     for id, score, line, error, payload, client, called in zip(
-        page.ids, page.scores, page.lines or nulls, page.errors or nulls,
-        page.payloads or nulls, page.clients or nulls, page.called or nulls, strict=True,
-    ):  # fmt: skip
+        page.ids,
+        page.scores,
+        page.lines or nulls,
+        page.errors or nulls,
+        page.payloads or nulls,
+        page.clients or nulls,
+        page.called or nulls,
+        strict=True,
+    ):
         name = lossy_text(id)
         at = None if score is None or abs(score) >= _MAX_MS else int(score)
         try:
@@ -267,6 +286,7 @@ def _unreadable_row(
 
 
 _UNREADABLE = {
-    "id": "whether it waits", "request": "what waits of its request",
+    "id": "whether it waits",
+    "request": "what waits of its request",
     "client": "what waits of its client",
-}  # fmt: skip
+}

@@ -134,7 +134,14 @@ def _join_pages(pages: Sequence[ColumnPage]) -> ColumnPage:
         return [*chain.from_iterable(part or [None] * len(page.ids) for part, page in filled)]
 
     return ColumnPage(
-        column("ids"), column("scores"), None, 0, column("lines"), column("errors"),
-        column("payloads"), column("clients"), column("called"),
+        column("ids"),
+        column("scores"),
+        None,
+        0,
+        column("lines"),
+        column("errors"),
+        column("payloads"),
+        column("clients"),
+        column("called"),
         tuple(entry for page in pages for entry in page.unread),
-    )  # fmt: skip
+    )

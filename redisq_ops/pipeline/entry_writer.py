@@ -225,9 +225,11 @@ class EntryWriter:
 
     def _write_requests(self, rows: Iterator[WritableRow]) -> None:
         dataset = DatasetOptions(
-            self.options.queue, id="request", limit=self.options.limit,
+            self.options.queue,
+            id="request",
+            limit=self.options.limit,
             max_payload=self.options.max_payload,
-        )  # fmt: skip
+        )
         counts = RequestWriter(self.server, dataset, "", sleep=self.sleep, max_away_s=AWAY_S).write(
             _request_rows(rows)
         )

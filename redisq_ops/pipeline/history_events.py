@@ -107,9 +107,10 @@ def _item_columns(items: pa.Array, event: pa.Array, origin: RowOrigin) -> Column
     detail = pc.if_else(pc.equal(detail, ""), None, detail)
     runs = pc.and_(pc.equal(event, "done"), pc.match_substring_regex(rest, r"^\d{1,15}$"))
     columns: Columns = {
-        "id": id, "detail": pc.if_else(runs, None, detail),
+        "id": id,
+        "detail": pc.if_else(runs, None, detail),
         "run_ms": pc.if_else(runs, rest, None).cast(pa.int64()),
-    }  # fmt: skip
+    }
     if origin.requests:
         named = pc.extract_regex(id, r"^(?P<request>[^/]+)/(?P<number>\d{1,9})$")
         whole = pc.is_in(event, pa.array(_ID_IS_REQUEST))

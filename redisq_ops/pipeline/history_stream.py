@@ -84,8 +84,11 @@ class HistoryStreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow
             found = [opened.queue for opened in await open_queues(self.options)]
             own = [queue for queue in found if queue.keeps_history]
             settings = await together(queue.shard_queues[0].settings.op() for queue in own)
-            off = {queue.name for queue, set_ in zip(own, settings, strict=True)
-                   if set_.get("history") == "off"}  # fmt: skip
+            off = {
+                queue.name
+                for queue, set_ in zip(own, settings, strict=True)
+                if set_.get("history") == "off"
+            }
             return [q.name for q in found if q.name in off or not q.keeps_history]
 
         if self.options.table == "dead" and (

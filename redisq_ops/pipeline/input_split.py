@@ -163,8 +163,9 @@ def _has_open_quote(spark: SparkSession, path: str) -> bool:
 def _partition_columns(frame: DataFrame) -> set[str]:
     """Columns from folder names ``column=value``."""
     files = frame.inputFiles()[:1]
-    return {unquote(word).partition("=")[0] for file in files for word in file.split("/")
-            if "=" in word} & set(frame.columns)  # fmt: skip
+    return {
+        unquote(word).partition("=")[0] for file in files for word in file.split("/") if "=" in word
+    } & set(frame.columns)
 
 
 def _utf8_name(name: str, path: str) -> str:
@@ -200,9 +201,14 @@ def _json(spark: SparkSession, path: str) -> DataFrame:
         F.try_variant_get(_PARSED, _field(name), "string").alias(name) for name in columns_in_data
     ]
     return lines.select(
-        *fields, *map(_exact_column, partition_columns), F.col("value").alias(_LINE),
-        reason.alias(_CORRUPT), _FILE, _BLOCK, _ROW,
-    )  # fmt: skip
+        *fields,
+        *map(_exact_column, partition_columns),
+        F.col("value").alias(_LINE),
+        reason.alias(_CORRUPT),
+        _FILE,
+        _BLOCK,
+        _ROW,
+    )
 
 
 def _field(name: str) -> str:
@@ -301,17 +307,19 @@ def partition_by_request(
     # The payload last: rows that nothing else distinguishes still have one order.
     last = [] if sizes and positions and not options.order else [F.col("payload")]
     columns = [
-        request.alias("request"), priority.cast("int").alias("priority"),
+        request.alias("request"),
+        priority.cast("int").alias("priority"),
         *(column.alias(f"_order{n}") for n, column in enumerate(order)),
-    ]  # fmt: skip
+    ]
     if last:
         columns.append(payload.alias("payload"))
     if sizes:
         row = F.col(_ROW) if _ROW in positions else F.lit(None)
         columns += [
-            F.octet_length(payload).cast("long").alias("size"), row.cast("long").alias("row"),
+            F.octet_length(payload).cast("long").alias("size"),
+            row.cast("long").alias("row"),
             reason.alias("reason"),
-        ]  # fmt: skip
+        ]
     chosen = frame.select(*columns).repartition(options.parts, "request")
     sorted_ = chosen.sortWithinPartitions("request", *keys, *last)
     wanted = ("size", "row", "reason") if sizes else ("payload",)
@@ -340,9 +348,11 @@ def file_blocks(frame: DataFrame) -> list[FileBlock]:
     if _FILE not in frame.columns:
         return []
     rows = (
-        frame.groupBy(_FILE, _BLOCK).agg(F.count("*").alias("n"), F.min(_ROW).alias("first"))
-        .orderBy(_FILE, _BLOCK).collect()
-    )  # fmt: skip
+        frame.groupBy(_FILE, _BLOCK)
+        .agg(F.count("*").alias("n"), F.min(_ROW).alias("first"))
+        .orderBy(_FILE, _BLOCK)
+        .collect()
+    )
     blocks: list[FileBlock] = []
     before = rows_before_in_file = 0
     for file, start, n, first in rows:

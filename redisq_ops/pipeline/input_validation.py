@@ -81,10 +81,14 @@ def validate_dataset(
         for _, _, row, request, reason in rows
     ]
     return ValidationResult(
-        totals["requests"], totals["entries"], totals["rows"], totals["bytes"],
-        sum(row[0] == _UNREADABLE for row in rows), tuple(rejects),
+        totals["requests"],
+        totals["entries"],
+        totals["rows"],
+        totals["bytes"],
+        sum(row[0] == _UNREADABLE for row in rows),
+        tuple(rejects),
         getattr(errors, rows[0][0], BadInput) if rows else BadInput,
-    )  # fmt: skip
+    )
 
 
 def _file_position(
@@ -139,9 +143,11 @@ class _TaskValidation:
             for end in pc.run_end_encode(names).run_ends.to_pylist():
                 n = end - start
                 self._add_run(
-                    names[start].as_py(), priorities[start].as_py(), sizes.slice(start, n),
+                    names[start].as_py(),
+                    priorities[start].as_py(),
+                    sizes.slice(start, n),
                     rows.slice(start, n),
-                )  # fmt: skip
+                )
                 start = end
             if len(self.rejects) >= _BATCH_REJECTS:
                 yield self._batch()

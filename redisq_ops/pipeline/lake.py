@@ -120,9 +120,16 @@ def export(
         lake_table.merge_manifests()
         shutil.rmtree(lake_table.staging, ignore_errors=True)
     return ExportResult(
-        run_id, name, manifest.rows, len(files), manifest.bytes, manifest.corrupt, since_ms,
-        until_ms, recovered,
-    )  # fmt: skip
+        run_id,
+        name,
+        manifest.rows,
+        len(files),
+        manifest.bytes,
+        manifest.corrupt,
+        since_ms,
+        until_ms,
+        recovered,
+    )
 
 
 def check_lake(folder: Path, *, writes: bool = False) -> None:

@@ -174,9 +174,11 @@ def count_batch(
         else:
             row |= {state: counts.of(state) for state in _COUNTED}
             row |= {
-                "oldest_at": counts.oldest_ms, "paused": counts.paused, "closed": counts.closed,
+                "oldest_at": counts.oldest_ms,
+                "paused": counts.paused,
+                "closed": counts.closed,
                 "_corrupt": counts.problem,
-            }  # fmt: skip
+            }
         rows.append(row)
     columns = {name: [row.get(name) for row in rows] for name in schema.names}
     return make_batch(columns, len(rows), schema)

@@ -33,8 +33,12 @@ _TIME = re.compile(
     rf"({_DATE.pattern})([ T]\d\d:\d\d(:\d\d(\.\d{{1,6}})?)?(Z|[+-]\d\d:\d\d)?)?",
 )
 _SPAN_MS = {
-    "SECOND": 1000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400_000, "WEEK": 604_800_000,
-}  # fmt: skip
+    "SECOND": 1000,
+    "MINUTE": 60_000,
+    "HOUR": 3_600_000,
+    "DAY": 86_400_000,
+    "WEEK": 604_800_000,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,8 +36,16 @@ UNREAD = "a column that the query does not name was not read"
 NO_BOUNDS = Bounds()
 _DIALECT = "spark"
 _READS = {
-    "select", "with", "values", "from", "table", "explain", "describe", "desc", "show",
-}  # fmt: skip
+    "select",
+    "with",
+    "values",
+    "from",
+    "table",
+    "explain",
+    "describe",
+    "desc",
+    "show",
+}
 """first words of statements that define and set nothing"""
 _NOT_RESOLVED = {TokenType.TABLE, TokenType.PIPE_GT, TokenType.TABLE_SAMPLE}
 """what the parser takes for something else than Spark does, or has another meaning for"""

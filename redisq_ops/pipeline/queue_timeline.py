@@ -14,18 +14,29 @@ from .page_elements import each_step, moment, safe
 MAX_CHANGES = 100
 """operators' changes that are marked, and listed"""
 METRICS = {
-    "submitted": "arrivals", "done": "completions", "failed": "failures",
-    "wait_ms": "wait (p95)", "run_ms": "run time (p95)",
-}  # fmt: skip
+    "submitted": "arrivals",
+    "done": "completions",
+    "failed": "failures",
+    "wait_ms": "wait (p95)",
+    "run_ms": "run time (p95)",
+}
 """column of the throughput or of the times -> what it is called"""
 
 
 _DURATIONS = (
-    ("Wait", "wait", "from submission (or ready time) to the first delivery, by time of delivery",
-     "No waits: no first delivery in this time."),
-    ("Run time", "run", "of deliveries that ended done, by time of delivery",
-     "No run times: no delivery ended done in this time."),
-)  # fmt: skip
+    (
+        "Wait",
+        "wait",
+        "from submission (or ready time) to the first delivery, by time of delivery",
+        "No waits: no first delivery in this time.",
+    ),
+    (
+        "Run time",
+        "run",
+        "of deliveries that ended done, by time of delivery",
+        "No run times: no delivery ended done in this time.",
+    ),
+)
 """title, prefix of the columns, caption, and the sentence in place of a panel without values"""
 
 
@@ -59,26 +70,39 @@ def timeline(
     steps = _Steps(begin_ms, step_ms, ((figures.end_ms or 0) - begin_ms) // step_ms + 1)
     panels = [
         Panel(
-            "Throughput", f"entries {each_step(step_ms)}",
-            [Series("submitted", steps.values(counts, "submitted"), 4, 2),
-             Series("done", steps.values(counts, "done"), 0, 0, fill=True),
-             Series("failed", steps.values(counts, "bad"), 1, 1)],
+            "Throughput",
+            f"entries {each_step(step_ms)}",
+            [
+                Series("submitted", steps.values(counts, "submitted"), 4, 2),
+                Series("done", steps.values(counts, "done"), 0, 0, fill=True),
+                Series("failed", steps.values(counts, "bad"), 1, 1),
+            ],
             "“failed” counts failed, lost and rejected deliveries",
-            spans=_spans(anomalies, "submitted", "done", "failed"), height=160,
+            spans=_spans(anomalies, "submitted", "done", "failed"),
+            height=160,
         )
-    ]  # fmt: skip
+    ]
     missing = []
     if any(row["waits"] or row["runs"] for row in times):
         backlog = _backlog(counts, figures.opened.get(name, 0), steps)
         panels += [
-            Panel("Backlog", "entries", [Series("backlog", backlog, 3, fill=True)],
-                  "entries neither done nor dead, the most of each step"),
-            Panel("Workers", "workers",
-                  [Series("workers", steps.values(workers, "workers"), 2, 2),
-                   Series("busy", steps.values(workers, "busy"), 0, 0, fill=True)],
-                  "consumers that held a delivery, and how many deliveries were in progress on "
-                  "average"),
-        ]  # fmt: skip
+            Panel(
+                "Backlog",
+                "entries",
+                [Series("backlog", backlog, 3, fill=True)],
+                "entries neither done nor dead, the most of each step",
+            ),
+            Panel(
+                "Workers",
+                "workers",
+                [
+                    Series("workers", steps.values(workers, "workers"), 2, 2),
+                    Series("busy", steps.values(workers, "busy"), 0, 0, fill=True),
+                ],
+                "consumers that held a delivery, and how many deliveries were in progress on "
+                "average",
+            ),
+        ]
         for title, kind, caption, none in _DURATIONS:
             if any(row[f"{kind}s"] for row in times):
                 lines = [

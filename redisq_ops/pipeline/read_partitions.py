@@ -28,8 +28,11 @@ from .history_ranges import HistoryRange, plan_ranges
 from .options import Options
 
 ENTRY_STATES: dict[str, State] = {
-    "dead": "dead", "pending": "pending", "delayed": "delayed", "waiting": "waiting",
-}  # fmt: skip
+    "dead": "dead",
+    "pending": "pending",
+    "delayed": "delayed",
+    "waiting": "waiting",
+}
 PAGE_ROWS = 250
 """rows per page of requests, and of what is read entry by entry"""
 SHARDS_PER_PART = 200

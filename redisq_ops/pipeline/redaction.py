@@ -40,8 +40,9 @@ def redact_rows(table: pa.Table, redaction: Redaction) -> pa.Table:
     import pyarrow as pa
 
     hiding: dict[str, Callable[[Any], Any]] = {
-        **dict.fromkeys(_TEXT, redaction.text), **dict.fromkeys(_BYTES, redaction.payload)
-    }  # fmt: skip
+        **dict.fromkeys(_TEXT, redaction.text),
+        **dict.fromkeys(_BYTES, redaction.payload),
+    }
     for at, field in enumerate(table.schema):
         if (hide := hiding.get(field.name)) is not None:
             values = [None if value is None else hide(value) for value in table[at].to_pylist()]

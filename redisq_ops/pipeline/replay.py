@@ -168,10 +168,17 @@ def record_operations(server: Server, plan: ReplayPlan) -> None:
 async def _record_operation(queue: Queue[Any], replay: QueueReplay) -> None:
     header = replay.header
     await audit_log.begin(
-        queue, header.op, header.verb, Author(header.who, header.whence, header.why),
-        header.filter, now_ms=await queue.now.op(), source=header.state,
-        target=VERBS[header.verb][1], matched=replay.count, parts=replay.parts,
-    )  # fmt: skip
+        queue,
+        header.op,
+        header.verb,
+        Author(header.who, header.whence, header.why),
+        header.filter,
+        now_ms=await queue.now.op(),
+        source=header.state,
+        target=VERBS[header.verb][1],
+        matched=replay.count,
+        parts=replay.parts,
+    )
 
 
 def outcomes(

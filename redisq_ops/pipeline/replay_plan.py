@@ -83,8 +83,10 @@ class ReplayPlan:
         """Raise `BadInput` if the plan was made for another selection."""
         wanted = request.choice
         different = [name for name in wanted if self.choice.get(name) != wanted[name]]
-        if any((each.header.verb, each.header.state) != (request.verb, request.state)
-               for each in self.queues):  # fmt: skip
+        if any(
+            (each.header.verb, each.header.state) != (request.verb, request.state)
+            for each in self.queues
+        ):
             different.append("verb or state")
         if different:
             raise BadInput(
@@ -174,16 +176,26 @@ def _preview(replay: QueueReplay, queue: Queue[Any]) -> Preview:
         largest = list(replay.groups.items())[:4]
         lines.append("error groups: " + ", ".join(f"{group} {count(n)}" for group, n in largest))
     facts = {
-        "verb": header.verb, "queue": header.queue, "state": header.state,
-        "filter": header.filter, "matched": replay.count, "groups": dict(replay.groups),
-        "sample": list(replay.sample), "op": header.op,
-    }  # fmt: skip
+        "verb": header.verb,
+        "queue": header.queue,
+        "state": header.state,
+        "filter": header.filter,
+        "matched": replay.count,
+        "groups": dict(replay.groups),
+        "sample": list(replay.sample),
+        "op": header.op,
+    }
     title = what(header.verb, replay.count, header.state, header.queue)
     to_type = typed(header.verb, replay.count, header.queue)
     return Preview(
-        title, tuple(lines), to_type, facts, header.filter, ids=replay.sample[:3],
+        title,
+        tuple(lines),
+        to_type,
+        facts,
+        header.filter,
+        ids=replay.sample[:3],
         past=past(header.verb, header.state, header.queue),
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,10 +223,15 @@ class ReplayRequest:
         Without author, reason and rate, which may change.
         """
         return {
-            "verb": self.verb, "state": self.state, "choice": self.description,
-            "--queue": list(self.queues), "--payloads": self.payloads, "--since": self.since,
-            "--until": self.until, "--parts": self.parts,
-        }  # fmt: skip
+            "verb": self.verb,
+            "state": self.state,
+            "choice": self.description,
+            "--queue": list(self.queues),
+            "--payloads": self.payloads,
+            "--since": self.since,
+            "--until": self.until,
+            "--parts": self.parts,
+        }
 
     def __post_init__(self) -> None:
         if not 1 <= self.parts <= MAX_PARTS:
@@ -243,14 +260,26 @@ def plan_headers(
         created_ms, run_id = ask(partial(identity, queue, deployment))
         headers.append(
             PlanHeader(
-                op=audit_log.new_id(request.verb), queue=queue.name, kind=queue.kind,
-                prefix=server.prefix, created_ms=created_ms, server=run_id, verb=request.verb,
-                state=request.state, consumer="operator", argument=LEASE_MS, high_water_ms=now_ms,
-                filter=request.description, who=request.author.who, whence=request.author.whence,
-                why=request.author.why, planned_ms=now_ms, rate=request.rate,
+                op=audit_log.new_id(request.verb),
+                queue=queue.name,
+                kind=queue.kind,
+                prefix=server.prefix,
+                created_ms=created_ms,
+                server=run_id,
+                verb=request.verb,
+                state=request.state,
+                consumer="operator",
+                argument=LEASE_MS,
+                high_water_ms=now_ms,
+                filter=request.description,
+                who=request.author.who,
+                whence=request.author.whence,
+                why=request.author.why,
+                planned_ms=now_ms,
+                rate=request.rate,
                 step=min(STEP, max(1, int(request.rate))) if request.rate else STEP,
             )
-        )  # fmt: skip
+        )
     return headers
 
 
@@ -278,12 +307,16 @@ def create_plan(
     rows = (
         frame.where(F.col("id").isNotNull())
         .where(F.col("state") == request.state if "state" in names else F.lit(True))
-        .select(F.create_map(*queue_numbers)[F.col("queue")].alias("n"), "id",
-                times.alias("at_ms"), group.alias("fingerprint"))
+        .select(
+            F.create_map(*queue_numbers)[F.col("queue")].alias("n"),
+            "id",
+            times.alias("at_ms"),
+            group.alias("fingerprint"),
+        )
         .where(F.col("n").isNotNull())
         .dropDuplicates(["n", "id"])
         .withColumn("part", F.col("n") * request.parts + F.pmod(F.xxhash64("id"), request.parts))
-    )  # fmt: skip
+    )
     plan = ReplayPlan(path, ())
     rows.drop("n").write.mode("overwrite").partitionBy("part").parquet(
         plan.rows.absolute().as_uri()

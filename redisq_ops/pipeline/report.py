@@ -24,13 +24,33 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 HISTORY_COLUMNS = (
-    "queue", "kind", "event_id", "at", "by", "event", "id", "request", "number", "run_ms", "detail",
+    "queue",
+    "kind",
+    "event_id",
+    "at",
+    "by",
+    "event",
+    "id",
+    "request",
+    "number",
+    "run_ms",
+    "detail",
     "_corrupt",
-)  # fmt: skip
+)
 DEAD_COLUMNS = (
-    "queue", "kind", "id", "request", "client", "consumer", "since_at", "reason", "error_type",
-    "error", "fingerprint", "_corrupt",
-)  # fmt: skip
+    "queue",
+    "kind",
+    "id",
+    "request",
+    "client",
+    "consumer",
+    "since_at",
+    "reason",
+    "error_type",
+    "error",
+    "fingerprint",
+    "_corrupt",
+)
 """the columns that are read; without tracebacks, and payloads only on request"""
 
 MAX_EXACT = 1_000_000
@@ -263,17 +283,26 @@ class QueueReport:
         collected = _collect([*self.tables.values(), *series.values()], progress)
         rows = dict(zip(self.tables, collected, strict=False))
         return Figures(
-            extent["begin"], extent["end"], self.step_ms, self.anomaly_ms, self.accuracy,
-            extent["events"], extent["unread"], extent["gaps"], deliveries, unknown_waits,
-            self._failures_only_queues(), {name: table[:MAX_ROWS] for name, table in rows.items()},
+            extent["begin"],
+            extent["end"],
+            self.step_ms,
+            self.anomaly_ms,
+            self.accuracy,
+            extent["events"],
+            extent["unread"],
+            extent["gaps"],
+            deliveries,
+            unknown_waits,
+            self._failures_only_queues(),
+            {name: table[:MAX_ROWS] for name, table in rows.items()},
             dict(zip(series, collected[len(rows) :], strict=True)),
             tuple(name for name, table in rows.items() if len(table) > MAX_ROWS),
             self.weights is not None,
-            {} if self._opening is None else dict(
-                self._opening.select("queue", "opened").collect()
-            ),
+            {}
+            if self._opening is None
+            else dict(self._opening.select("queue", "opened").collect()),
             None if self.against is None else self.against.range,
-        )  # fmt: skip
+        )
 
     def dead_letter_groups(self, progress: Progress | None = None) -> dict[str, list[Row]]:
         """Collect ``dead_groups`` and ``contrasts``, which need the dead letters only."""

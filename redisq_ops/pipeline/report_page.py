@@ -130,11 +130,15 @@ def _tiles(figures: Figures) -> str:
         (f"{len({*(row['queue'] for row in rows)}):,}", "queues with events"),
         (number(sum(row["submitted"] for row in rows)), "entries submitted"),
         (number(done), "done"),
-        (number(bad), f"deliveries failed or lost ({percent(bad / (bad + done))})"
-         if bad + done else "deliveries failed or lost"),
+        (
+            number(bad),
+            f"deliveries failed or lost ({percent(bad / (bad + done))})"
+            if bad + done
+            else "deliveries failed or lost",
+        ),
         (number(dead_letters), "dead letters now"),
         (duration(worst) if known else "–", "highest hourly p99 of waits"),
-    ]  # fmt: skip
+    ]
     cells = "".join(f"<div><b>{escape(b)}</b><span>{escape(s)}</span></div>" for b, s in tiles)
     return f'<div class="tiles">{cells}</div>'
 
@@ -175,9 +179,11 @@ def _queues(figures: Figures, limit: int) -> str:
     for name in [row["queue"] for row in ranked[:limit]]:
         drawn = (each.get(name, []) for each in (counts, times, workers, anomalies))
         parts += [
-            f"<h2>Queue {safe(name)}</h2>", timeline(figures, name, *drawn),
-            _hourly_table(hours.get(name, [])), _retries_table(retries.get(name, [])),
-        ]  # fmt: skip
+            f"<h2>Queue {safe(name)}</h2>",
+            timeline(figures, name, *drawn),
+            _hourly_table(hours.get(name, [])),
+            _retries_table(retries.get(name, [])),
+        ]
     if len(ranked) > limit:
         parts.append(_other_queues(ranked[limit:]))
     return "".join(parts) or _empty_section("Queues", figures, "throughput")
@@ -191,8 +197,18 @@ def _hourly_table(rows: Sequence[Row]) -> str:
         (moment(row["from_ms"]), f"{row['taken']:,}", *(time(row[name]) for name in times))
         for row in rows[-MAX_HOURS:]
     ]
-    headers = ["hour, UTC", "deliveries", "wait p50", "p95", "p99", "max", "run p50", "p95", "p99",
-               "max"]  # fmt: skip
+    headers = [
+        "hour, UTC",
+        "deliveries",
+        "wait p50",
+        "p95",
+        "p99",
+        "max",
+        "run p50",
+        "p95",
+        "p99",
+        "max",
+    ]
     more = len(rows) - len(cells)
     rest = f" (the latest {MAX_HOURS} of {len(rows):,})" if more > 0 else ""
     return f"<details><summary>By the hour{rest}</summary>{table(headers, cells, 1)}</details>"
@@ -203,11 +219,12 @@ def _retries_table(rows: Sequence[Row]) -> str:
         return ""
     cells = [
         (
-            str(row["attempt"]), *(f"{row[k]:,}" for k in ("n", "done", "failed", "lost", "dead")),
+            str(row["attempt"]),
+            *(f"{row[k]:,}" for k in ("n", "done", "failed", "lost", "dead")),
             "–" if row["bad_share"] is None else percent(row["bad_share"]),
         )
         for row in rows[:20]
-    ]  # fmt: skip
+    ]
     headers = ["attempt", "deliveries", "done", "failed", "lost", "dead", "not done"]
     return f"<h3>Retries</h3>{table(headers, cells, 0)}"
 
@@ -220,11 +237,19 @@ def _groups(figures: Figures, limit: int) -> str:
     ranked = sorted(rows, key=lambda row: -row["entries"])
     shown = ranked[:limit]
     bars = [
-        Bar(f"{row['queue']} {row['fingerprint']}", 0, row["entries"], "dead letters",
-            {"error": group_error(row), "dead letters": f"{row['entries']:,}",
-             "share": percent(row["share"])})
+        Bar(
+            f"{row['queue']} {row['fingerprint']}",
+            0,
+            row["entries"],
+            "dead letters",
+            {
+                "error": group_error(row),
+                "dead letters": f"{row['entries']:,}",
+                "share": percent(row["share"]),
+            },
+        )
         for row in shown
-    ]  # fmt: skip
+    ]
     parts = [
         "<h2>Dead letters</h2>",
         f"<p>{sum(r['entries'] for r in rows):,} dead letters in {counted(len(rows), 'group')}: "
@@ -232,7 +257,7 @@ def _groups(figures: Figures, limit: int) -> str:
         charts.figure(
             charts.bars(bars, {"dead letters": 1}, axis="dead letters"), "Dead letters by group"
         ),
-    ]  # fmt: skip
+    ]
     if not traits or single_group_reason(rows):
         reason = single_group_reason(rows) or empty_table_reasons(figures)["contrasts"]
         parts.append(f'<p class="soft">{safe(reason[0].upper() + reason[1:], 600)}.</p>')
@@ -302,11 +327,16 @@ def _clients(rows: Sequence[Row], jain: Sequence[float | None]) -> tuple[list[st
     total = sum(taken for taken, _, _ in sums.values()) or 1
     ranked = sorted(sums.items(), key=lambda item: (-item[1][0], item[0]))
     cells: list[tuple[str, ...]] = [
-        (EscapedText(escaped_text(client) + weights.get(client, "")), f"{taken:,.0f}",
-         percent(taken / total), f"{fair:,.0f}", f"{taken / fair:.2f}" if fair else "–",
-         time(wait))
+        (
+            EscapedText(escaped_text(client) + weights.get(client, "")),
+            f"{taken:,.0f}",
+            percent(taken / total),
+            f"{fair:,.0f}",
+            f"{taken / fair:.2f}" if fair else "–",
+            time(wait),
+        )
         for client, (taken, fair, wait) in ranked[:MAX_CLIENTS]
-    ]  # fmt: skip
+    ]
     known = [value for value in jain if value is not None]
     if len(jain) == 1 and known:
         cells.append(("Jain’s index", f"{known[0]:.3f}", "", "", "", ""))
@@ -334,10 +364,15 @@ def _requests(figures: Figures) -> str:
         segments = paths[request["queue"], request["request"]]
         begin = segments[0]["from_ms"]
         bars += [
-            Bar(f"{request['queue']}/{request['request']}", s["from_ms"] - begin,
-                s["to_ms"] - begin, DESCRIPTIONS[s["what"]], _segment_tooltip(s))
+            Bar(
+                f"{request['queue']}/{request['request']}",
+                s["from_ms"] - begin,
+                s["to_ms"] - begin,
+                DESCRIPTIONS[s["what"]],
+                _segment_tooltip(s),
+            )
             for s in longest(segments, MAX_BARS)
-        ]  # fmt: skip
+        ]
         details.append(_path(request, segments))
     kinds = {text: _SEGMENT_COLOURS[kind] for kind, text in DESCRIPTIONS.items()}
     spec = charts.bars(bars, kinds, axis="time since submission", durations=True)
@@ -349,11 +384,18 @@ def _path(request: Row, segments: Sequence[Row]) -> str:
     total_ms = sum(spent.values()) or 1
     shares = ", ".join(f"{percent(ms / total_ms)} {what}" for what, ms in spent.items())
     cells = [
-        (escaped_text(s["id"]), str(s["attempt"]), DESCRIPTIONS[s["what"]], s["ended"] or "",
-         escaped_text(s["consumer"] or ""), duration(s["from_ms"] - segments[0]["from_ms"]),
-         duration(s["took_ms"]), percent(s["took_ms"] / total_ms))
+        (
+            escaped_text(s["id"]),
+            str(s["attempt"]),
+            DESCRIPTIONS[s["what"]],
+            s["ended"] or "",
+            escaped_text(s["consumer"] or ""),
+            duration(s["from_ms"] - segments[0]["from_ms"]),
+            duration(s["took_ms"]),
+            percent(s["took_ms"] / total_ms),
+        )
         for s in longest(segments, MAX_SEGMENTS)
-    ]  # fmt: skip
+    ]
     cut = "" if len(cells) == len(segments) else f", the {len(cells)} longest"
     headers = ["sub-request", "attempt", "what", "ended", "consumer", "after", "took", "share"]
     return (
@@ -370,10 +412,15 @@ def _changes(figures: Figures) -> str:
     if not rows:
         return _empty_section("Operators’ changes", figures, "changes")
     cells = [
-        (moment(row["at_ms"]), escaped_text(row["queue"]), escaped_text(row["change"]),
-         "" if row["entries"] is None else f"{row['entries']:,}", escaped_text(row["op"]))
+        (
+            moment(row["at_ms"]),
+            escaped_text(row["queue"]),
+            escaped_text(row["change"]),
+            "" if row["entries"] is None else f"{row['entries']:,}",
+            escaped_text(row["op"]),
+        )
         for row in rows[:MAX_CHANGES]
-    ]  # fmt: skip
+    ]
     more = len(rows) - len(cells)
     rest = f'<p class="soft">{more:,} later ones are not listed.</p>' if more else ""
     headers = ["time, UTC", "queue", "change", "entries", "operation"]
@@ -434,17 +481,22 @@ def _empty_section(title: str, figures: Figures, name: str) -> str:
 
 def _other_queues(rows: Sequence[Row]) -> str:
     cells = [
-        (escaped_text(row["queue"]), *(f"{row[k]:,}" for k in
-         ("submitted", "taken", "done", "failed", "lost", "dead")))
+        (
+            escaped_text(row["queue"]),
+            *(f"{row[k]:,}" for k in ("submitted", "taken", "done", "failed", "lost", "dead")),
+        )
         for row in rows[:200]
-    ]  # fmt: skip
+    ]
     headers = ["queue", "submitted", "taken", "done", "failed", "lost", "dead"]
     return f"<h2>{len(rows):,} more queues</h2>{table(headers, cells, 1)}"
 
 
 def _segment_tooltip(row: Row) -> Mapping[str, str]:
     return {
-        "sub-request": row["id"], "attempt": str(row["attempt"]), "what": DESCRIPTIONS[row["what"]],
-        "took": duration(row["took_ms"]), "ended": row["ended"] or "–",
+        "sub-request": row["id"],
+        "attempt": str(row["attempt"]),
+        "what": DESCRIPTIONS[row["what"]],
+        "took": duration(row["took_ms"]),
+        "ended": row["ended"] or "–",
         "consumer": row["consumer"] or "–",
-    }  # fmt: skip
+    }

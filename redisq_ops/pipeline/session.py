@@ -268,12 +268,15 @@ def environment(target: ServerAddress) -> dict[str, str]:
         other = urlencode([(name, value) for name, value in query if name not in secrets])
         url = url.partition("?")[0] + (f"?{other}" if other else "")
     variables = {
-        "REDIS_URL": url, "REDISQ_USERNAME": user, "REDISQ_PASSWORD": secrets["password"],
-        "REDISQ_TLS_CA": target.tls_ca, "REDISQ_TLS_CERT": target.tls_cert,
+        "REDIS_URL": url,
+        "REDISQ_USERNAME": user,
+        "REDISQ_PASSWORD": secrets["password"],
+        "REDISQ_TLS_CA": target.tls_ca,
+        "REDISQ_TLS_CERT": target.tls_cert,
         "REDISQ_TLS_KEY": target.tls_key,
         "REDISQ_SENTINEL_USERNAME": target.sentinel_username,
         "REDISQ_SENTINEL_PASSWORD": secrets["sentinel_password"],
-    }  # fmt: skip
+    }
     return {name: value for name, value in variables.items() if value is not None}
 
 

@@ -43,8 +43,11 @@ def _report(options: WriteOptions, messages: Sequence[ds.WriterCommitMessage | N
         rows = sum(message.rows for message in written)
         logger.warning(
             "queue %s: %d of %d rows rejected, listed in %s",
-            options.queue, rejected, rows, options.rejects,
-        )  # fmt: skip
+            options.queue,
+            rejected,
+            rows,
+            options.rejects,
+        )
 
 
 def checked_target(schema: StructType, overwrite: bool, options: WriteOptions) -> str:

@@ -21,19 +21,25 @@ if TYPE_CHECKING:
 
 WRITTEN_COLUMNS: dict[str, dict[str, tuple[Type, ...]]] = {
     "request": {
-        "request": ("string",), "payload": ("binary", "string"), "priority": ("int", "long"),
+        "request": ("string",),
+        "payload": ("binary", "string"),
+        "priority": ("int", "long"),
     },
     "delay": {
-        "id": ("string",), "payload": ("binary", "string"), "ready_at": ("timestamp",),
+        "id": ("string",),
+        "payload": ("binary", "string"),
+        "ready_at": ("timestamp",),
     },
     "fair": {"client": ("string",), "id": ("string",), "payload": ("binary", "string")},
     "circular": {"id": ("string",), "payload": ("binary", "string")},
-}  # fmt: skip
+}
 """columns that a queue of each kind takes, and their types"""
 _REQUIRED = {
-    "request": ("payload",), "delay": ("payload",), "fair": ("client", "payload"),
+    "request": ("payload",),
+    "delay": ("payload",),
+    "fair": ("client", "payload"),
     "circular": ("id",),
-}  # fmt: skip
+}
 ID_COLUMN = {"request": "request", "delay": "id", "fair": "id", "circular": "id"}
 """the column that a generated id stands for"""
 _FROM_SPARK = {"checkpointlocation", "path"}
@@ -84,14 +90,13 @@ def _kind(text: str) -> str:
 
 WRITE_OPTIONS = (
     Option("queue", "queue", _queue_name, "queue to write to"),
-    Option("kind", "kind", _kind,
-           "kind of a new queue: request (default), delay, fair, circular"),
+    Option("kind", "kind", _kind, "kind of a new queue: request (default), delay, fair, circular"),
     Option("name", "name", _name, "beginning of generated ids, where rows have none"),
     Option("limit", "limit", _limit, "limit of the requests"),
     Option("maxPayload", "max_payload", whole_number, "most bytes of a payload"),
     Option("rejects", "rejects", str, "folder that lists rows that can't be written"),
     *SERVER_OPTIONS,
-)  # fmt: skip
+)
 assert {option.field for option in WRITE_OPTIONS} == {field.name for field in fields(WriteOptions)}
 
 

@@ -67,9 +67,10 @@ class AlertWatch:
 
         snapshot = await source.look(Viewport())
         minutes = {
-            row.name: number for row in snapshot.overview
+            row.name: number
+            for row in snapshot.overview
             if (number := self.settings.rules.of(row.name).limits.minutes) != USUAL.minutes
-        }  # fmt: skip
+        }
         if minutes and source.connected is not None:  # the screen counts those of the usual period
             deployment = source.connected.deployment
             died = await arun(deployment.client, died_lately(deployment, minutes))

@@ -94,9 +94,11 @@ def _held(entries: Sequence[Entry], now_ms: int) -> Iterator[Line]:
         left = (entry.at_ms or now_ms) - now_ms
         lease = f"lease {age(left)}" if left >= 0 else f"lease over for {age(-left)}"
         text = Text.assemble(
-            (f"{since:<{LABEL}}", DIM), id, (f"  {consumer}", HELD),
+            (f"{since:<{LABEL}}", DIM),
+            id,
+            (f"  {consumer}", HELD),
             (f"  {lease:<22}", OK if left >= 0 else BAD),
-        )  # fmt: skip
+        )
         yield Line(_with_error(text, entry), entry.id)
 
 

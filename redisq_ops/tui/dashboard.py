@@ -176,10 +176,20 @@ class Dashboard(App[Exception]):
         start, end = view.window
         buckets = max(10, min(200, self.size.width - 2))
         return Viewport(
-            view.name_, self.queue, start, end, view.descending, buckets, self._read_in_full,
-            view.fetched, self._explained, self.zone, view.in_sight,
-            view.charts, view.bar_ms,
-        )  # fmt: skip
+            view.name_,
+            self.queue,
+            start,
+            end,
+            view.descending,
+            buckets,
+            self._read_in_full,
+            view.fetched,
+            self._explained,
+            self.zone,
+            view.in_sight,
+            view.charts,
+            view.bar_ms,
+        )
 
     @property
     def _read_in_full(self) -> str | None:

@@ -87,9 +87,11 @@ def _when(ms: int | None, now_ms: int, zone: tzinfo | None) -> str:
     if ms is None:
         return "-"
     gap = now_ms - ms
-    return f"{moment(ms, zone)}  ({age(gap)} ago)" if gap >= 0 else (
-        f"{moment(ms, zone)}  (in {age(-gap)})"
-    )  # fmt: skip
+    return (
+        f"{moment(ms, zone)}  ({age(gap)} ago)"
+        if gap >= 0
+        else (f"{moment(ms, zone)}  (in {age(-gap)})")
+    )
 
 
 def _entry_facts(entry: Entry, now_ms: int, zone: tzinfo | None) -> Iterator[Line]:
@@ -176,9 +178,12 @@ def _request_sections(
     summary = f"{count(request.done)} of {count(request.total)} done"
     yield _about(request.id, "paused" if paused else request.state, style, summary, facts)
     yield _section(
-        "holders", f"the first {count(len(details.pending))}, by number", "holders",
-        _holders([held.entry for held in details.pending], now_ms), 0,
-    )  # fmt: skip
+        "holders",
+        f"the first {count(len(details.pending))}, by number",
+        "holders",
+        _holders([held.entry for held in details.pending], now_ms),
+        0,
+    )
     stream = f"{printable(details.stream)}, {count(details.length)} entries"
     yield _section("stream", stream, "stream", _stream(details), 1)
     yield _history(details.history, zone)
@@ -216,9 +221,10 @@ def _holders(entries: list[Entry], now_ms: int) -> list[Line]:
         left = (entry.at_ms or 0) - now_ms
         lease = f"lease {age(left)}" if left >= 0 else f"lease over for {age(-left)}"
         text = Text.assemble(
-            f"{id}  {consumer}  ", (f"{lease:<22}", OK if left >= 0 else BAD),
+            f"{id}  {consumer}  ",
+            (f"{lease:<22}", OK if left >= 0 else BAD),
             (f"attempt {entry.attempts + 1}", DIM),
-        )  # fmt: skip
+        )
         lines.append(Line(text, entry.id))
     return lines
 

@@ -34,9 +34,15 @@ if TYPE_CHECKING:
 _LABEL = 16
 _NAME = 28
 _STATES = {
-    "waiting": OK, "open": OK, "sealed": OK, "done": OK, "pending": f"bold {HELD}",
-    "delayed": f"bold {DELAYED}", "dead": DEAD, "cancelled": BAD,
-}  # fmt: skip
+    "waiting": OK,
+    "open": OK,
+    "sealed": OK,
+    "done": OK,
+    "pending": f"bold {HELD}",
+    "delayed": f"bold {DELAYED}",
+    "dead": DEAD,
+    "cancelled": BAD,
+}
 _MOST = 120
 """cells of a fact"""
 _LINKS = 20
@@ -208,8 +214,9 @@ def _links(found: Explanation) -> Iterator[ExplainLink]:
                 yield _link("operation", str(op), "in the audit log", view="log", row=str(op))
         if one.rule == "dead" and facts.get("group"):
             same = str(facts["group"])
-            yield _link("error", same, "all dead letters with it", view="dead",
-                        filter=f"group={same}")  # fmt: skip
+            yield _link(
+                "error", same, "all dead letters with it", view="dead", filter=f"group={same}"
+            )
         if facts.get("into"):
             yield _explained("queue", str(facts["into"]), ExplainSubject(str(facts["into"])))
 
@@ -218,8 +225,9 @@ def _consumer(name: str, group: object) -> ExplainLink:
     from redisq_ops.ops.filter.fields import quoted
 
     whole = f"{group}:{name}" if group else name
-    return _link("consumer", whole, "what it holds", view="pending",
-                 filter=f"consumer={quoted(whole)}")  # fmt: skip
+    return _link(
+        "consumer", whole, "what it holds", view="pending", filter=f"consumer={quoted(whole)}"
+    )
 
 
 def _explained(noun: str, name: str, subject: ExplainSubject) -> ExplainLink:

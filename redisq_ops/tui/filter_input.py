@@ -48,9 +48,11 @@ class FilterInput(Input):
 
     def __init__(self) -> None:
         super().__init__(
-            id="filter", compact=True, placeholder="timeout  age>2h  client=acme",
+            id="filter",
+            compact=True,
+            placeholder="timeout  age>2h  client=acme",
             suggester=_FieldNames(use_cache=False, case_sensitive=True),
-        )  # fmt: skip
+        )
         self.cursor_blink = False
         self.display = False
         self._problem = ""
@@ -102,8 +104,9 @@ class FilterInput(Input):
             self.cursor_position = self._at
             self.notify(
                 printable(f"This filter isn't kept: {self.problem}. Esc drops it."),
-                severity="warning", markup=False,
-            )  # fmt: skip
+                severity="warning",
+                markup=False,
+            )
             return
         await super().action_submit()
 

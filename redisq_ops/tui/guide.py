@@ -115,9 +115,10 @@ class GuideStrip(Static):
             return text.append("q leaves the demo.", DIM)
         step = self.steps[self.at]
         return Text.assemble(
-            (f"{self.at + 1} of {len(self.steps)}: ", f"bold {HELD}"), f"{step.problem}. ",
+            (f"{self.at + 1} of {len(self.steps)}: ", f"bold {HELD}"),
+            f"{step.problem}. ",
             (f"Press {self._next(step)}.", HELD),
-        )  # fmt: skip
+        )
 
     def _next(self, step: GuideStep) -> str:
         app = self.top

@@ -66,10 +66,14 @@ class HelpScreen(ModalScreen[None]):
         look = [key for key in app if key not in change and key not in leave]
         entry = [*SectionTree.BINDINGS, *EntryTree.BINDINGS, *OutlineTree.BINDINGS[3:6]]
         self._lines = [
-            *_group("Look", look), *_group("Change: each key asks first", change),
-            *_group("In a table", PagedTable.BINDINGS), *_LOST, Text(),
-            *_group("In an entry", entry), *_group("Leave", leave),
-        ][:-1]  # fmt: skip
+            *_group("Look", look),
+            *_group("Change: each key asks first", change),
+            *_group("In a table", PagedTable.BINDINGS),
+            *_LOST,
+            Text(),
+            *_group("In an entry", entry),
+            *_group("Leave", leave),
+        ][:-1]
         with VerticalScroll(id="sheet") as sheet:
             sheet.border_subtitle = "/ finds a key"
             yield self._find

@@ -44,9 +44,11 @@ def payload_outline(payload: bytes) -> tuple[str, Parts]:
     if whole:
         try:
             document = json.loads(
-                payload.decode(), parse_int=JsonNumber, parse_float=JsonNumber,
+                payload.decode(),
+                parse_int=JsonNumber,
+                parse_float=JsonNumber,
                 parse_constant=_no_constant,
-            )  # fmt: skip
+            )
         except (ValueError, RecursionError):
             pass
         else:

@@ -119,9 +119,11 @@ class PreviewPane(Vertical):
         the lines that list and preview share; ``lines``: those that the list needs.
         """
         before, self._subject = self._subject, subject
-        same_list = before is not None and subject is not None and (
-            (before.view, before.queue) == (subject.view, subject.queue)
-        )  # fmt: skip
+        same_list = (
+            before is not None
+            and subject is not None
+            and ((before.view, before.queue) == (subject.view, subject.queue))
+        )
         self._arrange(subject, height, lines, same_list)
         if not self.display or subject is None:
             self._subject = None

@@ -56,8 +56,10 @@ class ChartPeriod:
 
 
 PERIODS: Final = (
-    ChartPeriod("60 seconds", 1, live=True), ChartPeriod("hour", 60), ChartPeriod("24 hours", DAY),
-)  # fmt: skip
+    ChartPeriod("60 seconds", 1, live=True),
+    ChartPeriod("hour", 60),
+    ChartPeriod("24 hours", DAY),
+)
 
 
 def queue_chart(

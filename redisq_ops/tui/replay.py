@@ -210,9 +210,12 @@ def timeline(replay: Replay, zone: tzinfo | None, width: int = 140) -> str:
 
 
 def _snapshot(
-    state: RecordedState, before: RecordedState | None, viewport: Viewport, at_ms: int,
+    state: RecordedState,
+    before: RecordedState | None,
+    viewport: Viewport,
+    at_ms: int,
     history: RecordedHistory,
-) -> Snapshot:  # fmt: skip
+) -> Snapshot:
     rows = [state.queues[name] for name in sorted(state.queues)]
     queues = tuple(ListedQueue(row["name"], row["kind"], has_settings=False) for row in rows)
     bare = Snapshot(viewport, at_ms, queues)
@@ -232,9 +235,12 @@ def _snapshot(
     if viewport.view not in RECORDED:
         return replace(bare, problem=f"{viewport.view}: not recorded")
     return replace(
-        bare, counts=_counts(row), reports=tuple(recorded_reports(state, viewport.queue)),
-        operations=operations, total=len(operations),
-    )  # fmt: skip
+        bare,
+        counts=_counts(row),
+        reports=tuple(recorded_reports(state, viewport.queue)),
+        operations=operations,
+        total=len(operations),
+    )
 
 
 def _rows(rows: Iterable[dict[str, Any]], before: RecordedState | None) -> Iterable[QueueRow]:
@@ -248,9 +254,15 @@ def _rows(rows: Iterable[dict[str, Any]], before: RecordedState | None) -> Itera
         defined = row["periodic"]
         periodic = None if defined is None else (defined, row["periodic_overdue"])
         yield QueueRow(
-            row["name"], row["kind"], _counts(row), rates, row["problem"],
-            tuple(row["unfinished"]), Activity(dead_lately=died), periodic=periodic,
-        )  # fmt: skip
+            row["name"],
+            row["kind"],
+            _counts(row),
+            rates,
+            row["problem"],
+            tuple(row["unfinished"]),
+            Activity(dead_lately=died),
+            periodic=periodic,
+        )
 
 
 def _counts(row: dict[str, Any]) -> Counts | None:
@@ -259,6 +271,9 @@ def _counts(row: dict[str, Any]) -> Counts | None:
         return None
     numbers: dict[str, Any] = {state: row[state] or 0 for state in STATES}
     return Counts(
-        **numbers, oldest_ms=row["oldest_ms"], paused=row["paused"], closed=row["draining"],
+        **numbers,
+        oldest_ms=row["oldest_ms"],
+        paused=row["paused"],
+        closed=row["draining"],
         unknown=unknown,
-    )  # fmt: skip
+    )

@@ -121,9 +121,13 @@ def question(
     if prepared.scope.count > _SAMPLE:
         lines.append(f"  … and {count(prepared.scope.count - _SAMPLE)} more")
     return Question(
-        preview.question, tuple(lines), verb == "purge", preview.typed, consumer=verb == "claim",
+        preview.question,
+        tuple(lines),
+        verb == "purge",
+        preview.typed,
+        consumer=verb == "claim",
         speed="ramp" if verb == "replay" and not unwatched else "rate",
-    )  # fmt: skip
+    )
 
 
 def asked(preview: Preview, *more: str, consumer: bool = False, danger: bool = False) -> Question:

@@ -42,14 +42,23 @@ def _coloured(lines: list[str]) -> list[Text]:
     from rich.style import Style
     from rich.syntax import ANSISyntaxTheme, Syntax
 
-    theme = ANSISyntaxTheme({
-        kind: Style.parse(style)
-        for kind, style in (
-            (Generic.Error, BAD), (Generic.Traceback, DIM), (Name.Builtin, HELD),
-            (Name.Exception, BAD), (Name.Class, BAD), (Name.Function, DELAYED), (Keyword, DELAYED),
-            (Number, HELD), (String, OK), (Comment, DIM),
-        )
-    })  # fmt: skip
+    theme = ANSISyntaxTheme(
+        {
+            kind: Style.parse(style)
+            for kind, style in (
+                (Generic.Error, BAD),
+                (Generic.Traceback, DIM),
+                (Name.Builtin, HELD),
+                (Name.Exception, BAD),
+                (Name.Class, BAD),
+                (Name.Function, DELAYED),
+                (Keyword, DELAYED),
+                (Number, HELD),
+                (String, OK),
+                (Comment, DIM),
+            )
+        }
+    )
     code = "\n".join(lines)
     text = Syntax(code, "pytb", theme=theme).highlight(code)
     text.style = ""  # with the background of a page of code

@@ -65,19 +65,24 @@ class DashboardServer(Server):
         """Serve until SIGINT or SIGTERM; dashboards that are open are closed."""
         # No access log: its lines would hold the token.
         web.run_app(
-            self._make_app(), sock=self._socket, access_log=None, shutdown_timeout=2.0,
+            self._make_app(),
+            sock=self._socket,
+            access_log=None,
+            shutdown_timeout=2.0,
             print=lambda *_: None,
-        )  # fmt: skip
+        )
 
     async def _make_app(self) -> web.Application:
         for name in _LOGGERS:
             logging.getLogger(name).addFilter(_in_one_line)
         app = web.Application(middlewares=[self._guarded])
-        app.add_routes([
-            web.get("/{token}/", self.page),
-            web.get("/{token}/ws", self.session),
-            web.static("/static", self.statics_path),
-        ])  # fmt: skip
+        app.add_routes(
+            [
+                web.get("/{token}/", self.page),
+                web.get("/{token}/ws", self.session),
+                web.static("/static", self.statics_path),
+            ]
+        )
         return app
 
     @web.middleware

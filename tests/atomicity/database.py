@@ -77,8 +77,9 @@ class Database:
         self.client.eval(
             "redis.call('UNLINK', ARGV[1]) redis.call('SELECT', 1) "
             "redis.call('COPY', ARGV[1], ARGV[1], 'DB', 0) redis.call('SELECT', 0)",
-            0, key,
-        )  # fmt: skip
+            0,
+            key,
+        )
 
     def digests(self) -> Digests:
         """Of each key the SHA-1 of its value. Equal ones are equal values; a large hash may have

@@ -165,8 +165,14 @@ def program_stage(client: redis.Redis, kind: str) -> Stage:
         undone["freed"] = "waiting"
     clock.advance(10)
     built = Stage(kind, client, cls(client, name, clock=clock), clock.now_ms, ())
-    targets = {"replay": "waiting", "requeue": "waiting", "reschedule": "delayed", "purge": "trash",
-               "hard": "gone", "restore": "restore"}  # fmt: skip
+    targets = {
+        "replay": "waiting",
+        "requeue": "waiting",
+        "reschedule": "delayed",
+        "purge": "trash",
+        "hard": "gone",
+        "restore": "restore",
+    }
     for verb, states in can.items():
         for state in states:
             some, lease = ids(state)[:2], {"lease_ms": later_ms} if verb == "reschedule" else {}

@@ -68,16 +68,31 @@ class Stage:
         return b"other" not in key
 
 
-KINDS = ("request", "fair", "circular", "rotating", "each", "delay", "carmine", "resque",
-         "sidekiq", "stream")  # fmt: skip
+KINDS = (
+    "request",
+    "fair",
+    "circular",
+    "rotating",
+    "each",
+    "delay",
+    "carmine",
+    "resque",
+    "sidekiq",
+    "stream",
+)
 _SHAPES: dict[str, dict[str, Any]] = {
     "rotating": {"residence": "rotate"},
     "each": {"repeats": "each"},
 }
 _OURS: dict[str, type[Any]] = {
-    "request": RequestQueue, "fair": FairQueue, "circular": CircularQueue,
-    "rotating": CircularQueue, "each": CircularQueue, "delay": DelaySet, "carmine": CarmineQueue,
-}  # fmt: skip
+    "request": RequestQueue,
+    "fair": FairQueue,
+    "circular": CircularQueue,
+    "rotating": CircularQueue,
+    "each": CircularQueue,
+    "delay": DelaySet,
+    "carmine": CarmineQueue,
+}
 
 
 def stage(client: redis.Redis, kind: str) -> Stage:
@@ -144,8 +159,13 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
     ids = [d.id for d in held]
     _move("before", 1, [ids[0]], "dead", "trash")(queue)
     _move("early", 1, [ids[1]], "dead", "waiting")(queue)
-    queue.edit("edited", 1, [(ids[2], held[2].payload, held[2].payload + b"!")], source="dead",
-               high_water_ms=clock.now_ms)  # fmt: skip
+    queue.edit(
+        "edited",
+        1,
+        [(ids[2], held[2].payload, held[2].payload + b"!")],
+        source="dead",
+        high_water_ms=clock.now_ms,
+    )
     queue.move_range("whole", 1, 1, source="dead", target="trash", high_water_ms=clock.now_ms)
     waiting = [entry.id for entry in queue.page("waiting", None, 99).entries]
     if kind == "request":
@@ -213,8 +233,7 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
         "requeue": _move("op", 1, delayed, "delayed", "waiting"),
         "requeue of pending": _move("op", 1, [own[2].id], "pending", "waiting"),
         "claim": _move("op", 1, [own[2].id], "pending", "pending", consumer="w3"),
-        "reschedule": _move("op", 1, delayed, "delayed", "delayed",
-                            lease_ms=clock.now_ms + 99_000),
+        "reschedule": _move("op", 1, delayed, "delayed", "delayed", lease_ms=clock.now_ms + 99_000),
         "purge of waiting": _move("op", 1, waiting[:2], "waiting", "trash"),
         "purge of pending": _move("op", 1, [own[2].id], "pending", "trash"),
         "purge of delayed": _move("op", 1, delayed, "delayed", "trash"),
@@ -223,36 +242,54 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
         "purge of waiting for good": _move("op", 1, waiting[:1], "waiting", "gone"),
         "restore": _move("op", 1, [trash], "trash", "restore"),
         "replay of all": lambda queue: queue.move_range(
-            "op", 1, 9, source="dead", target="waiting", high_water_ms=queue.clock.now_ms),
+            "op", 1, 9, source="dead", target="waiting", high_water_ms=queue.clock.now_ms
+        ),
         "replay of all, later": lambda queue: queue.move_range(
-            "op", 2, 9, source="dead", target="waiting", high_water_ms=queue.clock.now_ms),
+            "op", 2, 9, source="dead", target="waiting", high_water_ms=queue.clock.now_ms
+        ),
         "emptying": lambda queue: queue.move_range(
-            "op", 2, 9, source="trash", target="gone", high_water_ms=queue.clock.now_ms),
+            "op", 2, 9, source="trash", target="gone", high_water_ms=queue.clock.now_ms
+        ),
         "undo": lambda queue: queue.undo("early", 1, target="waiting", by="undone", seq=1),
         "undo of a purge": lambda queue: queue.undo(
-            "before", 1, target="trash", by="undone", seq=1),
+            "before", 1, target="trash", by="undone", seq=1
+        ),
         "undo of a step of all": lambda queue: queue.undo(
-            "whole", 1, target="trash", by="undone", seq=1),
-        "undo of an edit": lambda queue: queue.undo(
-            "edited", 1, target="edit", by="undone", seq=1),
+            "whole", 1, target="trash", by="undone", seq=1
+        ),
+        "undo of an edit": lambda queue: queue.undo("edited", 1, target="edit", by="undone", seq=1),
         "edit": lambda queue: queue.edit(
-            "op", 1, [(ids[3], held[3].payload, b"payload-3-new")], source="dead",
-            high_water_ms=queue.clock.now_ms),
+            "op",
+            1,
+            [(ids[3], held[3].payload, b"payload-3-new")],
+            source="dead",
+            high_water_ms=queue.clock.now_ms,
+        ),
         "set": lambda queue: queue.configure("op", 1, {"max_lost": "5", "paused": "why"}),
         "sweep": lambda queue: queue.sweep(),
         "sweep of leases": later(6000, lambda queue: queue.sweep()),
         "sweep of the trash": later(DAY + 1, lambda queue: queue.sweep()),
         "land": relocated(lambda queue: transfer.accept_entries(queue, CAME, 2, came[1], DAY)),
-        "withdraw": relocated(lambda queue: transfer.revert_entries(
-            queue, "undo-00000000bb", 1, CAME, 1, known, "waiting", "trash")),
-        "return": relocated(lambda queue: transfer.restore_entries(
-            queue, "undo-00000000aa", 1, MOVE, 1, away, undone=True)),
-    }  # fmt: skip
+        "withdraw": relocated(
+            lambda queue: transfer.revert_entries(
+                queue, "undo-00000000bb", 1, CAME, 1, known, "waiting", "trash"
+            )
+        ),
+        "return": relocated(
+            lambda queue: transfer.restore_entries(
+                queue, "undo-00000000aa", 1, MOVE, 1, away, undone=True
+            )
+        ),
+    }
     if kind == "request":
         for verb, rid, value in (
-            ("cancel", "r", ""), ("pause", "r", ""), ("resume", "held-up", ""), ("limit", "r", "9"),
-            ("priority", "r", "3"), ("reopen", "cut", "sealed"),
-        ):  # fmt: skip
+            ("cancel", "r", ""),
+            ("pause", "r", ""),
+            ("resume", "held-up", ""),
+            ("limit", "r", "9"),
+            ("priority", "r", "3"),
+            ("reopen", "cut", "sealed"),
+        ):
             built.operations[verb] = _controlled(verb, rid, value)
         built.operations["free"] = relocated(
             lambda queue: transfer.end_step(queue, MOVE, 1, "waiting")
@@ -263,25 +300,33 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
             built.operations[rule] = _ruled(rule, to)
     if kind == "delay":
         built.operations |= {
-            "plan": lambda queue: queue.set_periodic(
-                Periodic("tock", "* * * * *", b"payload-41")),
+            "plan": lambda queue: queue.set_periodic(Periodic("tock", "* * * * *", b"payload-41")),
             "tick": later(120_000, lambda queue: queue.tick()),
             "change of a periodic entry": lambda queue: queue.change_periodic(
-                "op", 1, "tick", was=periodic.digest,
+                "op",
+                1,
+                "tick",
+                was=periodic.digest,
                 spec=Periodic("tick", "0 * * * *", b"payload-42").encoded(),
-                at_ms=queue.clock.now_ms + 9),
+                at_ms=queue.clock.now_ms + 9,
+            ),
             "pause of a periodic entry": lambda queue: queue.change_periodic(
-                "op", 1, "tick", was=periodic.digest, paused=True),
+                "op", 1, "tick", was=periodic.digest, paused=True
+            ),
             "removal of a periodic entry": lambda queue: queue.change_periodic(
-                "op", 1, "tick", was=periodic.digest, spec=b""),
+                "op", 1, "tick", was=periodic.digest, spec=b""
+            ),
             "undo of a periodic change": lambda queue: queue.undo_change(
-                "undone", 1, "periodic", ["tock", "changed", "1"]),
+                "undone", 1, "periodic", ["tock", "changed", "1"]
+            ),
             "run of a periodic entry": lambda queue: queue.run_periodic(
-                "op", 1, "tick", was=periodic.digest, id="tick@0000000000042", overlap=True),
+                "op", 1, "tick", was=periodic.digest, id="tick@0000000000042", overlap=True
+            ),
             "reschedule by its producer": lambda queue: queue.schedule(
-                [("e60", b"payload-60-new"), (own[2].id, b"payload-x")], mode="move"),
+                [("e60", b"payload-60-new"), (own[2].id, b"payload-x")], mode="move"
+            ),
             "hand over": lambda queue: queue.hand_over(other, 3),
-        }  # fmt: skip
+        }
     if isinstance(queue, CircularQueue):
         built.operations["push again"] = lambda queue: queue.push(
             [
@@ -333,9 +378,13 @@ def _possible(queue: Any, now_ms: int) -> Iterator[bytes]:
         if not part.startswith("p:") or part in ("p:50", "p:3"):
             yield queue.keys[part].encode()
     for named in (
-        f"rate_{now_ms // 3_600_000}", "op_op", "op_undone", "undo_op:1", "undo_op:2",
+        f"rate_{now_ms // 3_600_000}",
+        "op_op",
+        "op_undone",
+        "undo_op:1",
+        "undo_op:2",
         f"land_{CAME}:2",
-    ):  # fmt: skip
+    ):
         base, _, rest = named.partition("_")
         yield (queue.keys[f"{base}_"] + rest).encode()
     if isinstance(queue, RequestQueue):
@@ -391,8 +440,9 @@ def _jobs(client: redis.Redis, kind: str) -> Stage:
         "reject": settles(("reject", ERROR)),
         "release": settles(("release",), ("ack",), ("release",)),
         "extend": lambda queue: queue.extend(own),
-        "put": lambda queue: queue.push([Job("A", ["payload-50"], jid="a" * 24 if timed else None)]
-                                        ),
+        "put": lambda queue: queue.push(
+            [Job("A", ["payload-50"], jid="a" * 24 if timed else None)]
+        ),
         "replay": _move("op", 1, dead[:2], "dead", "waiting"),
         "requeue of pending": _move("op", 1, [own[2].id], "pending", "waiting"),
         "claim": _move("op", 1, [own[2].id], "pending", "pending", consumer="w3"),
@@ -403,29 +453,37 @@ def _jobs(client: redis.Redis, kind: str) -> Stage:
         "restore": _move("op", 1, trash, "trash", "restore"),
         "undo": lambda queue: queue.undo("early", 1, target="waiting", by="undone", seq=1),
         "undo of a purge": lambda queue: queue.undo(
-            "before", 1, target="trash", by="undone", seq=1),
+            "before", 1, target="trash", by="undone", seq=1
+        ),
         "undo of a purge of waiting": lambda queue: queue.undo(
-            "purged", 1, target="trash", by="undone", seq=1),
+            "purged", 1, target="trash", by="undone", seq=1
+        ),
         "set": lambda queue: queue.configure("op", 1, {"max_lost": "5", "paused": "why"}),
         "sweep": lambda queue: queue.sweep(),
         "sweep of leases": later(6000, lambda queue: queue.sweep()),
         "sweep of the trash": later(DAY + 1, lambda queue: queue.sweep()),
-    }  # fmt: skip
+    }
     if timed:
         delayed = listed("delayed")
         built.operations |= {
             "fail": settles(("fail", ERROR), ("fail", ERROR, 1000)),
             "schedule": lambda queue: queue.push(
-                [Job("A", ["payload-51"], jid="b" * 24)], after_ms=1000),
+                [Job("A", ["payload-51"], jid="b" * 24)], after_ms=1000
+            ),
             "requeue": _move("op", 1, delayed[:1], "delayed", "waiting"),
-            "reschedule": _move("op", 1, delayed[:1], "delayed", "delayed",
-                                lease_ms=clock.now_ms + 99_000),
+            "reschedule": _move(
+                "op", 1, delayed[:1], "delayed", "delayed", lease_ms=clock.now_ms + 99_000
+            ),
             "purge of delayed": _move("op", 1, delayed[:1], "delayed", "trash"),
-        }  # fmt: skip
+        }
     made = [*FIXED, *queue.key_types, "rate_" + str(clock.now_ms // 3_600_000)]
     keys = {queue.keys[part].encode() for part in made if "_" not in part}
-    keys |= {(queue.keys["op_"] + "op").encode(), (queue.keys["undo_"] + "op:1").encode(),
-             queue.list_key.encode(), *map(str.encode, queue._their_keys())}  # fmt: skip
+    keys |= {
+        (queue.keys["op_"] + "op").encode(),
+        (queue.keys["undo_"] + "op:1").encode(),
+        queue.list_key.encode(),
+        *map(str.encode, queue._their_keys()),
+    }
     built.absent = sorted(keys)
     return built
 

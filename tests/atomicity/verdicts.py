@@ -151,8 +151,9 @@ class Judge:
             after = known(self.database.picture())
             seen = known(self._prepared(corruption))
             if after != seen:
-                changed = [k.decode() for k in after.keys() | seen.keys()
-                           if after.get(k) != seen.get(k)]  # fmt: skip
+                changed = [
+                    k.decode() for k in after.keys() | seen.keys() if after.get(k) != seen.get(k)
+                ]
                 return Verdict("half", f"{why} [{' '.join(sorted(changed))}]")
         if not isinstance(error, RedisqError):
             return Verdict("raw", why)
@@ -163,8 +164,11 @@ class Judge:
 
     def _done(self, name: str, corruption: Corruption, before: Digests) -> Verdict:
         reference, after = self.references[name], self.database.digests()
-        differ = {k for k in reference.digests.keys() | after.keys()
-                  if reference.digests.get(k) != after.get(k)}  # fmt: skip
+        differ = {
+            k
+            for k in reference.digests.keys() | after.keys()
+            if reference.digests.get(k) != after.get(k)
+        }
         key = corruption.key
         if not differ or (differ == {key} and self._alike(corruption, reference, before, after)):
             return Verdict("complete")

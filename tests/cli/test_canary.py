@@ -188,8 +188,10 @@ def test_what_isn_t_understood_is_said(
 def run(url: str, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "redisq_ops", "--url", url, *words],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def reached(queue: RequestQueue[Any], n: int) -> None:

@@ -89,7 +89,7 @@ CHANGES = [
     ("waiting purge mail/r1/7 mail/r1/6", ["r1/7", "r1/6"], "trash"),
     ("purge r1 --state dead", ["r1/2"], "trash"),
     ("replay mail --match mailbox --older-than 0s", ["r1/2"], "waiting"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("words", "ids", "state"), CHANGES)
@@ -162,8 +162,13 @@ def test_bare_verbs_are_the_nouns_verbs(redisq: Redisq, client: redis.Redis) -> 
 
 
 def test_every_verb_of_the_core_is_offered_where_it_can_start(redisq: Redisq) -> None:
-    nouns = {"pending": "pending", "dlq": "dead", "delay": "delayed", "trash": "trash",
-             "waiting": "waiting"}  # fmt: skip
+    nouns = {
+        "pending": "pending",
+        "dlq": "dead",
+        "delay": "delayed",
+        "trash": "trash",
+        "waiting": "waiting",
+    }
     for noun, state in nouns.items():
         shown = redisq(noun, "--help").split("Commands:")[1]
         offered = {line.split()[0] for line in shown.splitlines() if line[2:3].strip()}
@@ -331,8 +336,10 @@ def test_a_signal_ends_a_change_that_says_what_it_did_and_how_to_go_on(
     words = ("replay", "mail", "--max", "90", "--yes")
     with subprocess.Popen(
         [sys.executable, "-m", "redisq_ops", "--url", url, *words, "--rate", "20/s"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
         while queue.counts().dead == 100:
             assert process.poll() is None
         process.send_signal(number)
@@ -697,9 +704,12 @@ def test_a_read_only_configuration_refuses_before_any_plan(
     monkeypatch.setenv("REDISQ_READ_ONLY", "yes")
     before = picture(client)
     for words in (
-        "replay mail", "queue pause mail", "request cancel r1", "retention mail aging=3",
+        "replay mail",
+        "queue pause mail",
+        "request cancel r1",
+        "retention mail aging=3",
         "delay schedule later/e1 x --in 5m",
-    ):  # fmt: skip
+    ):
         more = [] if "schedule" in words else ["--yes"]
         assert "read-only" in redisq.refusal(*words.split(), *more, code=1)
     redisq("replay", "mail", "--dry-run")
@@ -877,9 +887,11 @@ def test_with_a_queue_goes_what_its_changes_could_be_undone_with(
     queue.settle([Settlement(one, "reject", ERROR.encoded()) for one in taken])
     for args in (
         ("dlq", "edit", f"{queue.name}/{taken[0].id}", "--payload", "new"),
-        ("purge", queue.name, "--state", "dead", "--max", "5"), ("undo",),
-        ("purge", queue.name, "--state", "dead"), ("replay", queue.name),
-    ):  # fmt: skip
+        ("purge", queue.name, "--state", "dead", "--max", "5"),
+        ("undo",),
+        ("purge", queue.name, "--state", "dead"),
+        ("replay", queue.name),
+    ):
         redisq(*args, "--yes")
     # Shares of many hands, each with numbers of its own; and a step that came after a thousand.
     id = run(client, audit_log.log(Deployment(client))).operations[0].id

@@ -39,9 +39,15 @@ def test_nothing_is_wrong_with_no_queue_and_with_a_healthy_one(
     sentence, numbers = line(redisq, code=0)
     assert sentence == "OK: 1 queue, no rule broken"
     assert numbers == {
-        "queues": "1", "critical": "0", "warning": "0", "waiting": "0", "pending": "0",
-        "delayed": "1", "dead": "0", "oldest": "0s",
-    }  # fmt: skip
+        "queues": "1",
+        "critical": "0",
+        "warning": "0",
+        "waiting": "0",
+        "pending": "0",
+        "delayed": "1",
+        "dead": "0",
+        "oldest": "0s",
+    }
 
 
 def test_a_warning_is_1_and_what_is_critical_is_2(redisq: Redisq, client: redis.Redis) -> None:
@@ -139,8 +145,10 @@ def test_what_can_not_be_checked_is_unknown(redisq: Redisq, tmp_path: Path) -> N
         port = listening.getsockname()[1]
     done = subprocess.run(
         [sys.executable, "-m", "redisq_ops", "--url", f"redis://127.0.0.1:{port}", "check"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 3 and done.stdout.startswith("UNKNOWN: can't reach the server")
     assert done.stdout.count("\n") == 1
 
@@ -149,12 +157,13 @@ def test_as_json(redisq: Redisq, client: redis.Redis) -> None:
     everywhere(client, "mail")
     (row,) = redisq.rows("check", "--critical", "dead>0", code=2)
     assert row == {
-        "status": "critical", "queues": 1,
+        "status": "critical",
+        "queues": 1,
         "findings": [
             {"severity": "critical", "queue": "mail", "rule": "condition", "reason": "dead>0"}
         ],
         "error": None,
-    }  # fmt: skip
+    }
     rules = redisq.rows("check", "--explain", code=0)[:-1]
     assert {row["rule"] for row in rules} > {"no-worker", "old", "paused"}
     assert json.loads(redisq("check", "x", "--json", code=3))["status"] == "unknown"

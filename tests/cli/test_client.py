@@ -40,11 +40,17 @@ def test_clients_are_listed_by_name(jobs: FairQueue[redis.Redis], redisq: Redisq
     rows = redisq.rows("client", "ls", "jobs")
     assert [row["name"] for row in rows] == ["acme", "bolt", "coil"]
     assert rows[1] == {
-        "queue": "jobs", "name": "bolt", "waiting": 5, "pending": 0, "weight": 3,
-        "blocked": False, "cap": None,
-    }  # fmt: skip
-    assert [r["name"] for r in redisq.rows("client", "ls", "jobs", "--start", "1", "--max", "1")
-            ] == ["bolt"]  # fmt: skip
+        "queue": "jobs",
+        "name": "bolt",
+        "waiting": 5,
+        "pending": 0,
+        "weight": 3,
+        "blocked": False,
+        "cap": None,
+    }
+    assert [
+        r["name"] for r in redisq.rows("client", "ls", "jobs", "--start", "1", "--max", "1")
+    ] == ["bolt"]
     assert "acme" in redisq("client", "ls", "jobs", "--max", "1")
     assert "1 of 3 shown" in redisq.err
 

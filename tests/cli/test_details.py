@@ -38,8 +38,11 @@ def on_terminal(url: str, columns: int, *words: str) -> str:
     environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")}
     with subprocess.Popen(
         [sys.executable, "-m", "redisq_ops", "--url", url, *words],
-        stdin=theirs, stdout=theirs, stderr=theirs, env=environment | {"TERM": "xterm"},
-    ) as process:  # fmt: skip
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environment | {"TERM": "xterm"},
+    ) as process:
         os.close(theirs)
         said = b""
         while True:
@@ -190,9 +193,15 @@ def test_a_stream_that_was_changed_is_not_found_again_under_another_name(
 
 @pytest.mark.parametrize(
     "url",
-    ["redis://:s3cr3t@[bad", "redis://:s3cr3t\u2100@h", "redis://:s3cr3t@h:x",
-     "redis://:s3cr3t/x@h/0", "redis://u:x?s3cr3t@h", "redis+cluster://u:s3cr3t#x@h:1"],
-)  # fmt: skip
+    [
+        "redis://:s3cr3t@[bad",
+        "redis://:s3cr3t\u2100@h",
+        "redis://:s3cr3t@h:x",
+        "redis://:s3cr3t/x@h/0",
+        "redis://u:x?s3cr3t@h",
+        "redis+cluster://u:s3cr3t#x@h:1",
+    ],
+)
 def test_a_url_that_can_not_be_read_is_one_line_without_its_password(
     url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -212,8 +221,10 @@ def test_it_says_which_version_it_is(redisq: Redisq) -> None:
 
 def test_one_job_and_several() -> None:
     assert job_outcomes(Counter(waiting=1, dead=2, lost=1)) == [
-        "1 job waiting again", "2 jobs recorded as failed", "1 job lost",
-    ]  # fmt: skip
+        "1 job waiting again",
+        "2 jobs recorded as failed",
+        "1 job lost",
+    ]
 
 
 def test_a_plan_of_one_call_says_so(client: redis.Redis, redisq: Redisq) -> None:
@@ -262,10 +273,13 @@ def test_what_an_import_finds_there_is_looked_up_together(
 @pytest.mark.parametrize(
     "words",
     [
-        ("report",), ("groups",), ("critical-path", "later/r1"), ("sql", "select 1"),
+        ("report",),
+        ("groups",),
+        ("critical-path", "later/r1"),
+        ("sql", "select 1"),
         ("submit", "README.md", "--queue", "later"),
     ],
-)  # fmt: skip
+)
 def test_a_command_of_spark_where_spark_is_not_installed_says_what_to_install(
     words: tuple[str, ...], url: str, client: redis.Redis
 ) -> None:
@@ -275,8 +289,11 @@ def test_a_command_of_spark_where_spark_is_not_installed_says_what_to_install(
     line = f"{missing}; from redisq_ops.cli.main import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", line, "--url", url, "spark", *words],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 2 and done.stdout == ""
     said = r"redisq: (Spark|pyarrow|sqlglot) isn't installed: pip install 'redisq-ops\[spark\]'\n"
     assert re.fullmatch(said, done.stderr)

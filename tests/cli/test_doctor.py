@@ -33,9 +33,19 @@ def by_check(redisq: Redisq, code: int = 0) -> dict[str, dict[str, Any]]:
 def test_findings_of_a_fresh_server_are_no_errors(redisq: Redisq) -> None:
     found = by_check(redisq)
     assert found.keys() == {
-        "client", "latency", "clock", "version", "eviction", "memory", "persistence", "replication",
-        "scripts", "rights", "queues", "operations",
-    }  # fmt: skip
+        "client",
+        "latency",
+        "clock",
+        "version",
+        "eviction",
+        "memory",
+        "persistence",
+        "replication",
+        "scripts",
+        "rights",
+        "queues",
+        "operations",
+    }
     assert all(row["advice"] for row in found.values() if row["verdict"] in ("warning", "wrong"))
     assert found["replication"]["verdict"] == "warning"
     text = redisq("doctor")
@@ -84,8 +94,20 @@ def test_queues_that_need_somebody_are_named(redisq: Redisq, client: redis.Redis
     client.delete("redisq:{bad}:stat")
     client.set("redisq:{bad}:stat", "x")
     op = "replay-0123456789"
-    run(client, audit_log.begin(later, op, "replay", Author("ann", "h"), "", now_ms=later.now(),
-                                source="dead", target="waiting", matched=7))  # fmt: skip
+    run(
+        client,
+        audit_log.begin(
+            later,
+            op,
+            "replay",
+            Author("ann", "h"),
+            "",
+            now_ms=later.now(),
+            source="dead",
+            target="waiting",
+            matched=7,
+        ),
+    )
     found = by_check(redisq, 1)
     assert "queue later that missed a run: 1" in found["periodic"]["sentence"]
     assert found["periodic"]["verdict"] == "warning"
@@ -144,10 +166,14 @@ def test_viewer_gets_all_but_what_its_rights_hide(
     assert hidden["queues"]["verdict"] == "ok"
 
 
-@pytest.mark.parametrize(("role", "may"), [
-    ("producer", ["look", "submit"]), ("worker", ["look", "submit", "work"]),
-    ("operator", ["look", "submit", "work", "change queues"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("role", "may"),
+    [
+        ("producer", ["look", "submit"]),
+        ("worker", ["look", "submit", "work"]),
+        ("operator", ["look", "submit", "work", "change queues"]),
+    ],
+)
 def test_role_is_told_what_it_may(
     redisq: Redisq, client: redis.Redis, url: str, role: str, may: list[str]
 ) -> None:
@@ -225,8 +251,11 @@ def test_acl_needs_no_server(redisq: Redisq, configuration: Any) -> None:
     configuration.write_text('prefix = "jobs"\n')
     (row,) = redisq.rows("acl", "viewer", "--queue", "mail", "--keys", "resque:*", "--cluster")
     assert row["rules"][:4] == [
-        "%R~jobs:{mail}:*", "%R~jobs:{mail/*}:*", "%R~jobs:registry", "%R~resque:*",
-    ]  # fmt: skip
+        "%R~jobs:{mail}:*",
+        "%R~jobs:{mail/*}:*",
+        "%R~jobs:registry",
+        "%R~resque:*",
+    ]
     assert row["rules"][-3:] == ["+cluster|slots", "+cluster|shards", "+cluster|nodes"]
     assert row["command"] == redisq(
         "acl", "viewer", "--queue", "mail", "--keys", "resque:*", "--cluster"

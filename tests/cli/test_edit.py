@@ -137,11 +137,17 @@ def test_what_is_no_text_needs_another_way(redisq: Redisq, queue: Any, tmp_path:
     )
 
 
-@pytest.mark.parametrize("words", [
-    "dlq edit mail/r1/5 --yes --payload @FILE", "dlq edit mail/r1/5 --yes --payload -",
-    "dlq edit mail/r1/5 --yes --patch @FILE", "delay schedule later/a - --in 1h",
-    "periodic add later/a - --every 1h", "--config FILE ls",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "words",
+    [
+        "dlq edit mail/r1/5 --yes --payload @FILE",
+        "dlq edit mail/r1/5 --yes --payload -",
+        "dlq edit mail/r1/5 --yes --patch @FILE",
+        "delay schedule later/a - --in 1h",
+        "periodic add later/a - --every 1h",
+        "--config FILE ls",
+    ],
+)
 def test_a_file_that_is_given_is_read_up_to_a_length(
     redisq: Redisq, queue: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:

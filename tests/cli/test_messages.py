@@ -148,8 +148,9 @@ def test_one_is_an_entry(redisq: Redisq, client: redis.Redis) -> None:
     everywhere(client)
     redisq("export", "mail", "--state", "dead", "--raw-payloads", "-o", "e")
     assert "1 entry of mail" in redisq.err
-    assert "import 1 entry into other (new)" in redisq("import", "e", "--queue", "other",
-                                                       "--dry-run", "--as-waiting")  # fmt: skip
+    assert "import 1 entry into other (new)" in redisq(
+        "import", "e", "--queue", "other", "--dry-run", "--as-waiting"
+    )
     assert json.loads(Path("e").read_text().splitlines()[0])["state"] == "dead"
 
 

@@ -48,8 +48,9 @@ def serving(url: str, *options: str) -> Iterator[tuple[subprocess.Popen[str], st
     """`redisq metrics` as a process, and the address it says."""
     process = subprocess.Popen(
         [sys.executable, "-m", "redisq_ops", "--url", url, "metrics", *options],
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         assert process.stderr is not None
         yield process, process.stderr.readline().removeprefix("serving ").strip()
@@ -97,9 +98,20 @@ def test_mistakes_are_one_line(redisq: Redisq, tmp_path: Path) -> None:
 def test_nothing_is_written_of_a_server_that_does_not_answer(tmp_path: Path) -> None:
     file = tmp_path / "redisq.prom"
     done = subprocess.run(
-        [sys.executable, "-m", "redisq_ops", "--url", f"redis://127.0.0.1:{free_port()}",
-         "metrics", "--file", str(file)], capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "redisq_ops",
+            "--url",
+            f"redis://127.0.0.1:{free_port()}",
+            "metrics",
+            "--file",
+            str(file),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 4 and done.stderr.count("\n") == 1 and not file.exists()
 
 
@@ -115,10 +127,14 @@ def test_a_prometheus_scrapes_them_and_loads_the_shipped_rules(url: str, tmp_pat
         (tmp_path / "prometheus.yml").write_text(config)
         port = free_port()
         server = subprocess.Popen(
-            ["prometheus", f"--config.file={tmp_path / 'prometheus.yml'}",
-             f"--storage.tsdb.path={tmp_path / 'data'}", f"--web.listen-address=127.0.0.1:{port}"],
+            [
+                "prometheus",
+                f"--config.file={tmp_path / 'prometheus.yml'}",
+                f"--storage.tsdb.path={tmp_path / 'data'}",
+                f"--web.listen-address=127.0.0.1:{port}",
+            ],
             stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+        )
         try:
             query = f'redisq_queue_entries{{queue="mail",state="waiting"}} + on () {up(target)}'
             assert answer(port, query) == "4"
@@ -191,9 +207,23 @@ def test_a_worker_serves_how_long_its_handler_takes_and_how_it_ends(
     queue, port = DelaySet(client, "later"), free_port()
     queue.schedule([(word, word.encode()) for word in ("ok", "reject", "retry", "fail")])
     worker = subprocess.Popen(
-        [sys.executable, "-m", "redisq_ops", "--url", url, "work", handler, "--queue", "later",
-         "--ping", str(port), "--metrics"], cwd=tmp_path, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "redisq_ops",
+            "--url",
+            url,
+            "work",
+            handler,
+            "--queue",
+            "later",
+            "--ping",
+            str(port),
+            "--metrics",
+        ],
+        cwd=tmp_path,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         deadline = time.monotonic() + 90
         while queue.counts().waiting + queue.counts().pending and time.monotonic() < deadline:

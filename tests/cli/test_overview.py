@@ -360,8 +360,9 @@ def test_a_list_is_filtered(redisq: Redisq, client: redis.Redis) -> None:
         "r1/4"  # the others only ever waited
     ]
     assert [row["id"] for row in redisq.rows("waiting", "ls", "mail", "--match", "[67]")] == [
-        "r1/6", "r1/7"
-    ]  # fmt: skip
+        "r1/6",
+        "r1/7",
+    ]
     ls = ("dlq", "ls")
     assert len(redisq.rows(*ls, "mail", "--older-than", "1h")) == 1
     assert redisq.rows(*ls, "mail", "--older-than", "3h") == []
@@ -393,10 +394,16 @@ def test_nothing_that_a_terminal_acts_on_gets_out(redisq: Redisq, client: redis.
     everywhere(client)
     redisq("queue", "drain", "mail", "--reason", "\x1b]0;x\x07[b]", "--yes")
     for words in (
-        "ls", "inspect queue mail", "inspect request r1", "dlq ls mail", "delay ls mail",
-        "log", "history mail", "waiting ls mail",
+        "ls",
+        "inspect queue mail",
+        "inspect request r1",
+        "dlq ls mail",
+        "delay ls mail",
+        "log",
+        "history mail",
+        "waiting ls mail",
         *(f"inspect entry mail/r1/{n}" for n in range(1, 9)),
-    ):  # fmt: skip
+    ):
         for more in ([], ["--json"]):
             out = redisq(*words.split(), *more) + redisq.err
             assert all(char.isprintable() or char == "\n" for char in out), (words, more)
@@ -411,18 +418,35 @@ def test_looking_writes_nothing_and_needs_only_read_rights(
     everywhere(client)
     redisq("dlq", "purge", "mail", "--yes")
     client.acl_setuser(
-        "viewer", enabled=True, nopass=True, reset=True, keys="*",
-        categories=["+@read", "+@connection"], commands=["+time", "-@write"],
-    )  # fmt: skip
+        "viewer",
+        enabled=True,
+        nopass=True,
+        reset=True,
+        keys="*",
+        categories=["+@read", "+@connection"],
+        commands=["+time", "-@write"],
+    )
     before = picture(client)
     viewer = Redisq(url.replace("//", "//viewer:any@"), redisq._capsys)
     try:
         for words in (
-            "ls", "inspect queue mail", "inspect request r1", "inspect entry mail/r1/4",
-            "waiting ls mail", "pending ls mail", "dlq ls mail", "delay ls mail", "trash ls mail",
-            "inspect entry mail/r1/2", "top --json", "log",
-            "history mail", "retention mail", "fsck", "replay mail --dry-run",
-        ):  # fmt: skip
+            "ls",
+            "inspect queue mail",
+            "inspect request r1",
+            "inspect entry mail/r1/4",
+            "waiting ls mail",
+            "pending ls mail",
+            "dlq ls mail",
+            "delay ls mail",
+            "trash ls mail",
+            "inspect entry mail/r1/2",
+            "top --json",
+            "log",
+            "history mail",
+            "retention mail",
+            "fsck",
+            "replay mail --dry-run",
+        ):
             viewer(*words.split())
         assert picture(client) == before
         viewer("queue", "pause", "mail", "--yes", code=1)

@@ -43,8 +43,19 @@ def stored(client: redis.Redis) -> dict[bytes, Any]:
 
 
 def test_added_entry_is_listed_and_undo_removes_it(redisq: Redisq, client: redis.Redis) -> None:
-    words = ("periodic", "add", "later/report", "--cron", "0 6 * * mon-fri", "daily", "--zone",
-             "Europe/Berlin", "--missed", "all", "--overlap")  # fmt: skip
+    words = (
+        "periodic",
+        "add",
+        "later/report",
+        "--cron",
+        "0 6 * * mon-fri",
+        "daily",
+        "--zone",
+        "Europe/Berlin",
+        "--missed",
+        "all",
+        "--overlap",
+    )
     assert "it becomes a delay set" in redisq(*words, "--dry-run")
     assert client.keys() == []
     assert "next run" in redisq(*words, code=5) and client.keys() == []
@@ -52,8 +63,11 @@ def test_added_entry_is_listed_and_undo_removes_it(redisq: Redisq, client: redis
     row = only(redisq, "report")
     assert row["address"] == "later/report" and row["payload"] == "daily"
     assert (row["cron"], row["zone"], row["missed"], row["overlap"]) == (
-        "0 6 * * mon-fri", "Europe/Berlin", "all", True,
-    )  # fmt: skip
+        "0 6 * * mon-fri",
+        "Europe/Berlin",
+        "all",
+        True,
+    )
     assert (row["run"], row["missed_runs"], row["paused"]) == (None, 0, False)
     (entry,) = DelaySet(client, "later").periodics()
     assert entry.next_ms == row["next_ms"]
@@ -90,9 +104,14 @@ def test_bad_schedule_is_one_line_and_exit_2(
 
 @pytest.mark.parametrize(
     ("span", "cron"),
-    [("1m", "* * * * *"), ("15m", "*/15 * * * *"), ("1h", "0 * * * *"), ("6h", "0 */6 * * *"),
-     ("1d", "0 0 * * *")],
-)  # fmt: skip
+    [
+        ("1m", "* * * * *"),
+        ("15m", "*/15 * * * *"),
+        ("1h", "0 * * * *"),
+        ("6h", "0 */6 * * *"),
+        ("1d", "0 0 * * *"),
+    ],
+)
 @pytest.mark.alike
 def test_interval_is_stored_as_cron(redisq: Redisq, span: str, cron: str) -> None:
     redisq("periodic", "add", "later/p", "--every", span, *YES)

@@ -35,9 +35,13 @@ def completed(line: str, shell: str = "bash", code: str = "", **environment: str
     }[shell]
     run = f"{code}\nfrom redisq_ops.cli.main import main; main([])"
     done = subprocess.run(
-        [sys.executable, "-c", run], capture_output=True, text=True, timeout=90, check=False,
+        [sys.executable, "-c", run],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
         env={**os.environ, **asked, "_REDISQ_COMPLETE": f"complete_{shell}", **environment},
-    )  # fmt: skip
+    )
     assert done.stderr == ""
     return [line for line in done.stdout.splitlines() if line]
 
@@ -66,9 +70,12 @@ def test_every_shell_is_answered_in_its_own_words(shell: str) -> None:
 def test_the_shell_is_told_to_ask(shell: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "redisq_ops", "--show-completion", shell],
-        capture_output=True, text=True, check=False, timeout=30,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
         env={**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
-    )  # fmt: skip
+    )
     assert done.returncode == 0
     assert "_REDISQ_COMPLETE=complete_" in done.stdout and "redisq" in done.stdout
 
@@ -81,13 +88,20 @@ class Shell:
         program.write_text(f'#!/bin/sh\nexec {sys.executable} -m redisq_ops "$@"\n')
         program.chmod(0o755)
         environment = {
-            **os.environ, "HOME": str(home), "PATH": f"{home}:{os.environ['PATH']}",
-            "TERM": "dumb", "PS1": "> ", "REDIS_URL": url,
-        }  # fmt: skip
+            **os.environ,
+            "HOME": str(home),
+            "PATH": f"{home}:{os.environ['PATH']}",
+            "TERM": "dumb",
+            "PS1": "> ",
+            "REDIS_URL": url,
+        }
         subprocess.run(
-            ["redisq", "--install-completion", name], check=True, timeout=90, capture_output=True,
+            ["redisq", "--install-completion", name],
+            check=True,
+            timeout=90,
+            capture_output=True,
             env={**environment, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
-        )  # fmt: skip
+        )
         self._pid, self._fd = pty.fork()
         if not self._pid:
             os.chdir(home)
@@ -153,9 +167,17 @@ def test_queues_come_from_the_server(url: str, client: redis.Redis) -> None:
     RequestQueue(client, "maps").submit([b"x"], id="r1")
     DelaySet(client, "later").schedule([("e1", b"x")])
     for line in (
-        "purge --queue m", "inspect queue m", "queue pause m", "history m", "dlq ls m",
-        "select m", "explain m", "consumers ls m", "client ls m", "top --queue m",
-    ):  # fmt: skip
+        "purge --queue m",
+        "inspect queue m",
+        "queue pause m",
+        "history m",
+        "dlq ls m",
+        "select m",
+        "explain m",
+        "consumers ls m",
+        "client ls m",
+        "top --queue m",
+    ):
         assert completed(f"redisq {line}", REDIS_URL=url) == ["mail", "maps"], line
     assert completed(f"redisq --url {url} retention l") == ["later"]
     assert completed(f"redisq dlq ls --url={url} l") == ["later"]

@@ -94,9 +94,12 @@ def test_a_long_line_is_refused_before_anything_is_sent(
 
 @pytest.mark.parametrize("whence", ["file", "stdin"])
 def test_skipped_lines_are_listed_and_counted(
-    redisq: Redisq, client: redis.Redis, tmp_path: Path, whence: str,
+    redisq: Redisq,
+    client: redis.Redis,
+    tmp_path: Path,
+    whence: str,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     source, rejects = tmp_path / "in.txt", tmp_path / "rejects"
     source.write_bytes(b"x" * 99 + b"\none\n\n" + b"y" * 51 + b"\nend\n")
     name = str(source) if whence == "file" else "-"
@@ -112,10 +115,14 @@ def test_skipped_lines_are_listed_and_counted(
     (done,) = submit("--id", "r", code=3)
     assert (done["total"], done["refused"], done["word"]) == (3, 2, "ok")
     assert [json.loads(line) for line in rejects.read_text().splitlines()] == [
-        {"file": name, "row": row, "request": "r",
-         "reason": f"{size} bytes, over the limit of 50 (--max-payload)"}
+        {
+            "file": name,
+            "row": row,
+            "request": "r",
+            "reason": f"{size} bytes, over the limit of 50 (--max-payload)",
+        }
         for row, size in ((1, 99), (4, 51))
-    ]  # fmt: skip
+    ]
     assert rejects.stat().st_mode & 0o777 == 0o600
     queue = RequestQueue(client, "default")
     taken = queue.take(9, consumer="w").deliveries
@@ -123,8 +130,12 @@ def test_skipped_lines_are_listed_and_counted(
     # A request's number says which line it was: what is mended later is the request it lacks.
     submit("--id", "each", "--per-line", code=3)
     assert [queue.request(f"each-{n}") is not None for n in range(1, 6)] == [
-        False, True, True, False, True,
-    ]  # fmt: skip
+        False,
+        True,
+        True,
+        False,
+        True,
+    ]
     source.write_bytes(b"a\none\n\nb\nend\n")
     (mended,) = submit("--id", "each", "--per-line", code=0)
     assert (mended["total"], mended["refused"]) == (5, 0) and rejects.read_text() == ""

@@ -61,16 +61,27 @@ def nothing(client: Client) -> None:
 @pytest.mark.parametrize(
     ("before", "more"),
     [
-        (closed, []), (full, []), (other_content, []), (cancelled, []), (other_kind, []),
-        (other_type, []), (nothing, ["--queue", "sidekiq:x"]), (nothing, ["--id", "a/b"]),
-        (nothing, ["--priority", "100"]), (nothing, ["--limit", "0"]),
+        (closed, []),
+        (full, []),
+        (other_content, []),
+        (cancelled, []),
+        (other_kind, []),
+        (other_type, []),
+        (nothing, ["--queue", "sidekiq:x"]),
+        (nothing, ["--id", "a/b"]),
+        (nothing, ["--priority", "100"]),
+        (nothing, ["--limit", "0"]),
         (nothing, ["--max-payload", "3"]),
     ],
-)  # fmt: skip
+)
 def test_it_refuses_what_submit_refuses(
-    redisq: Redisq, client: Client, tmp_path: Path, before: Callable[[Client], None],
-    more: list[str], per_line: bool,
-) -> None:  # fmt: skip
+    redisq: Redisq,
+    client: Client,
+    tmp_path: Path,
+    before: Callable[[Client], None],
+    more: list[str],
+    per_line: bool,
+) -> None:
     file = tmp_path / "in"
     file.write_bytes(b"one\ntwo\nthree\n")
     before(client)

@@ -167,13 +167,27 @@ def test_the_first_frame_loads_no_module_of_other_views(url: str, client: redis.
     loaded = modules.split()
     assert "redisq_ops.ops.inspect.snapshot_reader" in loaded
     later = (
-        "redisq_ops.ops.inspect.queue_snapshot", "redisq_ops.ops.explain", "redisq_ops.ops.groups",
-        "redisq_ops.ops.filter.parser", "redisq_ops.ops.check", "redisq_ops.ops.change.control",
-        "redisq_ops.ops.change.runner", "redisq_ops.core.worker", "redisq_ops.core.queues.fair",
-        "redisq_ops.tui.run_change", "redisq_ops.cli.dashboard_completion", "redisq_ops.demo",
-        "rich.traceback", "rich.markdown", "cronsim", "jsonpatch", "plotille", "re2", "zoneinfo",
+        "redisq_ops.ops.inspect.queue_snapshot",
+        "redisq_ops.ops.explain",
+        "redisq_ops.ops.groups",
+        "redisq_ops.ops.filter.parser",
+        "redisq_ops.ops.check",
+        "redisq_ops.ops.change.control",
+        "redisq_ops.ops.change.runner",
+        "redisq_ops.core.worker",
+        "redisq_ops.core.queues.fair",
+        "redisq_ops.tui.run_change",
+        "redisq_ops.cli.dashboard_completion",
+        "redisq_ops.demo",
+        "rich.traceback",
+        "rich.markdown",
+        "cronsim",
+        "jsonpatch",
+        "plotille",
+        "re2",
+        "zoneinfo",
         "prometheus_client",
-    )  # fmt: skip
+    )
     assert not [name for name in loaded if name.startswith(later)]
 
 

@@ -125,9 +125,17 @@ def test_a_mistake_is_one_line_and_nothing_is_drawn(redisq: Redisq) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    ["ls", "inspect queue later", "inspect entry later/e1", "explain later", "dlq groups later",
-     "consumers ls later", "client ls fair", "workers ls"],
-)  # fmt: skip
+    [
+        "ls",
+        "inspect queue later",
+        "inspect entry later/e1",
+        "explain later",
+        "dlq groups later",
+        "consumers ls later",
+        "client ls fair",
+        "workers ls",
+    ],
+)
 def test_each_look_can_be_repeated(
     redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:

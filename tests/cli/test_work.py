@@ -546,11 +546,12 @@ def test_once_leaves_nothing_it_could_take_and_says_what_else_there_is(
     due = r"the first is due at 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\+00:00"
     late = "1 entry is delayed \\(for a retry, or by a schedule\\), "
     expected = [
-        f"queue ba: {late}{due}", "queue ba: 1 entry is pending at other workers",
+        f"queue ba: {late}{due}",
+        "queue ba: 1 entry is pending at other workers",
         f"queue bb: {late}{due}",
         "queue paused: paused \\(smtp is down\\), 301 entries are waiting; resume with: "
         "redisq queue resume paused",
-    ]  # fmt: skip
+    ]
     assert len(told) == len(expected)
     assert all(re.fullmatch(*pair) for pair in zip(expected, told, strict=True))
 

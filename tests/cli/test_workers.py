@@ -56,13 +56,17 @@ def test_processes_are_listed_without_writing_anything(redisq: Redisq, client: C
     keys = sorted(client.keys())
     rows = there(redisq)
     assert {name: row["state"] for name, row in rows.items()} == {
-        LIVE: "alive", SLOW: "alive", GONE: "silent"
-    }  # fmt: skip
+        LIVE: "alive",
+        SLOW: "alive",
+        GONE: "silent",
+    }
     assert 40_000 <= rows[SLOW]["silent_ms"] < 60_000 and rows[GONE]["silent_ms"] is None
     assert (rows[SLOW]["busy"], rows[SLOW]["jobs"], rows[GONE]["jobs"]) == (2, ["b0", "b1"], [])
     assert (rows[LIVE]["host"], rows[LIVE]["queues"], rows[LIVE]["since_ms"]) == (
-        "a", ["mail"], 1_700_000_000_000
-    )  # fmt: skip
+        "a",
+        ["mail"],
+        1_700_000_000_000,
+    )
     assert there(redisq, "sidekiq:mail").keys() == rows.keys()
     text = redisq("workers", "ls", "sidekiq")
     assert SLOW in text and re.search(r"\b4\ds\b", text) and "silent" in text
@@ -190,8 +194,10 @@ def test_resque_s_workers(redisq: Redisq, client: Client) -> None:
     client.hset("resque:workers:heartbeat", "box:77:low", now)
     rows = there(redisq, "resque:low")
     assert {name: row["state"] for name, row in rows.items()} == {
-        "box:77:low": "alive", "old:5:*": "alive", SILENT: "silent"
-    }  # fmt: skip
+        "box:77:low": "alive",
+        "old:5:*": "alive",
+        SILENT: "silent",
+    }
     assert rows["box:77:low"]["since_ms"] == 1_717_999_200_000 and rows[SILENT]["pid"] == 78
     assert rows["old:5:*"]["silent_ms"] is None
     words = ("workers", "prune", "resque", "--older-than", "1h")
@@ -212,8 +218,12 @@ def test_our_own_workers_are_listed_and_not_pruned(redisq: Redisq, client: Clien
     run(client, WorkerRegistration("box.77", 4, "box", 77).beat(queue))
     (row,) = redisq.rows("workers", "ls", "mail")
     assert (row["name"], row["host"], row["pid"], row["state"], row["queues"]) == (
-        "box.77", "box", 77, "alive", ["mail"]
-    )  # fmt: skip
+        "box.77",
+        "box",
+        77,
+        "alive",
+        ["mail"],
+    )
     assert "no program registers workers for it" in redisq.refusal(
         "workers", "prune", "mail", "--yes", code=1
     )

@@ -35,8 +35,9 @@ def worked_on(queue: Any, waiting: Sequence[str]) -> dict[State, Sequence[str]]:
     return {
         "waiting": [id for id in waiting if id not in gone],
         "pending": sorted(ids(pending)),  # under one deadline
-        "delayed": ids(failed), "dead": ids(dead),
-    }  # fmt: skip
+        "delayed": ids(failed),
+        "dead": ids(dead),
+    }
 
 
 def requests(client: Any) -> Stated:
@@ -95,9 +96,14 @@ def specimen(
 ) -> Specimen:
     """Of one of our kinds."""
     return Specimen(
-        name, fill, ours=ours, by_bytes=False, meanwhile={"purged": others_purge},
-        matters=r"\S+:(lease|delay|dead) (gone|score)", skips=SKIPPED | skips,
-    )  # fmt: skip
+        name,
+        fill,
+        ours=ours,
+        by_bytes=False,
+        meanwhile={"purged": others_purge},
+        matters=r"\S+:(lease|delay|dead) (gone|score)",
+        skips=SKIPPED | skips,
+    )
 
 
 BODIES = f"(?!body$){ENTRY_KEYS}"

@@ -125,8 +125,14 @@ def jobs(queue: Queue) -> Queue:
 def sidekiq(client: Client) -> Queue:
     queue = jobs(SidekiqQueue(client, "sidekiq:low"))
     for n in range(5):
-        text = {"class": "Task", "args": [], "jid": f"late{n}", "queue": "low", "retry": True,
-                "created_at": 1.5}  # fmt: skip
+        text = {
+            "class": "Task",
+            "args": [],
+            "jid": f"late{n}",
+            "queue": "low",
+            "retry": True,
+            "created_at": 1.5,
+        }
         client.zadd("schedule", {json.dumps(text): time.time() + 9000 + n})
     return queue
 
@@ -228,16 +234,28 @@ def carmine_layout(client: Client) -> None:
 
 
 SPECIMENS: dict[str, Callable[[Client], Queue]] = {
-    "request": request, "delay": delay, "fair": fair, "circular": circular, "carmine": carmine,
-    "sidekiq": sidekiq, "resque": lambda client: jobs(ResqueQueue(client, "resque:low")),
-    "rq": rq_, "arq": arq, "asynq": asynq, "bullmq": bullmq, "bull": bull, "celery": celery,
-    "dramatiq": dramatiq, "laravel": laravel, "stream": stream,
+    "request": request,
+    "delay": delay,
+    "fair": fair,
+    "circular": circular,
+    "carmine": carmine,
+    "sidekiq": sidekiq,
+    "resque": lambda client: jobs(ResqueQueue(client, "resque:low")),
+    "rq": rq_,
+    "arq": arq,
+    "asynq": asynq,
+    "bullmq": bullmq,
+    "bull": bull,
+    "celery": celery,
+    "dramatiq": dramatiq,
+    "laravel": laravel,
+    "stream": stream,
     "raw-request": raw("raw-request", "raw-request:req", article_requests),
     "raw-circular": raw("raw-circular", "raw-circular:queue", article_circle),
     "raw-delay": raw("raw-delay", "raw-delay:delay_set", article_delays),
     "raw-fair": raw("raw-fair", "raw-fair:worker1", article_clients),
     "carmine layout": raw("carmine", "carmine:mails", carmine_layout),
-}  # fmt: skip
+}
 
 
 UNREGISTERED: dict[str, Callable[[Client], Queue]] = {"shelf": shelf.fill}
@@ -324,9 +342,15 @@ def test_what_a_verb_would_skip_is_known_before(client: Client, name: str) -> No
             why = run(client, refusal(queue, verb, entry))
             assert keys(client) == before, "it only asks"
             (word,) = queue.move(
-                f"op-{asked}", 1, [id], source=state, target=VERBS[verb][1],
-                high_water_ms=2**50, lease_ms=2**41, consumer="ann",
-            )  # fmt: skip
+                f"op-{asked}",
+                1,
+                [id],
+                source=state,
+                target=VERBS[verb][1],
+                high_water_ms=2**50,
+                lease_ms=2**41,
+                consumer="ann",
+            )
             assert (why is None) is (word == "moved"), (verb, state, id, why, word)
 
 
@@ -405,13 +429,17 @@ def test_sparks_tables_are_the_pages(queue: Queue, url: str) -> None:
 
 
 TASKS = {
-    "rq": (f"task={rq_tasks.__name__}.fails arg.0=luck", 4), "arq": ("task=fails arg.order>=2", 2),
+    "rq": (f"task={rq_tasks.__name__}.fails arg.0=luck", 4),
+    "arq": ("task=fails arg.order>=2", 2),
     "asynq": ("task=order:charge arg.order>=2 arg.region=eu", 2),
-    "bullmq": ("task=fails arg.region=eu", 4), "bull": ("task=fails arg.region=eu", 4),
+    "bullmq": ("task=fails arg.region=eu", 4),
+    "bull": ("task=fails arg.region=eu", 4),
     "celery": ("task=shop.fails arg.order>=2", 2),
-    "dramatiq": ("task=fails arg.order>=2 arg.0~luck", 2), "sidekiq": ("task~^Ta arg.0>=2", 2),
-    "resque": ("task=Task arg[0]>=2", 5), "laravel": ("task~Charge arg.order>=2 arg.region=eu", 3),
-}  # fmt: skip
+    "dramatiq": ("task=fails arg.order>=2 arg.0~luck", 2),
+    "sidekiq": ("task~^Ta arg.0>=2", 2),
+    "resque": ("task=Task arg[0]>=2", 5),
+    "laravel": ("task~Charge arg.order>=2 arg.region=eu", 3),
+}
 """a filter for dead entries of a specimen, and how many it means"""
 
 
@@ -463,10 +491,16 @@ def moved(queue: Queue, verb: Verb, state: State, some: list[str], seq: int = 1)
     times = {id: chosen[id].at_ms for id in some if id in chosen and chosen[id].at_ms is not None}
     now = queue.now()
     said: list[str] = queue.move(
-        "op-1", seq, some, source=state, target=VERBS[verb][1], high_water_ms=now + 60_000,
-        consumer="me", lease_ms=now + 7_200_000 if verb == "reschedule" else 60_000,
+        "op-1",
+        seq,
+        some,
+        source=state,
+        target=VERBS[verb][1],
+        high_water_ms=now + 60_000,
+        consumer="me",
+        lease_ms=now + 7_200_000 if verb == "reschedule" else 60_000,
         times={id: at for id, at in times.items() if state in ("waiting", "delayed")},
-    )  # fmt: skip
+    )
     return said
 
 

@@ -23,9 +23,13 @@ with demonstration([], installed(sys.argv[1])) as demo:
     sys.stdin.read()
 """
 QUEUES = {
-    "arq:arq:queue", "bullmq:checkout", "celery:ledger", "dramatiq:emails", "rq:exports",
+    "arq:arq:queue",
+    "bullmq:checkout",
+    "celery:ledger",
+    "dramatiq:emails",
+    "rq:exports",
     "rq:thumbs",
-}  # fmt: skip
+}
 
 
 def processes(port: int) -> list[str]:
@@ -49,9 +53,11 @@ def test_five_frameworks_work_beside_redisq_and_end_with_the_demo(
     folder = bullmq_program.packages(bullmq_program.VERSIONS[0]).parent
     names = f"celery,rq,dramatiq,arq={arq_program.packages()},bullmq={folder}"
     with subprocess.Popen(
-        [sys.executable, "-c", DEMO, names], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        [sys.executable, "-c", DEMO, names],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
-    ) as demo:  # fmt: skip
+    ) as demo:
         try:
             assert demo.stdout
             url = demo.stdout.readline().strip()
@@ -60,9 +66,12 @@ def test_five_frameworks_work_beside_redisq_and_end_with_the_demo(
             assert len(processes(port)) >= 10
             with redis.Redis(port=port) as client:
                 worked = {
-                    "arq:result:*", "bull:checkout:completed", "celery-task-meta-*",
-                    "dramatiq:__acks__.*", "rq:results:*",
-                }  # fmt: skip
+                    "arq:result:*",
+                    "bull:checkout:completed",
+                    "celery-task-meta-*",
+                    "dramatiq:__acks__.*",
+                    "rq:results:*",
+                }
                 deadline = time.monotonic() + 90
                 while worked := {each for each in worked if not any(client.scan_iter(each))}:
                     assert time.monotonic() < deadline, f"nobody works: {worked}"

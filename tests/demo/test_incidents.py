@@ -117,8 +117,9 @@ def test_the_keys_of_its_page_solve_an_incident(url: str, name: str) -> None:
             await until(pilot, lambda: app.current.table.identity == incident.queue)
             for row in rows:
                 await play_row(app, pilot, app.guide, row)
-            number = sum(1 if key in KEYS or len(key) == 1 else len(key) for row in rows
-                         for key in row)  # fmt: skip
+            number = sum(
+                1 if key in KEYS or len(key) == 1 else len(key) for row in rows for key in row
+            )
             await see(pilot, f"Solved in {number} keys, ")
 
     with working(url, [incident]):
@@ -143,8 +144,10 @@ def test_the_page_shows_what_the_dashboard_shows(url: str) -> None:
     lines = asyncio.run(frame())
 
     def screen(found: re.Match[str]) -> str:
-        rows = [next(line for line in lines if line.split()[:1] == [first])
-                for first in ("queue", INCIDENTS[found[2]].queue)]  # fmt: skip
+        rows = [
+            next(line for line in lines if line.split()[:1] == [first])
+            for first in ("queue", INCIDENTS[found[2]].queue)
+        ]
         return f"{found[1]}\n```text\n" + "\n".join(rows) + f"\n```\n\n{found[4]}"
 
     drawn = SCREEN.sub(screen, page)
@@ -164,8 +167,21 @@ def test_the_first_frame_is_full_of_life(url: str, client: redis.Redis) -> None:
     create_queues(connect(url, "demo"), list(INCIDENTS.values()), random.Random(5))
     found = run(connect(url), overview(Deployment(), signs=True))
     kinds = {row.kind for row in found.rows}
-    assert kinds == {"request", "fair", "delay", "circular", "carmine", "sidekiq", "resque", "rq",
-                     "arq", "dramatiq", "celery", "bullmq", "stream"}  # fmt: skip
+    assert kinds == {
+        "request",
+        "fair",
+        "delay",
+        "circular",
+        "carmine",
+        "sidekiq",
+        "resque",
+        "rq",
+        "arq",
+        "dramatiq",
+        "celery",
+        "bullmq",
+        "stream",
+    }
     assert len(found.rows) >= 32
     assert not [row.problem for row in found.rows if row.problem]
     rates = [row.rates for row in found.rows if row.rates is not None]
@@ -183,9 +199,13 @@ def test_the_demo_leaves_other_servers_alone(url: str, client: redis.Redis) -> N
     before = {key: client.dump(key) for key in client.scan_iter()}
     command = [sys.executable, "-m", "redisq_ops", "--url", url, "demo", "--incident", "flood"]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=True,
+        command,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
         env={**os.environ, "REDIS_URL": url, "COLUMNS": "160", "LINES": "45"},
-    )  # fmt: skip
+    )
     assert "1 of 1: mail: receipts wait behind a newsletter. Press 3." in done.stdout
     assert {key: client.dump(key) for key in client.scan_iter()} == before
 

@@ -309,13 +309,19 @@ def _others(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None
 def _every_change(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]:
     """Every other change shows its plan."""
     own: dict[str, tuple[str, ...]] = {
-        "claim": ("--consumer", "me"), "move": ("--to", "slow"), "reschedule": ("--in", "5m"),
-        "purge": ("--state", "waiting"), "requeue": ("--state", "delayed"),
-    }  # fmt: skip
+        "claim": ("--consumer", "me"),
+        "move": ("--to", "slow"),
+        "reschedule": ("--in", "5m"),
+        "purge": ("--state", "waiting"),
+        "requeue": ("--state", "delayed"),
+    }
     for noun, verbs in {
-        "waiting": "move purge", "pending": "claim purge requeue", "trash": "empty restore",
-        "delay": "move purge requeue reschedule", "dlq": "purge",
-    }.items():  # fmt: skip
+        "waiting": "move purge",
+        "pending": "claim purge requeue",
+        "trash": "empty restore",
+        "delay": "move purge requeue reschedule",
+        "dlq": "purge",
+    }.items():
         for verb in verbs.split():
             more: tuple[str, ...] = own.get(verb, ()) if verb not in ("purge", "requeue") else ()
             collect("Plan", noun, verb, "--queue", "later", *more, "--dry-run")
@@ -360,10 +366,14 @@ def every_look(collect: Collector, names: Sequence[str]) -> None:
                 collect("EntryDetails", "inspect", "entry", row["address"])
                 collect("Explanation", "explain", row["address"])
         for kind, *words in (
-            ("Event", "history"), ("ErrorGroup", "dlq", "groups"), ("Client", "client", "ls"),
-            ("ConsumerReport", "consumers", "ls"), ("Setting", "retention"),
-            ("WorkerProcess", "workers", "ls"), ("PeriodicEntry", "periodic", "ls"),
-        ):  # fmt: skip
+            ("Event", "history"),
+            ("ErrorGroup", "dlq", "groups"),
+            ("Client", "client", "ls"),
+            ("ConsumerReport", "consumers", "ls"),
+            ("Setting", "retention"),
+            ("WorkerProcess", "workers", "ls"),
+            ("PeriodicEntry", "periodic", "ls"),
+        ):
             collect.some(kind, *words, name)
         for noun, verb in (("dlq", "replay"), ("pending", "requeue"), ("waiting", "purge")):
             collect.some("Plan", noun, verb, "--queue", name, "--dry-run")

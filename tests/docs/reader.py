@@ -172,10 +172,17 @@ class Reader:
             (str(commands), str(Path(sys.executable).parent), os.environ["PATH"])
         )
         self.environment = {
-            **os.environ, "PATH": path, "HOME": str(home), "XDG_CONFIG_HOME": str(home / "config"),
-            "REDIS_URL": url, "SHELL": "/bin/bash", "EDITOR": "sed -i s/moon/eu/", "TERM": "xterm",
-            "PYTHONPATH": str(ROOT), "COLUMNS": "120",
-        }  # fmt: skip
+            **os.environ,
+            "PATH": path,
+            "HOME": str(home),
+            "XDG_CONFIG_HOME": str(home / "config"),
+            "REDIS_URL": url,
+            "SHELL": "/bin/bash",
+            "EDITOR": "sed -i s/moon/eu/",
+            "TERM": "xterm",
+            "PYTHONPATH": str(ROOT),
+            "COLUMNS": "120",
+        }
 
     def python(self, line: int, text: str) -> None:
         if name := re.match(r"# (\w+\.py)\n", text):
@@ -222,9 +229,14 @@ class Reader:
         )
         keyboard, terminal = pty.openpty()
         with subprocess.Popen(
-            ["bash", str(script)], cwd=self.home, env=self.environment, stdin=terminal,
-            stdout=subprocess.DEVNULL, stderr=terminal, start_new_session=True,
-        ) as process:  # fmt: skip
+            ["bash", str(script)],
+            cwd=self.home,
+            env=self.environment,
+            stdin=terminal,
+            stdout=subprocess.DEVNULL,
+            stderr=terminal,
+            start_new_session=True,
+        ) as process:
             os.close(terminal)
             said = answered(process, keyboard)
             with contextlib.suppress(ProcessLookupError):  # what a block that failed left running

@@ -107,8 +107,9 @@ def test_the_examples_are_found() -> None:
     lines = {line for _, line in _HELPS}
     assert "redisq export mail -o mail.ndjson" in lines and len(_HELPS) > 60
     assert list(typed("$ X=1 redisq ls | redisq-top --once && ls  # redisq no")) == [
-        "redisq ls", "redisq-top --once",
-    ]  # fmt: skip
+        "redisq ls",
+        "redisq-top --once",
+    ]
     for name in ("README.md", "how-to/export-and-import.md"):
         assert list(commands(PAGES[name]))
 

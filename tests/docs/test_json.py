@@ -36,10 +36,12 @@ NOT_PRINTED = {
     "ReportFileTrailer": {"unnamed"},  # of an undo
     "ConfigurationValue": {"others[].value", "others[].origin"},  # two sources that protect
     "RequestDetails": {  # a queue that somebody damaged
-        "pel_differs[].consumer", "pel_differs[].entries", "pel_differs[].reason",
+        "pel_differs[].consumer",
+        "pel_differs[].entries",
+        "pel_differs[].reason",
     },
     "ExportFileEntry": {"redacted"},
-}  # fmt: skip
+}
 """what the scenario has no cause to print"""
 ELSEWHERE = {"demo", "metrics", "work", "top"}
 """commands without JSON of their own, or with that of another command"""
@@ -155,9 +157,11 @@ def others(client: redis.Redis) -> None:
     client.sadd("_kombu.binding.celery", "celery\x06\x16\x06\x16celery")
     body = {"task": "shop.old", "id": "a", "args": [1], "kwargs": {}}
     task = {
-        "body": base64.b64encode(json.dumps(body).encode()).decode(), "headers": {},
-        "content-type": "application/json", "properties": {"body_encoding": "base64"},
-    }  # fmt: skip
+        "body": base64.b64encode(json.dumps(body).encode()).decode(),
+        "headers": {},
+        "content-type": "application/json",
+        "properties": {"body_encoding": "base64"},
+    }
     client.lpush("celery", json.dumps(task))
     client.zadd("dramatiq:__heartbeats__", {str(UUID(int=1)): 1_700_000_000_000})
     message = {"queue_name": "low", "actor_name": "fine", "args": [], "kwargs": {}, "options": {}}

@@ -72,9 +72,13 @@ async def main(port: int, command: str, *rest: str) -> None:
             await pool.enqueue_job(function, *arguments, **options)
         return
     worker = Worker(
-        FUNCTIONS, redis_pool=pool, queue_name=rest[0] if rest else "arq:queue",
-        poll_delay=0.01, handle_signals=False, job_timeout=3600,
-    )  # fmt: skip
+        FUNCTIONS,
+        redis_pool=pool,
+        queue_name=rest[0] if rest else "arq:queue",
+        poll_delay=0.01,
+        handle_signals=False,
+        job_timeout=3600,
+    )
     running = asyncio.ensure_future(worker.async_run())
     while command == "serve" or await pool.zcount(worker.queue_name, "-inf", time.time() * 1000):
         done, _ = await asyncio.wait([running], timeout=0.01)

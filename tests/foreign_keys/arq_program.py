@@ -39,8 +39,9 @@ def started(client: redis.Redis, command: str, *rest: str) -> subprocess.Popen[b
     port = client.connection_pool.connection_kwargs["port"]
     return subprocess.Popen(
         [sys.executable, str(_SCRIPT), str(port), command, *rest],
-        env=os.environ | {"PYTHONPATH": str(packages())}, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        env=os.environ | {"PYTHONPATH": str(packages())},
+        stderr=subprocess.DEVNULL,
+    )
 
 
 def enqueue(client: redis.Redis, *jobs: Job) -> None:
@@ -76,18 +77,18 @@ def _fill(client: redis.Redis) -> None:
         *[("fails", ["luck"], {"order": n, "_job_id": f"bad{n}"}) for n in range(4)],
         *[("fine", [n], {"_job_id": f"good{n}"}) for n in range(4)],
         *[("fails", ["luck"], {"_job_id": f"other{n}"} | other) for n in range(2)],
-    )  # fmt: skip
+    )
     work(client)
     work(client, "other")
     enqueue(
         client,
         *[("lasts", [], {"_job_id": f"run{n}"}) for n in range(3)],
         ("vanishes", [3], {"_job_id": "run3"}),
-    )  # fmt: skip
+    )
     work(client)
     enqueue(
         client,
         *[("fine", [n], {"_job_id": f"w{n}"}) for n in range(6)],
         *[("fine", [n], {"_job_id": f"d{n}", "_defer_by": 9000 + n}) for n in range(6)],
         *[("fine", [n], {"_job_id": f"otherd{n}", "_defer_by": 9000} | other) for n in range(2)],
-    )  # fmt: skip
+    )

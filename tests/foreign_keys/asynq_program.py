@@ -46,16 +46,41 @@ def given(*fields: tuple[int, int | str | bytes]) -> bytes:
 
 
 def message(
-    id: str, type: str, payload: bytes, *, queue: str = QUEUE, retry: int = 25, retried: int = 0,
-    error: str = "", timeout: int = 1800, deadline: int = 0, unique: str = "", failed_at: int = 0,
-    retention: int = 0, completed_at: int = 0, group: str = "", headers: Mapping[str, str] = {},
-) -> bytes:  # fmt: skip
+    id: str,
+    type: str,
+    payload: bytes,
+    *,
+    queue: str = QUEUE,
+    retry: int = 25,
+    retried: int = 0,
+    error: str = "",
+    timeout: int = 1800,
+    deadline: int = 0,
+    unique: str = "",
+    failed_at: int = 0,
+    retention: int = 0,
+    completed_at: int = 0,
+    group: str = "",
+    headers: Mapping[str, str] = {},
+) -> bytes:
     maps = [(15, encoded((1, k.encode()), (2, v.encode()))) for k, v in headers.items()]
     return given(
-        (1, type), (2, payload), (3, id), (4, queue), (5, retry), (6, retried), (7, error),
-        (8, timeout), (9, deadline), (10, unique), (11, failed_at), (12, retention),
-        (13, completed_at), (14, group), *maps,
-    )  # fmt: skip
+        (1, type),
+        (2, payload),
+        (3, id),
+        (4, queue),
+        (5, retry),
+        (6, retried),
+        (7, error),
+        (8, timeout),
+        (9, deadline),
+        (10, unique),
+        (11, failed_at),
+        (12, retention),
+        (13, completed_at),
+        (14, group),
+        *maps,
+    )
 
 
 class Program:
@@ -81,9 +106,15 @@ class Program:
         return f"{self.at}unique:{type}:{md5(payload).hexdigest()}"
 
     def send(
-        self, id: str, type: str = "email:welcome", data: Any = None, *, unique_s: int = 0,
-        at: float | None = None, **options: Any,
-    ) -> None:  # fmt: skip
+        self,
+        id: str,
+        type: str = "email:welcome",
+        data: Any = None,
+        *,
+        unique_s: int = 0,
+        at: float | None = None,
+        **options: Any,
+    ) -> None:
         """`Client.Enqueue`: at once, at a time, or into a group."""
         payload = json.dumps(data, separators=(",", ":")).encode()
         more: dict[str, Any] = {}
@@ -157,25 +188,42 @@ class Program:
         self.client.set(self.at + "paused", int(time.time()), nx=True)
 
     def beats(
-        self, server: str = "box:17:ab", queues: Sequence[str] = (QUEUE,), *,
-        status: str = "active", work: Sequence[str] = (), started: int = 1_700_000_000,
+        self,
+        server: str = "box:17:ab",
+        queues: Sequence[str] = (QUEUE,),
+        *,
+        status: str = "active",
+        work: Sequence[str] = (),
+        started: int = 1_700_000_000,
         expires_s: int = 10,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`WriteServerState`, with the tasks that its workers run."""
         host, pid, sid = server.split(":")
         at = encoded((1, started), (2, 250_000_000))
         served = [(5, encoded((1, name.encode()), (2, 3))) for name in queues]
         info = given(
-            (1, host), (2, int(pid)), (3, sid), (4, 10), *served, (7, status), (8, at),
+            (1, host),
+            (2, int(pid)),
+            (3, sid),
+            (4, 10),
+            *served,
+            (7, status),
+            (8, at),
             (9, len(work)),
-        )  # fmt: skip
+        )
         jobs = {
             id: given(
-                (1, host), (2, int(pid)), (3, sid), (4, id), (5, "email:welcome"), (6, b"{}"),
-                (7, self.queue), (8, at),
+                (1, host),
+                (2, int(pid)),
+                (3, sid),
+                (4, id),
+                (5, "email:welcome"),
+                (6, b"{}"),
+                (7, self.queue),
+                (8, at),
             )
             for id in work
-        }  # fmt: skip
+        }
         end = int(time.time()) + expires_s
         for register in ("asynq:servers", "asynq:workers"):
             self.client.zadd(register, {f"{register}:{{{server}}}": end})

@@ -44,11 +44,11 @@ def _fill(program: Program) -> None:
     program.call(
         *[add("fails", f"bad{n}", priority=5 * (n % 2), lifo=n == 2) for n in range(4)],
         *[add("fine", f"good{n}") for n in range(3)],
-    )  # fmt: skip
+    )
     program.work(7)
     program.call(*[add("lasts", f"run{n}") for n in range(4)])
     program.lost(4)
     program.call(
         *[add("fine", f"w{n}", priority=n % 3) for n in range(6)],
         *[add("fine", f"d{n}", delay=9_000_000 + n, priority=2 * (n % 2)) for n in range(5)],
-    )  # fmt: skip
+    )

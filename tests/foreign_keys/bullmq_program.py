@@ -48,7 +48,7 @@ def _fill(program: Program) -> None:
     program.call(
         *[add("fails", f"bad{n}", priority=5 * (n % 2)) for n in range(4)],
         *[add("fine", f"good{n}") for n in range(3)],
-    )  # fmt: skip
+    )
     program.work(7)
     program.call(*[add("lasts", f"run{n}") for n in range(4)])
     with program.worker():
@@ -58,4 +58,4 @@ def _fill(program: Program) -> None:
     program.call(
         *[add("fine", f"w{n}", priority=3 if n > 3 else 0) for n in range(6)],
         *[add("fine", f"d{n}", delay=9_000_000 + n) for n in range(5)],
-    )  # fmt: skip
+    )

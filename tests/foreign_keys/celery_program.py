@@ -24,9 +24,12 @@ def application(port: int, **config: Any) -> Any:
     url = f"redis://127.0.0.1:{port}/0"
     app = celery.Celery("shop", broker=url, backend=url, set_as_current=False)
     app.conf.update(
-        result_extended=True, task_default_priority=0, broker_connection_retry_on_startup=True,
-        worker_hijack_root_logger=False, **config,
-    )  # fmt: skip
+        result_extended=True,
+        task_default_priority=0,
+        broker_connection_retry_on_startup=True,
+        worker_hijack_root_logger=False,
+        **config,
+    )
     client = redis.Redis(port=port)
 
     @app.task(name="shop.fine", acks_late=True)  # else Celery loses it with its worker
@@ -61,8 +64,9 @@ def worker(client: redis.Redis, queues: str = "celery") -> Iterator[subprocess.P
     port = str(client.connection_pool.connection_kwargs["port"])
     process = subprocess.Popen(
         [sys.executable, str(Path(__file__)), port, queues],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         yield process
     finally:
@@ -115,9 +119,7 @@ def _fill(client: redis.Redis) -> None:
         wait(lambda: client.hlen("unacked") >= 11)
     for n in range(6):
         priority = 3 * (n % 4)
-        app.send_task(
-            "shop.fine", (n,), {"region": "eu"}, task_id=f"w{n}", priority=priority
-        )  # fmt: skip
+        app.send_task("shop.fine", (n,), {"region": "eu"}, task_id=f"w{n}", priority=priority)
 
 
 if __name__ == "__main__":

@@ -31,9 +31,12 @@ class Program:
     """An application with a queue connection, and Horizon (``horizon`` empty: without it)."""
 
     def __init__(
-        self, client: Any, queue: str = "low", at: str = "laravel_database_",
+        self,
+        client: Any,
+        queue: str = "low",
+        at: str = "laravel_database_",
         horizon: str = "laravel_horizon:",
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.client, self.queue, self.horizon = client, queue, horizon
         self.key = f"{at}queues:{queue}"
 
@@ -42,13 +45,20 @@ class Program:
         # The serialised object is any text here.
         command = f'O:{len(task) + 9}:"App\\Jobs\\{task}":1:{{s:4:"what";s:{len(name)}:"{name}";}}'
         job = {
-            "uuid": uuid(name), "displayName": f"App\\Jobs\\{task}",
-            "job": "Illuminate\\Queue\\CallQueuedHandler@call", "maxTries": 1,
-            "maxExceptions": None, "failOnTimeout": False, "backoff": None, "timeout": None,
+            "uuid": uuid(name),
+            "displayName": f"App\\Jobs\\{task}",
+            "job": "Illuminate\\Queue\\CallQueuedHandler@call",
+            "maxTries": 1,
+            "maxExceptions": None,
+            "failOnTimeout": False,
+            "backoff": None,
+            "timeout": None,
             "retryUntil": None,
             "data": {"commandName": f"App\\Jobs\\{task}", "command": command} | data,
-            "createdAt": int(time.time()), "id": uuid(name), "attempts": 0,
-        }  # fmt: skip
+            "createdAt": int(time.time()),
+            "id": uuid(name),
+            "attempts": 0,
+        }
         if self.horizon:
             job |= {"type": "job", "tags": [f"what:{name}"], "silenced": False}
             job["pushedAt"] = f"{time.time():.4f}"

@@ -12,9 +12,14 @@ class ListeningProgram:
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self.process = subprocess.Popen(
-            command, env=environment, text=True, bufsize=1, stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            command,
+            env=environment,
+            text=True,
+            bufsize=1,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
 
     def does(self, line: str) -> None:
         assert self.process.stdin and self.process.stdout

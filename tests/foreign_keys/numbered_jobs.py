@@ -90,10 +90,12 @@ def with_celery(command: str, rate: float) -> None:
 
     app = celery.Celery("shop", broker=f"redis://127.0.0.1:{os.environ['PORT']}/0")
     app.conf.update(
-        task_default_priority=0, task_ignore_result=True, worker_hijack_root_logger=False,
+        task_default_priority=0,
+        task_ignore_result=True,
+        worker_hijack_root_logger=False,
         broker_transport_options={"visibility_timeout": VISIBLE, "unacked_mutex_expire": 5},
         broker_connection_retry_on_startup=True,
-    )  # fmt: skip
+    )
     task = app.task(handle, name="shop.numbered", acks_late=True)
     if command == "produce":
 
@@ -117,9 +119,11 @@ def with_dramatiq(command: str, rate: float) -> None:
     from dramatiq.middleware import AgeLimit, Callbacks, Retries
 
     broker = RedisBroker(  # type: ignore[no-untyped-call]
-        client=client, middleware=[AgeLimit(), Callbacks(), Retries()],
-        maintenance_chance=1_000_000, heartbeat_timeout=5000,
-    )  # fmt: skip
+        client=client,
+        middleware=[AgeLimit(), Callbacks(), Retries()],
+        maintenance_chance=1_000_000,
+        heartbeat_timeout=5000,
+    )
     options: dict[str, Any] = {"queue_name": "mail", "max_retries": 0}
     actor = dramatiq.actor(  # type: ignore[call-overload]
         handle, broker=broker, actor_name="numbered", **options
@@ -151,8 +155,10 @@ def with_arq(command: str, rate: float) -> None:
         Worker(
             [func(numbered, name="numbered")],
             redis_settings=RedisSettings(port=int(os.environ["PORT"])),
-            poll_delay=0.05, max_jobs=4, job_timeout=TIMEOUT,
-        ).run()  # fmt: skip
+            poll_delay=0.05,
+            max_jobs=4,
+            job_timeout=TIMEOUT,
+        ).run()
 
 
 if __name__ == "__main__":

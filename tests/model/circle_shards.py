@@ -114,8 +114,9 @@ class ShardedCircleModel(Carried, CircleModel):
         again = Counter(row for rows in self.hashes("again") for row in rows.items())
         assert again == Counter(
             (u.id, b"%d" % u.follow[0] if self.each else u.follow[1])
-            for u in self.live() if u.follow
-        )  # fmt: skip
+            for u in self.live()
+            if u.follow
+        )
         assert run(self.client, self.queue.counts.op()).waiting == len(self.in_line())
 
     def check_room(self) -> None:

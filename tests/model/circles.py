@@ -252,9 +252,11 @@ class CircleModel(Model):
             self.sentinel = None
             if self.ring:
                 self.mark_lap()
-        waits = len(self.ring) - self.spent.total() - sum(
-            unit.state in ("pending", "delayed") for unit in self.units.values()
-        )  # fmt: skip
+        waits = (
+            len(self.ring)
+            - self.spent.total()
+            - sum(unit.state in ("pending", "delayed") for unit in self.units.values())
+        )
         self.more = block < size
         if self.expected:
             self.vain = 0, 0
@@ -302,8 +304,16 @@ class CircleModel(Model):
 
     def meet_illegal(self, unit: Unit | None, name: str, raw: bytes, state: str) -> None:
         if unit is None:
-            self.units[name] = Unit(name, raw, "dead", self.now, first=self.now, since=self.now,
-                                    reason="invalid", error=INVALID)  # fmt: skip
+            self.units[name] = Unit(
+                name,
+                raw,
+                "dead",
+                self.now,
+                first=self.now,
+                since=self.now,
+                reason="invalid",
+                error=INVALID,
+            )
         else:
             self.owe(unit, state)
 

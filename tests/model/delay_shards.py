@@ -81,8 +81,11 @@ class ShardedDelayModel(InTime, DelayModel):
                 step.op, step.seq, n, source=source, target=target, high_water_ms=high_water
             )
         )
-        met = [u for k, units in there.items()
-               for u in units[: -(-n // (known if k < known else shards))]]  # fmt: skip
+        met = [
+            u
+            for k, units in there.items()
+            for u in units[: -(-n // (known if k < known else shards))]
+        ]
         meant = [unit for unit in met if unit.since <= high_water]
         for unit in meant:
             self.moved(unit, step, source, target, LEASE)

@@ -130,8 +130,10 @@ class ShardedFairModel(Shards, Producing):
                 continue
             assert (one.waiting, one.pending) == (counted["waiting"], counted["pending"])
             assert (one.weight, one.cap or 0, one.blocked) == (
-                rules["weight"], rules["cap"], bool(rules["blocked"])
-            )  # fmt: skip
+                rules["weight"],
+                rules["cap"],
+                bool(rules["blocked"]),
+            )
 
     # --- takes ---------------------------------------------------------------------------------
 

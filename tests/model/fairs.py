@@ -359,8 +359,10 @@ class FairModel(Producing):
         for name in list(self.shares):
             for rule, value in (("weight", 1), ("cap", 0), ("blocked", 0)):
                 self.operations += 1
-                run(self.client, self.queue.control.op(
-                    f"open-{self.operations}", 1, rule, name, value))  # fmt: skip
+                run(
+                    self.client,
+                    self.queue.control.op(f"open-{self.operations}", 1, rule, name, value),
+                )
                 with self.touching(name) as shares:
                     setattr(shares[0], rule, value)
 

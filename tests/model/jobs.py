@@ -41,9 +41,13 @@ TWICE = 0.15
 TIMES = ("retry", "schedule", "dead")
 BOOM = Failure("Boom", "it broke", "line 1").encoded()
 STATE: dict[str, State] = {
-    "line": "waiting", "held": "pending", "retry": "delayed", "schedule": "delayed",
-    "dead": "dead", "trash": "trash",
-}  # fmt: skip
+    "line": "waiting",
+    "held": "pending",
+    "retry": "delayed",
+    "schedule": "delayed",
+    "dead": "dead",
+    "trash": "trash",
+}
 
 
 @dataclass
@@ -109,10 +113,19 @@ class JobModel(ABC):
 
     def play(self, steps: int) -> None:
         rules: list[tuple[int, Callable[[], None]]] = [
-            (8, self.push), (6, self.foreign_push), (3, self.foreign_take), (12, self.take),
-            (12, self.settle), (3, self.settle_late), (3, self.extend), (5, self.pass_time),
-            (2, self.sweep), (14, self.move), (6, self.undo), (1, self.client.script_flush),
-        ]  # fmt: skip
+            (8, self.push),
+            (6, self.foreign_push),
+            (3, self.foreign_take),
+            (12, self.take),
+            (12, self.settle),
+            (3, self.settle_late),
+            (3, self.extend),
+            (5, self.pass_time),
+            (2, self.sweep),
+            (14, self.move),
+            (6, self.undo),
+            (1, self.client.script_flush),
+        ]
         chosen = [rule for weight, rule in rules for _ in range(weight)]
         for _ in range(steps):
             rule = self.rng.choice(chosen)
@@ -239,8 +252,10 @@ class JobModel(ABC):
             unit = self.units[number]
             assert delivery.receipt not in self.receipts
             assert (delivery.id, delivery.lost, delivery.failures) == (
-                unit.id, unit.lost, unit.failures
-            )  # fmt: skip
+                unit.id,
+                unit.lost,
+                unit.failures,
+            )
             assert delivery.deadline_ms == self.now + LEASE
             self.receipts.add(delivery.receipt)
             unit.place, unit.at, unit.ticket = "held", delivery.deadline_ms, delivery.receipt
@@ -341,10 +356,18 @@ class JobModel(ABC):
         self.operations += 1
         step = Step(f"{verb}-{self.operations}", target, line=[*self.line])
         given = self.now + LEASE if target == "delayed" else LEASE
-        said = self.run(self.queue.move.op(
-            step.op, 1, ids, source=source, target=target, high_water_ms=self.now,
-            consumer="operator", lease_ms=given,
-        ))  # fmt: skip
+        said = self.run(
+            self.queue.move.op(
+                step.op,
+                1,
+                ids,
+                source=source,
+                target=target,
+                high_water_ms=self.now,
+                consumer="operator",
+                lease_ms=given,
+            )
+        )
         front: list[int] = []
         for unit, word in zip([*picked, None], said, strict=True):
             if unit is None or STATE.get(unit.place) != source:

@@ -321,10 +321,16 @@ class Model(ABC):
         step = Step(f"{verb}-{self.operations}", self.rng.randrange(1, 3))
         said = self.run(
             self.queue.move.op(
-                step.op, step.seq, ids, source=source, target=target,
-                high_water_ms=high_water, consumer=consumer, lease_ms=argument,
+                step.op,
+                step.seq,
+                ids,
+                source=source,
+                target=target,
+                high_water_ms=high_water,
+                consumer=consumer,
+                lease_ms=argument,
             )
-        )  # fmt: skip
+        )
         seen: set[str] = set()
         for id, word in zip(ids, said, strict=True):
             unit = self.units.get(id)
@@ -663,10 +669,14 @@ class Model(ABC):
                 said = run(
                     self.client,
                     self.queue.move.op(
-                        f"last-{state}", n + 1, chunk, source=state, target="gone",
+                        f"last-{state}",
+                        n + 1,
+                        chunk,
+                        source=state,
+                        target="gone",
                         high_water_ms=self.now,
                     ),
-                )  # fmt: skip
+                )
                 assert set(said) == {"moved"}
                 for id in chunk:
                     self.shift(self.units[id], "gone", 0)

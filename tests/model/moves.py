@@ -227,13 +227,25 @@ class MoveModel:
 
     def rules(self) -> Iterable[tuple[int, Callable[[], None]]]:
         return [
-            (6, self.submit), (5, self.take), (4, self.settle), (2, self.settle_late),
-            (3, self.pass_time), (5, self.operate), (3, self.undo), (8, self.plan),
-            (14, self.apply), (6, self.move), (60, self.go_on), (8, self.recall), (1, self.door),
-            (3, self.open_up), (1, self.flush_scripts), (1, self.sweep),
+            (6, self.submit),
+            (5, self.take),
+            (4, self.settle),
+            (2, self.settle_late),
+            (3, self.pass_time),
+            (5, self.operate),
+            (3, self.undo),
+            (8, self.plan),
+            (14, self.apply),
+            (6, self.move),
+            (60, self.go_on),
+            (8, self.recall),
+            (1, self.door),
+            (3, self.open_up),
+            (1, self.flush_scripts),
+            (1, self.sweep),
             *([(2, self.control), (2, self.let_go_on)] if self.named == "request" else []),
             *([(1, self.upkeep)] if self.recovers else []),
-        ]  # fmt: skip
+        ]
 
     # --- producers and workers -----------------------------------------------------------------
 
@@ -278,9 +290,11 @@ class MoveModel:
         elif self.named == "request":
             *_, (id, _) = pairs  # at times the name of one that is there, or in the other
             queue.submit(
-                [payload for _, payload in pairs], id=id.partition("/")[0],
-                limit=self.rng.choice([2, 100]), priority=self.rng.choice([10, 50]),
-            )  # fmt: skip
+                [payload for _, payload in pairs],
+                id=id.partition("/")[0],
+                limit=self.rng.choice([2, 100]),
+                priority=self.rng.choice([10, 50]),
+            )
         else:
             queue.enqueue(pairs, requeue=self.rng.random() < 0.5)
 
@@ -356,10 +370,19 @@ class MoveModel:
             return
         self.operations += 1
         op, before = f"{verb}-{self.operations}", self.seen
-        said = run(self.client, queue.move.op(
-            op, 1, ids, source=source, target=VERBS[verb][1], high_water_ms=self.clock.now_ms,
-            consumer="operator", lease_ms=LEASE,
-        ))  # fmt: skip
+        said = run(
+            self.client,
+            queue.move.op(
+                op,
+                1,
+                ids,
+                source=source,
+                target=VERBS[verb][1],
+                high_water_ms=self.clock.now_ms,
+                consumer="operator",
+                lease_ms=LEASE,
+            ),
+        )
         for id, word in zip(ids, said, strict=True):
             if verb == "restore" and self.is_copy(k, before[k, id]):
                 assert word != "moved", "what a move left behind was brought to life"
@@ -429,8 +452,11 @@ class MoveModel:
 
     def choose(self) -> tuple[int, Any, State, Filter]:
         k, queue = self.which()
-        there = [s for s in STATES if any(at == k and self.is_in(one, s)
-                                          for (at, _), one in self.seen.items())]  # fmt: skip
+        there = [
+            s
+            for s in STATES
+            if any(at == k and self.is_in(one, s) for (at, _), one in self.seen.items())
+        ]
         return k, queue, self.rng.choice(there or STATES), Filter(max=self.rng.choice([2, 8, 30]))
 
     def open_trips(self) -> list[Trip]:
@@ -450,10 +476,27 @@ class MoveModel:
         with Draft(path, op) as draft:
             chosen, weight = run(self.client, select_entries(queue, state, limit, keep=draft.add))
             header = PlanHeader(
-                op, queue.name, queue.kind, "redisq", 0, "", "move", state, "operator", LEASE,
-                chosen.high_water_ms, "all", "ada", "laptop", "", self.clock.now_ms,
-                self.rng.choice([1, 3, 9]), None, self.queues[1 - k].name, self.known_ms[1 - k],
-            )  # fmt: skip
+                op,
+                queue.name,
+                queue.kind,
+                "redisq",
+                0,
+                "",
+                "move",
+                state,
+                "operator",
+                LEASE,
+                chosen.high_water_ms,
+                "all",
+                "ada",
+                "laptop",
+                "",
+                self.clock.now_ms,
+                self.rng.choice([1, 3, 9]),
+                None,
+                self.queues[1 - k].name,
+                self.known_ms[1 - k],
+            )
             draft.finish(header, {"consequences": weight.facts("move")})
         file = PlanFile(path)
         picks: list[Pick] = list(file.picks())
@@ -486,9 +529,14 @@ class MoveModel:
         plan = PlanFile(trip.path)
         most = self.rng.choice([None, None, 4])
         change = plan_change(
-            plan, self.queues[trip.way], ME, route=self.way(trip.way), most=most, clock=Ticks(),
+            plan,
+            self.queues[trip.way],
+            ME,
+            route=self.way(trip.way),
+            most=most,
+            clock=Ticks(),
             report=lambda id, said: self.hears(trip, id, said),
-        )  # fmt: skip
+        )
         return Tool(trip, change, self.carried_out(change))
 
     async def carried_out(self, change: Any) -> None:
@@ -590,8 +638,11 @@ class MoveModel:
         k, id = place
         if now is None:
             assert was is not None and was.state == "trash", f"{place} vanished"
-            gone = [t for t in self.trips.values()
-                    if t.into == k and self.own(t, id, was) in t.withdrawn & t.back]  # fmt: skip
+            gone = [
+                t
+                for t in self.trips.values()
+                if t.into == k and self.own(t, id, was) in t.withdrawn & t.back
+            ]
             assert gone, f"{place} was removed, and nobody has it again"
             self.told["removed"] += 1
         elif now.state == "trash":
@@ -742,9 +793,13 @@ class MoveModel:
                 place = (k, raw.decode())
                 assert place not in self.seen, f"{place} is in two shards"
                 self.seen[place] = Seen(
-                    *(at[0] if at else ("waiting", 0)), content, told, words[6] if words else "-",
-                    err.get(raw), follows.get(raw),
-                )  # fmt: skip
+                    *(at[0] if at else ("waiting", 0)),
+                    content,
+                    told,
+                    words[6] if words else "-",
+                    err.get(raw),
+                    follows.get(raw),
+                )
 
     def submitted(self, queues: Iterable[Keys]) -> dict[str, dict[bytes, bytes]]:
         """What the streams of requests have, by the tag of their keys."""

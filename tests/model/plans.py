@@ -115,10 +115,24 @@ class Plans(Model):
             )
             argument = self.now + LEASE if verb == "reschedule" else LEASE
             header = PlanHeader(
-                op, "q", self.queue.kind, "redisq", 0, "", verb, state, "operator", argument,
-                chosen.high_water_ms, "all", "ada", "laptop", "", self.now,
+                op,
+                "q",
+                self.queue.kind,
+                "redisq",
+                0,
+                "",
+                verb,
+                state,
+                "operator",
+                argument,
+                chosen.high_water_ms,
+                "all",
+                "ada",
+                "laptop",
+                "",
+                self.now,
                 self.rng.choice([1, 3, 9]),
-            )  # fmt: skip
+            )
             draft.finish(header, {"consequences": weight.facts(verb)})
         assert before is None or picture(self.client) == before
         file = PlanFile(path)
@@ -138,9 +152,13 @@ class Plans(Model):
             paper.heard = []
             most = self.rng.choice([None, None, 2, 5])
             change = plan_change(
-                PlanFile(paper.path), self.queue, ME, most=most, clock=Ticks(),
+                PlanFile(paper.path),
+                self.queue,
+                ME,
+                most=most,
+                clock=Ticks(),
                 report=lambda id, said: self.hears(paper, id, said),
-            )  # fmt: skip
+            )
             paper.appliers.append(change)
         change = self.rng.choice(paper.appliers)
         for _ in range(self.rng.choice([1, 1, 2])):

@@ -153,10 +153,16 @@ class RequestModel(Model):
         digest = _digest(book, [*book.payloads, *chunk])
         done = self.run(
             self.queue.append.op(
-                book.id, start + 1, chunk, before=str(_digest(book, book.payloads)),
-                after=str(digest), seal=last, priority=book.submitted[0], limit=book.submitted[1],
+                book.id,
+                start + 1,
+                chunk,
+                before=str(_digest(book, book.payloads)),
+                after=str(digest),
+                seal=last,
+                priority=book.submitted[0],
+                limit=book.submitted[1],
             )
-        )  # fmt: skip
+        )
         assert done.word == ("ok" if chunk or last or not start else self.word_for_there(book))
         self.accept(book, len(chunk))
         if last:
@@ -217,9 +223,11 @@ class RequestModel(Model):
         return self.run(
             self.queue.submit.op(
                 book.plan if payloads is None else payloads,
-                id=book.id, priority=priority, limit=limit,
+                id=book.id,
+                priority=priority,
+                limit=limit,
             )
-        )  # fmt: skip
+        )
 
     def accept(self, book: Book, count: int) -> None:
         if self.books.get(book.id) is not book:
@@ -292,9 +300,16 @@ class RequestModel(Model):
     def misspelt(self, ids: Sequence[str]) -> list[str]:
         near = [id.rpartition("/")[::2] for id in ids[:3]]
         return [
-            *super().misspelt(ids), "r0", "r0/", "r0/x", "r0/0", "r0/-1", "/1",
-            *(f"{rid}/0{n}" for rid, n in near), *(f"{rid}/{n}.0" for rid, n in near),
-        ]  # fmt: skip
+            *super().misspelt(ids),
+            "r0",
+            "r0/",
+            "r0/x",
+            "r0/0",
+            "r0/-1",
+            "/1",
+            *(f"{rid}/0{n}" for rid, n in near),
+            *(f"{rid}/{n}.0" for rid, n in near),
+        ]
 
     def open_up(self) -> None:
         for book in list(self.books.values()):
@@ -415,8 +430,21 @@ class RequestModel(Model):
     def check_room(self) -> None:
         books = [b for b in self.books.values() if b.state != "gone"]
         pipe = self.client.pipeline(transaction=False)
-        names = ("state", "priority", "limit", "paused", "total", "waiting", "pending", "delayed",
-                 "done", "dead", "trash", "purged", "digest")  # fmt: skip
+        names = (
+            "state",
+            "priority",
+            "limit",
+            "paused",
+            "total",
+            "waiting",
+            "pending",
+            "delayed",
+            "done",
+            "dead",
+            "trash",
+            "purged",
+            "digest",
+        )
         for book, keys in zip(books, self.homes(books), strict=True):
             pipe.hmget(f"{keys['r_']}{book.id}", names)
             pipe.hgetall(f"{keys['res_']}{book.id}:0")

@@ -385,8 +385,12 @@ class Carried(Shards):
     # --- operators -----------------------------------------------------------------------------
 
     def where(self) -> dict[str, int]:
-        return {id: k for part in self.id_hashes for k, rows in enumerate(self.hashes(part))
-                for id in rows}  # fmt: skip
+        return {
+            id: k
+            for part in self.id_hashes
+            for k, rows in enumerate(self.hashes(part))
+            for id in rows
+        }
 
     def lasts(self, step: Step) -> bool:
         """And which entries still are in the shard where the step's list is."""

@@ -74,31 +74,37 @@ async def nothing(*given: Any) -> None:
 
 refused = queue_transfer._refused
 PYTHON: dict[str, tuple[Any, Any, int]] = {
-    "_refused": (queue_transfer, all_of_it, 5), "_end_steps": (MoveAction, nothing, 20),
-}  # fmt: skip
+    "_refused": (queue_transfer, all_of_it, 5),
+    "_end_steps": (MoveAction, nothing, 20),
+}
 """what stands there instead, and the story that tells"""
 LUA = {
     "landed twice": (("transfer_memory", "had[k + 1] or had[1]", "had[1]"), 10),
     "landed after the undo": (("transfer_memory", "had[k + 1] or had[1]", "had[k + 1]"), 11),
     "landed on what is under way": (
-        ("transfer_memory", "or unfinished_operations_hold(by) then", "then"), 36,
+        ("transfer_memory", "or unfinished_operations_hold(by) then", "then"),
+        36,
     ),
     "withdrawn though touched": (
-        ("transfer_revert", "words[k] == 'ok' and r.op == op", "words[k] == 'ok'"), 1,
+        ("transfer_revert", "words[k] == 'ok' and r.op == op", "words[k] == 'ok'"),
+        1,
     ),
     "put back and not noted": (
-        ("transfer_restore", "redis.call('LSET', list, places[id], id)", ""), 8,
+        ("transfer_restore", "redis.call('LSET', list, places[id], id)", ""),
+        8,
     ),
     "restored here and there": (
-        ("transfer_names", "return op:find(TRANSFER_NAMES_MOVED) or", "return"), 13,
+        ("transfer_names", "return op:find(TRANSFER_NAMES_MOVED) or", "return"),
+        13,
     ),
-}  # fmt: skip
+}
 
 
 OFTEN = {
-    "_end_steps": ("apply",), "landed after the undo": ("recall",),
+    "_end_steps": ("apply",),
+    "landed after the undo": ("recall",),
     "put back and not noted": ("recall", "undo"),
-}  # fmt: skip
+}
 RECOVERED = {"put back and not noted"}
 """spoils what a move tells the worker that finishes it"""
 

@@ -90,8 +90,9 @@ def run_twice(
             before = picture(client)
             between()
             again = exchange(client, calls)
-            replies = [row for row in zip(calls, first, again, strict=True)
-                       if row[0].command != ("TIME",)]  # fmt: skip
+            replies = [
+                row for row in zip(calls, first, again, strict=True) if row[0].command != ("TIME",)
+            ]
             assert [_said(r) for _, _, r in replies] == [
                 _confirmed(call, _said(r), again) for call, r, again in replies
             ], "the same call, sent again, answered something else"

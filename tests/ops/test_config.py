@@ -144,11 +144,23 @@ def test_list_of_contexts_shows_no_secrets(file: Path, redisq: Redisq) -> None:
     )
     rows = redisq.rows("config", "--contexts")
     assert rows == [
-        {"name": "here", "url": "redis://me:***@localhost", "read_only": False,
-         "max_entries": None, "confirm": "plain", "label": None},
-        {"name": "prod", "url": "${PROD_URL}", "read_only": True, "max_entries": 500,
-         "confirm": "name", "label": "PROD"},
-    ]  # fmt: skip
+        {
+            "name": "here",
+            "url": "redis://me:***@localhost",
+            "read_only": False,
+            "max_entries": None,
+            "confirm": "plain",
+            "label": None,
+        },
+        {
+            "name": "prod",
+            "url": "${PROD_URL}",
+            "read_only": True,
+            "max_entries": 500,
+            "confirm": "name",
+            "label": "PROD",
+        },
+    ]
     assert contexts()[1] == NamedContext("prod", "${PROD_URL}", True, 500, "name", "PROD")
     out = redisq("config", "--contexts")
     assert "prod" in out and "hunter2" not in out + json.dumps(rows)
@@ -327,12 +339,20 @@ STRICTEST = [
 
 @pytest.mark.parametrize(("setting", "value", "said", "by"), STRICTEST)
 def test_strictest_source_of_a_protection_holds(
-    file: Path, redisq: Redisq, monkeypatch: pytest.MonkeyPatch,
-    setting: str, value: str, said: dict[str, str], by: str,
-) -> None:  # fmt: skip
+    file: Path,
+    redisq: Redisq,
+    monkeypatch: pytest.MonkeyPatch,
+    setting: str,
+    value: str,
+    said: dict[str, str],
+    by: str,
+) -> None:
     variable = SETTINGS[setting].variable
-    prod(file, f'{setting} = "{said["context"]}"',
-         top=f'{setting} = "{said["file"]}"' if "file" in said else "")  # fmt: skip
+    prod(
+        file,
+        f'{setting} = "{said["context"]}"',
+        top=f'{setting} = "{said["file"]}"' if "file" in said else "",
+    )
     if "environment" in said:
         monkeypatch.setenv(variable, said["environment"])
     origins = {"file": str(file), "context": "context prod", "environment": variable}

@@ -44,14 +44,25 @@ from ..model.wire import picture
 
 Client = redis.Redis
 SIDEKIQ = {
-    "class": "HardJob", "args": [1, "two"], "retry": True, "queue": "default",
-    "jid": "b4a577edbccf1d805744efa9", "created_at": 1568305717.946, "enqueued_at": 1568305717.947,
-}  # fmt: skip
+    "class": "HardJob",
+    "args": [1, "two"],
+    "retry": True,
+    "queue": "default",
+    "jid": "b4a577edbccf1d805744efa9",
+    "created_at": 1568305717.946,
+    "enqueued_at": 1568305717.947,
+}
 RESQUE = {"class": "Archive", "args": [44, "masterbrew"]}
 EVERYTHING = [
-    "carmine:mails", "raw-circular:queue", "raw-delay:delay_set", "raw-fair:worker1",
-    "raw-request:req", "resque:low", "sidekiq:default", "stream:orders",
-]  # fmt: skip
+    "carmine:mails",
+    "raw-circular:queue",
+    "raw-delay:delay_set",
+    "raw-fair:worker1",
+    "raw-request:req",
+    "resque:low",
+    "sidekiq:default",
+    "stream:orders",
+]
 
 
 def sidekiq(client: Any, at: str = "", queue: str = "default") -> None:
@@ -128,10 +139,15 @@ def test_every_layout_is_found_once_and_ours_are_not(redisq: Redisq, client: Cli
     rows = redisq.rows("discover")
     assert names(rows) == EVERYTHING
     assert {row["name"]: row["waiting"] for row in rows} == {
-        "carmine:mails": 1, "raw-circular:queue": 1, "raw-delay:delay_set": 0,
-        "raw-fair:worker1": 2, "raw-request:req": 2, "resque:low": 1, "sidekiq:default": 1,
+        "carmine:mails": 1,
+        "raw-circular:queue": 1,
+        "raw-delay:delay_set": 0,
+        "raw-fair:worker1": 2,
+        "raw-request:req": 2,
+        "resque:low": 1,
+        "sidekiq:default": 1,
         "stream:orders": 1,
-    }  # fmt: skip
+    }
     assert [row["name"] for row in rows if row["problem"] or row["faults"]] == []
     assert not any(row["registered"] for row in rows)
     by_name = {row["name"]: row for row in rows}
@@ -140,8 +156,16 @@ def test_every_layout_is_found_once_and_ours_are_not(redisq: Redisq, client: Cli
     assert by_name["sidekiq:default"]["dead"] == 1
     said = redisq("discover")
     assert said.splitlines()[0].split() == [
-        "name", "kind", "waiting", "pending", "delayed", "dead", "oldest", "registered", "faults"
-    ]  # fmt: skip
+        "name",
+        "kind",
+        "waiting",
+        "pending",
+        "delayed",
+        "dead",
+        "oldest",
+        "registered",
+        "faults",
+    ]
     assert "8 queues of other programs in" in redisq.err
     assert "to show them in ls and the dashboard: redisq discover --register" in redisq.err
 
@@ -338,8 +362,11 @@ def test_a_pattern_narrows_the_look(redisq: Redisq, client: Client) -> None:
     deploy(client)
     assert names(redisq.rows("discover", "--match", "ord*")) == ["stream:orders"]
     assert names(redisq.rows("discover", "--match", "*queue*")) == [
-        "raw-circular:queue", "raw-fair:worker1", "resque:low", "sidekiq:default"
-    ]  # fmt: skip
+        "raw-circular:queue",
+        "raw-fair:worker1",
+        "resque:low",
+        "sidekiq:default",
+    ]
     assert redisq.rows("discover", "--match", "nothing") == []
     assert literal("a*[b]?\\") == "a\\*\\[b\\]\\?\\\\"
 
@@ -536,9 +563,14 @@ def test_looking_writes_nothing_and_needs_only_read_rights(
 ) -> None:
     deploy(client)
     client.acl_setuser(
-        "viewer", enabled=True, nopass=True, reset=True, keys="*",
-        categories=["+@read", "+@connection"], commands=["+time", "-@write"],
-    )  # fmt: skip
+        "viewer",
+        enabled=True,
+        nopass=True,
+        reset=True,
+        keys="*",
+        categories=["+@read", "+@connection"],
+        commands=["+time", "-@write"],
+    )
     before = picture(client)
     client.config_resetstat()
     viewer = Redisq(url.replace("//", "//viewer:any@"), redisq._capsys)
@@ -562,9 +594,13 @@ def test_keys_one_may_not_read_are_counted_and_hide_no_other(
     client.xadd("orders", {"a": "1"})
     client.xgroup_create("orders", "g")
     client.acl_setuser(
-        "some", enabled=True, nopass=True, keys=["resque:*", "redisq:*"],
-        categories=["+@read", "+@connection"], commands=["+time"],
-    )  # fmt: skip
+        "some",
+        enabled=True,
+        nopass=True,
+        keys=["resque:*", "redisq:*"],
+        categories=["+@read", "+@connection"],
+        commands=["+time"],
+    )
     address = redisq.url
     try:
         redisq.url = address.replace("//", "//some:x@")
@@ -608,8 +644,11 @@ def test_it_works_on_a_replica(
 def test_registered_they_are_shown_like_any_other(redisq: Redisq, client: Client) -> None:
     deploy(client)
     assert redisq.rows("discover", "--register", "--yes")[-1] == {
-        "op": None, "matched": 8, "done": 8, "skipped": {}
-    }  # fmt: skip
+        "op": None,
+        "matched": 8,
+        "done": 8,
+        "skipped": {},
+    }
     rows = {row["name"]: row for row in redisq.rows("ls")}
     assert sorted(rows) == sorted([*EVERYTHING, "mail", "later"])
     assert all(row["problem"] is None for row in rows.values())
@@ -819,7 +858,7 @@ FRAMEWORKS = {
     "Hangfire": ["{hangfire}:schedule"],
     "gocraft/work": ["app:scheduled", "app:retry"],
     "docket": ["shop:queue", "shop:workers"],
-}  # fmt: skip
+}
 """a program -> sorted sets of its, with times as scores"""
 JOB = json.dumps({"name": "mail", "id": "1", "t": 1, "args": {}, "job": "Mail", "data": {}})
 
@@ -856,10 +895,19 @@ def test_keys_of_frameworks_are_no_queues_of_another_kind(redisq: Redisq, client
 
 
 @pytest.mark.alike
-@pytest.mark.parametrize(("program", "name", "mark", "job", "key"), [
-    ("RQ", "rq:mail", {"queues": "rq:queue:mail"}, "rq:job:j1", "rq:newregistry:mail"),
-    ("BullMQ", "bullmq:mail", {"version": "bullmq:5.0.0"}, "bull:mail:j1", "bull:mail:newstate"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("program", "name", "mark", "job", "key"),
+    [
+        ("RQ", "rq:mail", {"queues": "rq:queue:mail"}, "rq:job:j1", "rq:newregistry:mail"),
+        (
+            "BullMQ",
+            "bullmq:mail",
+            {"version": "bullmq:5.0.0"},
+            "bull:mail:j1",
+            "bull:mail:newstate",
+        ),
+    ],
+)
 def test_a_state_of_a_newer_release_is_named(
     redisq: Redisq, client: Client, program: str, name: str, mark: Any, job: str, key: str
 ) -> None:
@@ -874,8 +922,10 @@ def test_a_state_of_a_newer_release_is_named(
     said = f"not shown: 1 key of {program}'s queues, in a state that this release of redisq doesn't"
     assert said in redisq.err
     (row,) = redisq.rows("fsck", name, code=1)
-    assert row["faults"] == [f"key {key} is of a state that this release of redisq doesn't know: "
-                             "what is in it is not counted"]  # fmt: skip
+    assert row["faults"] == [
+        f"key {key} is of a state that this release of redisq doesn't know: "
+        "what is in it is not counted"
+    ]
     said = redisq.refusal("inspect", "entry", f"{name}/j1", code=1)
     assert said.startswith(f"job j1 of queue {name} is there, and in no list or set that this")
     assert "no entry nowhere" in redisq.refusal("inspect", "entry", f"{name}/nowhere", code=1)
@@ -935,8 +985,15 @@ def test_the_registry_gives_no_other_name_to_another_programs_queue(
 def test_rqs_keys_and_ours_are_told_apart(redisq: Redisq, client: Any, url: str) -> None:
     """RQ's keys begin with rq:, ours with redisq:."""
     client.sadd("rq:queues", "rq:queue:mail")
-    client.hset("rq:job:j1", mapping={"status": "queued", "origin": "mail", "created_at":
-                "2026-01-01T00:00:00.000000Z", "data": b"x"})  # fmt: skip
+    client.hset(
+        "rq:job:j1",
+        mapping={
+            "status": "queued",
+            "origin": "mail",
+            "created_at": "2026-01-01T00:00:00.000000Z",
+            "data": b"x",
+        },
+    )
     client.rpush("rq:queue:mail", "j1")
     run(client, RequestQueue(client, "mail")._ensure_registered())
     assert names(redisq.rows("discover")) == ["rq:mail"]
@@ -946,8 +1003,11 @@ def test_rqs_keys_and_ours_are_told_apart(redisq: Redisq, client: Any, url: str)
     client.execute_command(*redisq("acl", "worker").split())
     try:
         worker: Any = redis.Redis.from_url(url, username="redisq-worker", password="change-me")
-        for command in (("DEL", "rq:queue:mail"), ("LPUSH", "rq:queue:mail", "j2"),
-                        ("HSET", "rq:job:j1", "status", "x")):  # fmt: skip
+        for command in (
+            ("DEL", "rq:queue:mail"),
+            ("LPUSH", "rq:queue:mail", "j2"),
+            ("HSET", "rq:job:j1", "status", "x"),
+        ):
             with pytest.raises(redis.exceptions.NoPermissionError):
                 worker.execute_command(*command)
         RequestQueue(worker, "mail").take(1, consumer="w")

@@ -46,10 +46,12 @@ def test_the_words_of_a_hint_are_those_it_was_made_of(name: str) -> None:
 
 
 def rejected(queue: RequestQueue[redis.Redis] | DelaySet[redis.Redis]) -> None:
-    queue.settle([
-        Settlement(given, "reject", Failure("T", "m").encoded())
-        for given in queue.take(1, consumer="-w1").deliveries
-    ])  # fmt: skip
+    queue.settle(
+        [
+            Settlement(given, "reject", Failure("T", "m").encoded())
+            for given in queue.take(1, consumer="-w1").deliveries
+        ]
+    )
 
 
 def told(redisq: Redisq, *words: str) -> dict[str, Any]:
@@ -149,11 +151,25 @@ def test_hints_reach_the_same_server(
 @pytest.mark.alike
 @pytest.mark.parametrize(
     "secret",
-    ["redis://u:se@same@h:1/0", "rediss://:sesame@h", "redis://h?a=b&password=sesame&db=1",
-     "redis+sentinel://h1,h2/m?sentinel_password=sesame", "redis://:se/same@h", "redis://u:?sesame@h",
-     "u:sesame@h:6379", "sesame@h", "u:se@same@h", "//u:sesame@h", "redis:/u:sesame@h", "u:sesame",
-     "redis:u:sesame@h", "redis://u:sesame", "redis://u:sesame/0", "h?password=sesame"],
-)  # fmt: skip
+    [
+        "redis://u:se@same@h:1/0",
+        "rediss://:sesame@h",
+        "redis://h?a=b&password=sesame&db=1",
+        "redis+sentinel://h1,h2/m?sentinel_password=sesame",
+        "redis://:se/same@h",
+        "redis://u:?sesame@h",
+        "u:sesame@h:6379",
+        "sesame@h",
+        "u:se@same@h",
+        "//u:sesame@h",
+        "redis:/u:sesame@h",
+        "u:sesame",
+        "redis:u:sesame@h",
+        "redis://u:sesame",
+        "redis://u:sesame/0",
+        "h?password=sesame",
+    ],
+)
 def test_hints_contain_no_password(secret: str, capsys: pytest.CaptureFixture[str]) -> None:
     for words in (("--url", secret), (f"--url={secret}",)):
         again = command_line((*words, "undo", "--reason", "x?y&password=z"))
@@ -163,8 +179,13 @@ def test_hints_contain_no_password(secret: str, capsys: pytest.CaptureFixture[st
 
 
 def test_hints_keep_the_rest_of_the_url() -> None:
-    for url in ("redis://h:6379/0?client_name=a@b", "redis+sentinel://h:1,g:2/m", "redis://[::1]:1",
-                "redis://h", "unix:///a@b"):  # fmt: skip
+    for url in (
+        "redis://h:6379/0?client_name=a@b",
+        "redis+sentinel://h:1,g:2/m",
+        "redis://[::1]:1",
+        "redis://h",
+        "unix:///a@b",
+    ):
         assert masked(url) == str(ServerAddress(url)) == url
     for url in ("h", "h:6379", "h:6379/0", "redis://h:6379", "redis://[::1]:1/2"):
         assert str(ServerAddress(url)) == url

@@ -60,9 +60,16 @@ def finish(
 
 @pytest.mark.parametrize(
     ("text", "ms"),
-    [("90s", 90_000), ("5m", 300_000), ("2h", 7_200_000), ("3d", 259_200_000),
-     ("1h30m", 5_400_000), ("250ms", 250), ("0s", 0)],
-)  # fmt: skip
+    [
+        ("90s", 90_000),
+        ("5m", 300_000),
+        ("2h", 7_200_000),
+        ("3d", 259_200_000),
+        ("1h30m", 5_400_000),
+        ("250ms", 250),
+        ("0s", 0),
+    ],
+)
 def test_durations(text: str, ms: int) -> None:
     assert duration_ms(text) == ms
 
@@ -126,8 +133,12 @@ def test_invalid_moments(text: str) -> None:
 
 def test_rates() -> None:
     assert [per_second(text) for text in ("100/s", "30/m", "36/h", "7", "0.5/s")] == [
-        100, 0.5, 0.01, 7, 0.5,
-    ]  # fmt: skip
+        100,
+        0.5,
+        0.01,
+        7,
+        0.5,
+    ]
     for text in ("", "0", "-1/s", "1/d", "fast"):
         with pytest.raises(BadInput):
             per_second(text)
@@ -609,9 +620,15 @@ def test_settings_are_checked() -> None:
     for name in Settings.__dataclass_fields__:
         assert control.checked_setting(name, "") == ""
     for name, text in (
-        ("max_failures", "0"), ("max_lost", "-1"), ("aging", "x"), ("trash_ms", "1.5h"),
-        ("history", "ALL"), ("nope", "1"), ("max_waiting", "9" * 20), ("aging", "²"),
-    ):  # fmt: skip
+        ("max_failures", "0"),
+        ("max_lost", "-1"),
+        ("aging", "x"),
+        ("trash_ms", "1.5h"),
+        ("history", "ALL"),
+        ("nope", "1"),
+        ("max_waiting", "9" * 20),
+        ("aging", "²"),
+    ):
         with pytest.raises(BadInput):
             control.checked_setting(name, text)
 

@@ -60,9 +60,16 @@ def test_mismatch_of_url_and_port_is_detected(url: str, tls: int) -> None:
     assert tls_mismatch(f"redis{sentinels}?sentinel_tls=yes") == TlsMismatch(
         False, "redis+sentinel://…"
     )
-    for right in (f"redis://{clear}", f"rediss://{secret}", "redis://127.0.0.1:1",
-                  f"rediss{sentinels}?sentinel_tls=no", f"redis{sentinels}?sentinel_tls=perhaps",
-                  "unix:///nowhere", "redis://[", "nonsense"):  # fmt: skip
+    for right in (
+        f"redis://{clear}",
+        f"rediss://{secret}",
+        "redis://127.0.0.1:1",
+        f"rediss{sentinels}?sentinel_tls=no",
+        f"redis{sentinels}?sentinel_tls=perhaps",
+        "unix:///nowhere",
+        "redis://[",
+        "nonsense",
+    ):
         assert tls_mismatch(right) is None, right
 
 

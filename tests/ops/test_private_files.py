@@ -22,9 +22,14 @@ from ..command_line import Redisq, dead_letters
     ],
 )
 def test_nothing_waits_for_a_pipe(
-    redisq: Redisq, client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    words: tuple[str, ...], code: int, said: str,
-) -> None:  # fmt: skip
+    redisq: Redisq,
+    client: redis.Redis,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    code: int,
+    said: str,
+) -> None:
     monkeypatch.chdir(tmp_path)
     dead_letters(client, 1)
     os.mkfifo("pipe")

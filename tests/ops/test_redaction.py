@@ -48,11 +48,15 @@ def reads(**table: Any) -> Redaction:
         ('{"password": "x", "n": 1}', '{"password": "***", "n": 1}'),
         ('{"a": [{"PassWord": {"deep": 1}}]}', '{"a": [{"PassWord": "***"}]}'),
         ('{"card": {"number": 4111, "name": "A"}}', '{"card": {"number": "***", "name": "A"}}'),
-        ('{"card": [{"number": 1}, {"number": 2}]}',
-         '{"card": [{"number": "***"}, {"number": "***"}]}'),
+        (
+            '{"card": [{"number": 1}, {"number": 2}]}',
+            '{"card": [{"number": "***"}, {"number": "***"}]}',
+        ),
         ('{"number": 4111}', '{"number": 4111}'),
-        ('{"card.number": 4111, "user.password": "x"}',
-         '{"card.number": "***", "user.password": "***"}'),
+        (
+            '{"card.number": 4111, "user.password": "x"}',
+            '{"card.number": "***", "user.password": "***"}',
+        ),
         ('{"to": "ann@example.org", "n": [1.50, 1e3]}', '{"to": "***", "n": [1.50, 1e3]}'),
         ('{"ann@example.org": "é"}', '{"***": "é"}'),
         ('{"to": "ann\\u0040example.org"}', '{"to": "***"}'),
@@ -62,12 +66,16 @@ def reads(**table: Any) -> Redaction:
         ('{"password": "x", "password": "y"}', '{"password": "***"}'),
         ('{"a": {"password": "x"}, "a": 1}', '{"a": 1}'),
         ("[" * 100_000, "***"),
-        ('{"password": "x", "n": ' + "9" * 5000 + "}",
-         '{"password": "***", "n": ' + "9" * 5000 + "}"),
-        ('{"password": "x", "n": [1e400, -1.0E-2], "s": "a\\nb", "t": [true, null, {}]}',
-         '{"password": "***", "n": [1e400, -1.0E-2], "s": "a\\nb", "t": [true, null, {}]}'),
+        (
+            '{"password": "x", "n": ' + "9" * 5000 + "}",
+            '{"password": "***", "n": ' + "9" * 5000 + "}",
+        ),
+        (
+            '{"password": "x", "n": [1e400, -1.0E-2], "s": "a\\nb", "t": [true, null, {}]}',
+            '{"password": "***", "n": [1e400, -1.0E-2], "s": "a\\nb", "t": [true, null, {}]}',
+        ),
     ],
-)  # fmt: skip
+)
 def test_hidden_values(payload: str, shown: str) -> None:
     redaction = reads(keys=["password", "card.number"], patterns=EMAIL)
     assert redaction.payload(payload.encode()).decode() == shown
@@ -112,23 +120,29 @@ def test_binary_payloads_are_searched() -> None:
         ("{'password': b's,s', 'to': 'a'}", "{'password': b'***', 'to': 'a'}"),
         ('"password"=>"s", "to"=>"a"', '"password"=>"***", "to"=>"a"'),
         ('name="password"\r\n\r\ns\r\ns\r\n--x', 'name="password"\r\n\r\n***\r\n--x'),
-        ('[{"name":"password","value":"s"},{"name":"to","value":"a"}]',
-         '[{"name": "password", "value": "***"}, {"name": "to", "value": "a"}]'),
+        (
+            '[{"name":"password","value":"s"},{"name":"to","value":"a"}]',
+            '[{"name": "password", "value": "***"}, {"name": "to", "value": "a"}]',
+        ),
         ('{"value": {"x": "s"}, "key": "Password"}', '{"value": "***", "key": "Password"}'),
         ('[{"name":"password","value":"s', '[{"name":"password","value":"***'),
         ('[["password","s"],["to","a"]]', '[["password", "***"], ["to", "a"]]'),
         ('["--password","s","--to","a"]', '["--password", "***", "--to", "a"]'),
         ('{"q": "password=s&to=a"}', '{"q": "password=***&to=a"}'),
         ('{"q": "{\\"password\\": \\"s"}', '{"q": "{\\"password\\": \\"***"}'),
-        ("card.number=s", "card.number=***"), ("number=1", "number=1"),
+        ("card.number=s", "card.number=***"),
+        ("number=1", "number=1"),
         ('{"card": {"name": "a", "number": "s', '{"card": {"name": "a", "number": "***'),
         ('{"contrase\\u00f1a": "s', '{"contrase\\u00f1a": "***'),
         ("contrase%C3%B1a=s&to=a", "contrase%C3%B1a=***&to=a"),
-        ("wrong password", "wrong password"), ("password, again", "password, again"),
-        ("my_password=1", "my_password=***"), ("userPassword: s", "userPassword: ***"),
-        ("apassword=1", "apassword=1"), ("password_hint: x", "password_hint: x"),
+        ("wrong password", "wrong password"),
+        ("password, again", "password, again"),
+        ("my_password=1", "my_password=***"),
+        ("userPassword: s", "userPassword: ***"),
+        ("apassword=1", "apassword=1"),
+        ("password_hint: x", "password_hint: x"),
     ],
-)  # fmt: skip
+)
 def test_values_of_keys_in_text_are_hidden(text: str, shown: str) -> None:
     redaction = reads(keys=["password", "card.number", "contraseña", "authorization"])
     assert redaction.text(text) == shown
@@ -313,11 +327,30 @@ LOOKS = {
 }  # fmt: skip
 """commands that print something of entries, as they do so"""
 NO_LOOKS = {
-    "acl", "check", "client block", "client cap", "client unblock", "client weight", "demo",
-    "doctor", "forget", "kind new", "metrics", "queue drain", "queue pause", "queue resume",
-    "record", "request limit", "request pause", "request priority", "request resume", "retention",
-    "schema", "work", "workers prune",
-}  # fmt: skip
+    "acl",
+    "check",
+    "client block",
+    "client cap",
+    "client unblock",
+    "client weight",
+    "demo",
+    "doctor",
+    "forget",
+    "kind new",
+    "metrics",
+    "queue drain",
+    "queue pause",
+    "queue resume",
+    "record",
+    "request limit",
+    "request pause",
+    "request priority",
+    "request resume",
+    "retention",
+    "schema",
+    "work",
+    "workers prune",
+}
 """commands that have nothing of entries to print; Spark's are in tests/pipeline"""
 
 
@@ -353,17 +386,21 @@ def planted(client: redis.Redis) -> str:
     queue.configure("op", 1, {"history": "all"})
     bodies = [payload.encode(), f"pre {payload}".encode(), cut.encode(), form.encode()] * 3
     queue.submit(bodies, id="r1", limit=12)
-    errors = [Failure(f"tok_abc {form}", cut, f"Traceback\n  {payload}\n  {form}"),
-              Failure("Denied", f"tok_abc9 {form}", cut)]  # fmt: skip
+    errors = [
+        Failure(f"tok_abc {form}", cut, f"Traceback\n  {payload}\n  {form}"),
+        Failure("Denied", f"tok_abc9 {form}", cut),
+    ]
     first, second, third, fourth, fifth, sixth, *_ = queue.take(10, consumer="w").deliveries
-    queue.settle([
-        Settlement(first, "reject", errors[0].encoded()),
-        Settlement(second, "result", payload.encode()),
-        Settlement(third, "fail", errors[1].encoded(), 60_000),
-        Settlement(fourth, "reject", errors[1].encoded()),
-        Settlement(fifth, "result", form.encode()),
-        Settlement(sixth, "reject", form.encode()),  # as another program would
-    ])  # fmt: skip
+    queue.settle(
+        [
+            Settlement(first, "reject", errors[0].encoded()),
+            Settlement(second, "result", payload.encode()),
+            Settlement(third, "fail", errors[1].encoded(), 60_000),
+            Settlement(fourth, "reject", errors[1].encoded()),
+            Settlement(fifth, "result", form.encode()),
+            Settlement(sixth, "reject", form.encode()),  # as another program would
+        ]
+    )
     RequestQueue(client, "copy").submit([b"x"], id="x")
     DelaySet(client, "later2").schedule([("x", b"")], after_ms=60_000)
     later = DelaySet(client, "later")
@@ -373,9 +410,18 @@ def planted(client: redis.Redis) -> str:
     fair.submit("ann", [("f1", form.encode()), ("f2", cut.encode())])
     (one,) = fair.take(1, consumer="w").deliveries
     fair.settle([Settlement(one, "reject", errors[0].encoded())])
-    job = {"class": "Mailer", "args": [{"password": SECRET}, form], "jid": "b" * 24,
-           "queue": "default", "created_at": 1.5, "enqueued_at": 1.5, "retry": True,
-           "error_message": form, "error_class": "tok_abcError", "failed_at": 1.5}  # fmt: skip
+    job = {
+        "class": "Mailer",
+        "args": [{"password": SECRET}, form],
+        "jid": "b" * 24,
+        "queue": "default",
+        "created_at": 1.5,
+        "enqueued_at": 1.5,
+        "retry": True,
+        "error_message": form,
+        "error_class": "tok_abcError",
+        "failed_at": 1.5,
+    }
     client.sadd("queues", "default")
     client.lpush("queue:default", json.dumps(job), cut)
     client.zadd("dead", {json.dumps(job): 1.5, cut: 2.5})
@@ -400,11 +446,13 @@ def test_secret_is_in_no_output_of_any_command(
     redisq("record", recording, "--interval", "100ms", "--for", "200ms")
     words = {
         "recording": recording,
-        **{name: str(path) for name, path in files.items()}, "op": op, "group": planted,
+        **{name: str(path) for name, path in files.items()},
+        "op": op,
+        "group": planted,
         "copy": json.dumps([{"op": "copy", "from": "", "path": "/x"}]),
         "payload": json.dumps({"password": SECRET, "n": 1}),
         "where": f"payload.password={SECRET}",
-    }  # fmt: skip
+    }
     leaks, ran = [], 0
     for line in (each for name in LOOKS for each in LOOKS[name]):
         for more in ((), ("--json",)):
@@ -415,8 +463,9 @@ def test_secret_is_in_no_output_of_any_command(
             assert redisq.code != 2, redisq.err
             ran += bool(said)
             said += redisq.err
-            said += "".join(files[n].read_text() for n in ("plan", "report", "out")
-                            if files[n].exists())  # fmt: skip
+            said += "".join(
+                files[n].read_text() for n in ("plan", "report", "out") if files[n].exists()
+            )
             if "--raw" not in line:  # the bytes, where no terminal is
                 assert all(printable(x) == x for x in said.split("\n")), (line, said)
             leaks += [f"{line} {more}: {said}" for secret in (SECRET, "tok_abc") if secret in said]
@@ -504,15 +553,31 @@ def test_redaction_does_not_change_matching_or_storage(
 
 WALK: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("2", ("free tokens",)),
-    ("3", ("r1",)), ("enter", ("tokens",)), ("t", ("facts",)), ("escape", ()),
-    ("escape", ()), ("4", ("r1/",)), ("enter", ("payload", "***")), ("escape", ()),
-    ("6", ("r1/3", "***")), ("enter", ("payload", "***")), ("escape", ()),
+    ("3", ("r1",)),
+    ("enter", ("tokens",)),
+    ("t", ("facts",)),
+    ("escape", ()),
+    ("escape", ()),
+    ("4", ("r1/",)),
+    ("enter", ("payload", "***")),
+    ("escape", ()),
+    ("6", ("r1/3", "***")),
+    ("enter", ("payload", "***")),
+    ("escape", ()),
     ("8", ("consumers", "w")),
-    ("7", ("groups", "***")), ("f", ("all 3 dead",)), ("escape", ()),
-    ("5", ("r1/1", "***")), ("enter", ("payload", "***")), ("y", ()), ("t", ("facts",)),
-    ("escape", ()), ("escape", ()), ("P", ("Replay 1 dead entry",)), ("escape", ()),
+    ("7", ("groups", "***")),
+    ("f", ("all 3 dead",)),
+    ("escape", ()),
+    ("5", ("r1/1", "***")),
+    ("enter", ("payload", "***")),
+    ("y", ()),
+    ("t", ("facts",)),
+    ("escape", ()),
+    ("escape", ()),
+    ("P", ("Replay 1 dead entry",)),
+    ("escape", ()),
     ("1", ("fairly", "later")),
-)  # fmt: skip
+)
 """keys pressed in the dashboard, and what is then waited for"""
 
 
@@ -595,26 +660,34 @@ def test_edit_does_not_reveal_a_guess(
         (one,) = queue.take(1, consumer="w").deliveries
         queue.settle([Settlement(one, "reject", ERROR.encoded())])
         patch = {
-            "test": [{"op": "test", "path": "/password", "value": SECRET},
-                     {"op": "replace", "path": "/to", "value": "eve"}],
+            "test": [
+                {"op": "test", "path": "/password", "value": SECRET},
+                {"op": "replace", "path": "/to", "value": "eve"},
+            ],
             "inside": [{"op": "test", "path": "", "value": {"password": SECRET, "to": "ann"}}],
             "replace": [{"op": "replace", "path": "/password", "value": SECRET}],
-        }.get(how)  # fmt: skip
+        }.get(how)
         new = json.dumps({"password": SECRET, "to": "ann"})
         words = ("--patch", json.dumps(patch)) if patch else ("--payload", new)
         edit = ("dlq", "edit", f"mail/r{number}/1", *words)
         out = redisq(*edit, "--dry-run") + redisq(*edit, "--dry-run", "--json") + redisq.err
         out += redisq(*edit, "--yes", code=None) + redisq.err
-        out += json.dumps([{**row, "id": "", "started_ms": 0, "ended_ms": 0, "at_ms": 0}
-                           for row in redisq.rows("log", "--max", "1")])  # fmt: skip
+        out += json.dumps(
+            [
+                {**row, "id": "", "started_ms": 0, "ended_ms": 0, "at_ms": 0}
+                for row in redisq.rows("log", "--max", "1")
+            ]
+        )
         said.append(re.sub(r"r\d/1|[0-9a-f]{8,}|\d{4}-\d\d-\S+|\d{13}", "", out))
     assert said[0] == said[1]
 
 
 def test_editor_is_refused_for_a_redacted_payload(
-    configuration: Path, dead: RequestQueue[redis.Redis], redisq: Redisq,
+    configuration: Path,
+    dead: RequestQueue[redis.Redis],
+    redisq: Redisq,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setenv("EDITOR", "cat")
     monkeypatch.delenv("VISUAL", raising=False)
     edit = ("dlq", "edit", "mail/r1/1")
@@ -632,8 +705,17 @@ def test_delays_are_redacted_like_requests(
     assert row["payload"] == '{"password": "***"}'
 
 
-NAMES = ("password", "PASSWORD", "user_password", "userPassword", "user-password", "user.password",
-         "pass\u200bword", "p\u0430ssw\u043erd", "\uff50assword")  # fmt: skip
+NAMES = (
+    "password",
+    "PASSWORD",
+    "user_password",
+    "userPassword",
+    "user-password",
+    "user.password",
+    "pass\u200bword",
+    "p\u0430ssw\u043erd",
+    "\uff50assword",
+)
 FORMS: dict[str, Callable[[str, str], str]] = {
     "JSON": lambda key, secret: json.dumps({"to": "a", key: secret, "n": 1}),
     "cut JSON": lambda key, secret: f'{{"{key}":"{secret}',
@@ -690,9 +772,24 @@ def test_percent_encoded_matches_of_patterns_are_hidden() -> None:
 
 @pytest.mark.parametrize(
     "part",
-    ["password", "password ", "password\n", "password,", '"password";s:', "password for ", "://a:",
-     "%41", "/", "A" * 64 + "\n", "p\u200b", "password,a\n", '"""', "=", "password=("],
-)  # fmt: skip
+    [
+        "password",
+        "password ",
+        "password\n",
+        "password,",
+        '"password";s:',
+        "password for ",
+        "://a:",
+        "%41",
+        "/",
+        "A" * 64 + "\n",
+        "p\u200b",
+        "password,a\n",
+        '"""',
+        "=",
+        "password=(",
+    ],
+)
 def test_the_work_grows_with_the_text_only(part: str) -> None:
     """Counts the steps of Python: twice the text costs about twice as many."""
 

@@ -20,8 +20,27 @@ def rates(arrived: int = 0, settled: int = 0, failed: int = 0) -> Rates:
 
 
 def request(id: str, pending: int = 0, paused: bool = False) -> Request:
-    return Request(id, "sealed", 50, 2, paused, 9, 9 - pending, pending, 0, 0, 0, 0, 0, NOW, NOW,
-                   None, 0, 0, "")  # fmt: skip
+    return Request(
+        id,
+        "sealed",
+        50,
+        2,
+        paused,
+        9,
+        9 - pending,
+        pending,
+        0,
+        0,
+        0,
+        0,
+        0,
+        NOW,
+        NOW,
+        None,
+        0,
+        0,
+        "",
+    )
 
 
 def row(
@@ -136,9 +155,11 @@ def test_the_worst_comes_first_and_limits_can_be_changed() -> None:
     )
     found = troubles(bad, NOW)
     assert [(one.rule, one.severity) for one in found] == [
-        ("no-worker", Severity.CRITICAL), ("dying", Severity.CRITICAL),
-        ("draining", Severity.WARNING), ("unfinished", Severity.WARNING),
-    ]  # fmt: skip
+        ("no-worker", Severity.CRITICAL),
+        ("dying", Severity.CRITICAL),
+        ("draining", Severity.WARNING),
+        ("unfinished", Severity.WARNING),
+    ]
     lenient = Thresholds(no_worker_ms=HOUR, dead=13)
     assert [one.rule for one in troubles(bad, NOW, lenient)] == ["draining", "unfinished"]
     ranks = [rank(found), rank(found[1:]), rank(found[2:]), rank(())]
@@ -147,8 +168,13 @@ def test_the_worst_comes_first_and_limits_can_be_changed() -> None:
 
 @pytest.mark.parametrize(
     ("ms", "said"),
-    [(-5, "0 s"), (59_999, "59 s"), (13 * MINUTE + 1, "13 m"), (4 * HOUR, "4 h"),
-     (50 * HOUR, "2 d")],
-)  # fmt: skip
+    [
+        (-5, "0 s"),
+        (59_999, "59 s"),
+        (13 * MINUTE + 1, "13 m"),
+        (4 * HOUR, "4 h"),
+        (50 * HOUR, "2 d"),
+    ],
+)
 def test_a_rough_age_has_one_unit(ms: int, said: str) -> None:
     assert rough_age(ms) == said

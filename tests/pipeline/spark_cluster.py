@@ -60,10 +60,23 @@ class SparkCluster:
         first = len(self._running)
         for name in names:
             self._start(
-                name, "worker.Worker", "--host", LOOPBACK, "--port", "0", "--webui-port", "0",
-                "--cores", "1", "--memory", "600m", "--work-dir", str(self.folder / name), self.url,
+                name,
+                "worker.Worker",
+                "--host",
+                LOOPBACK,
+                "--port",
+                "0",
+                "--webui-port",
+                "0",
+                "--cores",
+                "1",
+                "--memory",
+                "600m",
+                "--work-dir",
+                str(self.folder / name),
+                self.url,
                 environment=environment,
-            )  # fmt: skip
+            )
         for nth in range(first, len(self._running)):
             self._wait_for_log(nth, r"(Successfully registered with master)")
 
@@ -72,17 +85,22 @@ class SparkCluster:
     ) -> None:
         log = self.folder / f"{name}.log"
         variables = os.environ | {
-            "SPARK_HOME": str(self._spark), "JAVA_HOME": self._home,
-            "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": sys.executable,
+            "SPARK_HOME": str(self._spark),
+            "JAVA_HOME": self._home,
+            "SPARK_LOCAL_IP": LOOPBACK,
+            "PYSPARK_PYTHON": sys.executable,
             "SPARK_SCALA_VERSION": "2.13",  # otherwise Spark looks for a build directory
-            "SPARK_DAEMON_MEMORY": "192m", "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA,
-        }  # fmt: skip
+            "SPARK_DAEMON_MEMORY": "192m",
+            "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA,
+        }
         spark_class = str(self._spark / "bin" / "spark-class")
         with log.open("wb") as out:
             started = subprocess.Popen(
                 [spark_class, f"org.apache.spark.deploy.{kind}", *words],
-                stdout=out, stderr=subprocess.STDOUT, env={**variables, **(environment or {})},
-            )  # fmt: skip
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env={**variables, **(environment or {})},
+            )
         self._running.append((started, log))
 
     def _wait_for_log(self, nth: int, pattern: str) -> str:

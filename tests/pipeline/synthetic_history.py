@@ -35,9 +35,19 @@ class SyntheticHistory:
         request, slash, number = id.rpartition("/")
         of = {"request": request, "number": int(number)} if slash else {}
         self.history.append(
-            {"queue": queue, "kind": kind, "shard": 0, "event_id": f"{at}-{self._seq}", "at": at,
-             "by": "w1", "event": event, "id": id} | of | more
-        )  # fmt: skip
+            {
+                "queue": queue,
+                "kind": kind,
+                "shard": 0,
+                "event_id": f"{at}-{self._seq}",
+                "at": at,
+                "by": "w1",
+                "event": event,
+                "id": id,
+            }
+            | of
+            | more
+        )
 
     def _mail(self, random_: random.Random) -> None:
         bad_from, bad_to = BEGIN + 100 * MINUTE, BEGIN + 125 * MINUTE
@@ -50,8 +60,9 @@ class SyntheticHistory:
             n += 1
             size = random_.choice((20, 30, 40, 80)) if n != 60 else 400
             request = f"letter-{n:03}"
-            self._add_event("mail", "request", at, "submitted", request, request=request,
-                      detail=f"1|{size}")  # fmt: skip
+            self._add_event(
+                "mail", "request", at, "submitted", request, request=request, detail=f"1|{size}"
+            )
             left[request], running[request] = size, 0
             for i in range(1, size + 1):
                 order += 1
@@ -138,14 +149,32 @@ class SyntheticHistory:
                 now = min(waiting[0][0] for waiting in lines.values() if waiting)
 
     def _add_dead_letter(
-        self, queue: str, kind: str, id: str, at: int, consumer: str, reason: str,
-        type: str | None = None, message: str | None = None, client: str | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        queue: str,
+        kind: str,
+        id: str,
+        at: int,
+        consumer: str,
+        reason: str,
+        type: str | None = None,
+        message: str | None = None,
+        client: str | None = None,
+    ) -> None:
         error = None if type is None else Failure(type, message or "")
         request = id.rpartition("/")[0] or None
         self.dead.append(
-            {"queue": queue, "kind": kind, "id": id, "state": "dead", "request": request,
-             "client": client, "consumer": consumer, "since_at": at, "reason": reason,
-             "error_type": type, "error": message,
-             "fingerprint": fingerprint(Entry(id, "dead", reason=reason, error=error))}
-        )  # fmt: skip
+            {
+                "queue": queue,
+                "kind": kind,
+                "id": id,
+                "state": "dead",
+                "request": request,
+                "client": client,
+                "consumer": consumer,
+                "since_at": at,
+                "reason": reason,
+                "error_type": type,
+                "error": message,
+                "fingerprint": fingerprint(Entry(id, "dead", reason=reason, error=error)),
+            }
+        )

@@ -58,9 +58,13 @@ def ran(
     """A Python of its own: a process has one Spark, and this one's is local."""
     return subprocess.run(
         [sys.executable, "-m", *words],
-        capture_output=True, text=True, timeout=400, check=False, cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+        cwd=folder,
         env={**os.environ, **variables},
-    )  # fmt: skip
+    )
 
 
 def packed_environment(folder: Path) -> None:
@@ -107,17 +111,25 @@ Worker(queue, transform, lease_ms=2000, burst=True).run()
 
 @pytest.mark.parametrize("server", ["valkey"], indirect=True)
 def test_the_documented_job_survives_deaths_on_a_cluster_with_a_shipped_environment(
-    cluster: SparkCluster, client: redis.Redis, url: str, tmp_path: Path,
+    cluster: SparkCluster,
+    client: redis.Redis,
+    url: str,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     """One test, so that one application starts its JVMs once; then the doctor, with one more
     worker, which can't reach the server."""
     dead_letters(client, 200, "letters")
     packed_environment(tmp_path)
     begun = ran(
-        "tests.pipeline.cluster_application", url, cluster.url, str(tmp_path),
-        folder=tmp_path, PYTHONPATH=str(ROOT), PYSPARK_PYTHON="./env/bin/python",
-    )  # fmt: skip
+        "tests.pipeline.cluster_application",
+        url,
+        cluster.url,
+        str(tmp_path),
+        folder=tmp_path,
+        PYTHONPATH=str(ROOT),
+        PYSPARK_PYTHON="./env/bin/python",
+    )
     assert begun.returncode == -signal.SIGKILL, begun.stderr
     its_executors_use_the_shipped_environment(json.loads(begun.stdout), cluster)
     assert (tmp_path / "executor-killed").exists() and (tmp_path / "driver-killed").exists()
@@ -143,9 +155,12 @@ def its_job_is_finished_by_others(orders: RequestQueue[redis.Redis], folder: Pat
     settings = [word for setting in conf() for word in ("--conf", setting)]
     done = subprocess.run(
         [*submit, *settings, str(EXAMPLE), str(folder)],
-        capture_output=True, text=True, timeout=180, check=False,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
         env={**os.environ, "PYSPARK_PYTHON": sys.executable},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("the result is equal to the sequential one\n"), done.stdout
     assert "'same': " in done.stdout, "some requests were submitted before"
@@ -205,9 +220,12 @@ def test_commands_and_the_documented_job_use_the_server_that_serve_runs(
         assert "java" not in names and names.count("executor") == 1
         job = subprocess.run(
             [sys.executable, str(EXAMPLE), str(tmp_path / "job"), remote],
-            capture_output=True, text=True, timeout=120, check=False,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
             env={**os.environ, "REDIS_URL": url},
-        )  # fmt: skip
+        )
         assert job.returncode == 0, job.stderr
         assert job.stdout.endswith("the result is equal to the sequential one\n"), job.stdout
         for wrong in (f"{remote}x", remote.partition("/;")[0]):
@@ -247,8 +265,11 @@ def its_answers_do_not_depend_on_earlier_ones(client: redis.Redis, url: str) -> 
         # Tables of more than ten rows are read by Spark.
         found = subprocess.run(
             [sys.executable, "-c", READ_BY_SPARK, "--url", url, "--json", *words],
-            capture_output=True, text=True, timeout=400, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=400,
+            check=False,
+        )
         assert found.returncode == 0, found.stderr
         return [json.loads(line) for line in found.stdout.splitlines()]
 

@@ -153,9 +153,12 @@ def _spent(queue: Any, client: redis.Redis) -> str:
 
 
 OTHERS = [
-    ("request", _stream), ("fair", _body), ("fair", _element), ("circular", _spent),
+    ("request", _stream),
+    ("fair", _body),
+    ("fair", _element),
+    ("circular", _spent),
     ("rotating", _spent),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("kind", "spoil"), OTHERS)
@@ -193,10 +196,12 @@ def _list_of_another_type(queue: Any, client: redis.Redis) -> None:
 
 
 UNITS: list[tuple[str, str, Callable[[Any, redis.Redis], None]]] = [
-    ("request", "r1", _request), ("request", "r1", _stream_of_another_type),
-    ("fair", "ann", _account), ("fair", "ann", _list_that_is_gone),
+    ("request", "r1", _request),
+    ("request", "r1", _stream_of_another_type),
+    ("fair", "ann", _account),
+    ("fair", "ann", _list_that_is_gone),
     ("fair", "ann", _list_of_another_type),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("kind", "name", "spoil"), UNITS)

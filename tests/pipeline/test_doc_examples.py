@@ -23,9 +23,13 @@ if TYPE_CHECKING:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(SPARK))
 def test_a_page_runs_as_printed(
-    name: str, spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str], programs: Path,
-) -> None:  # fmt: skip
+    name: str,
+    spark: "SparkSession",
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    programs: Path,
+) -> None:
     from redisq_ops.pipeline import session
 
     kept = SharedSession(spark)

@@ -88,8 +88,16 @@ def test_missing_java_is_reported_in_one_line(
 
 
 def test_the_spark_submit_line_has_no_url(redisq: Redisq, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = ["--url", NOWHERE, "spark", "sql", "select 1", "--master", "spark://h:7077",
-             "--print-submit"]  # fmt: skip
+    words = [
+        "--url",
+        NOWHERE,
+        "spark",
+        "sql",
+        "select 1",
+        "--master",
+        "spark://h:7077",
+        "--print-submit",
+    ]
     monkeypatch.setattr(sys, "argv", ["redisq", *words])
     line = redisq(*words[2:])
     assert line.startswith("spark-submit --master spark://h:7077 ") and "hunter2" not in line
@@ -110,9 +118,12 @@ def test_the_spark_submit_line_runs(url: str) -> None:
     ).stdout
     search_path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        line, shell=True, capture_output=True, text=True,
+        line,
+        shell=True,
+        capture_output=True,
+        text=True,
         env=os.environ | {"PATH": search_path, "REDIS_URL": url},
-    )  # fmt: skip
+    )
     assert (done.returncode, done.stdout) == (0, '{"n": 42}\n'), done.stderr
 
 

@@ -21,7 +21,12 @@ from redisq_ops.pipeline.tables import TABLES
 TEXT = "abc é ü \U0001f600 \x9b \ud7ff"
 ESCAPED = '"\\/\b\f\n\r\t'
 OTHERS = [
-    b"", b"{", b"null", b"plain", b'{"type": "T"}', b'{"type": "T", "message": "m"}',
+    b"",
+    b"{",
+    b"null",
+    b"plain",
+    b'{"type": "T"}',
+    b'{"type": "T", "message": "m"}',
     b'{"type": "T", "message": "m", "traceback": "t"} ',
     b' {"type": "T", "message": "m", "traceback": "t"}',
     b'{"type":"T", "message": "m", "traceback": "t"}',
@@ -39,8 +44,9 @@ OTHERS = [
     b'{"type": "T", "message": "m", "traceback": "t"}\\',
     b'{"type": "T", "message": 5, "traceback": "t"}',
     b'{"type": "T", "message": "m"}, "traceback": "t"}',
-    b'", "message": "', b'{"type": "T", "message": "m", "traceback": "t"}' * 2,
-]  # fmt: skip
+    b'", "message": "',
+    b'{"type": "T", "message": "m", "traceback": "t"}' * 2,
+]
 
 
 def encoded(chance: random.Random) -> bytes:
@@ -119,9 +125,13 @@ def test_equal_errors_are_fingerprinted_once(monkeypatch: pytest.MonkeyPatch) ->
     errors = [samples[n % 3] for n in range(3000)]
     lines: list[bytes | None] = [b"- 1 0 100 200 w1 - lost 0"] * 3000
     page = ColumnPage(
-        [b"e%d" % n for n in range(3000)], [1000.0] * 3000, None, 0, lines,
+        [b"e%d" % n for n in range(3000)],
+        [1000.0] * 3000,
+        None,
+        0,
+        lines,
         [None if error is None else error.encoded() for error in errors],
-    )  # fmt: skip
+    )
     schema = arrow(TABLES["dead"], ("id", "fingerprint"))
     found = entry_decoder.decode_page(page, RowOrigin("q", "delay", 0, False), "dead", schema)
     assert len(calls) == 3 and len(set(found["fingerprint"].to_pylist())) == 3

@@ -58,9 +58,16 @@ def small_lake(folder: Path) -> LakeTable:
         rows = pa.table({"event_id": [f"{run}-{k}" for k in range(n)]})
         pq.write_table(rows, ready / f"{run}-00000.parquet", write_page_checksum=True)
         lake_table.manifests.mkdir(exist_ok=True)
-        made = Manifest(run, "history", "placing", NOON, {"mail": (0, NOON)},
-                        [LakeFile(name, n, 500)], [f"{PLACE}/old.parquet"],
-                        {"mail/0": "5-1", "mail/1": 7})  # fmt: skip
+        made = Manifest(
+            run,
+            "history",
+            "placing",
+            NOON,
+            {"mail": (0, NOON)},
+            [LakeFile(name, n, 500)],
+            [f"{PLACE}/old.parquet"],
+            {"mail/0": "5-1", "mail/1": 7},
+        )
         lake_table.write_manifest(made)
         if run == "r1":
             lake_table.place_files(made)
@@ -76,9 +83,13 @@ def test_manifests(tmp_path: Path) -> None:
             path.write_text("mine")
         file = lake_table.manifests / rng.choice(["r1.json", "r2.json"])
         file.write_bytes(changed(file.read_bytes(), rng))
-        for read in (lake_table.bounds, lambda t=lake_table: t.marks({"mail"}),
-                     lambda t=lake_table: t.files_of_day("2025-11-20", ["mail"]),
-                     lake_table.finish_interrupted, lake_table.merge_manifests):  # fmt: skip
+        for read in (
+            lake_table.bounds,
+            lambda t=lake_table: t.marks({"mail"}),
+            lambda t=lake_table: t.files_of_day("2025-11-20", ["mail"]),
+            lake_table.finish_interrupted,
+            lake_table.merge_manifests,
+        ):
             with in_one_line(k):
                 read()
         assert [path.read_text() for path in outside] == ["mine", "mine"], k
@@ -144,9 +155,10 @@ def test_the_figures_of_a_plan_are_those_of_its_rows(
     file = tmp_path / "plan.json"
     text = file.read_text()
     for old, new in (
-        ('"count": 6', '"count": 1'), ('"groups": {}', '"groups": {"harmless": 6}'),
+        ('"count": 6', '"count": 1'),
+        ('"groups": {}', '"groups": {"harmless": 6}'),
         ('"parts": 2, "count"', '"parts": 1, "count"'),
-    ):  # fmt: skip
+    ):
         assert old in text
         file.write_text(text.replace(old, new))
         with pytest.raises(BadInput, match="nothing was done"):
@@ -167,9 +179,11 @@ def test_checkpoints(client: redis.Redis, url: str) -> None:
     end = reader.latestOffset({}, every)
     for k, rng in each("offset"):
         other = warped(end, rng)
-        for read in (lambda o=other: reader.partitions(o, end),
-                     lambda o=other: reader.partitions({}, o),
-                     lambda o=other: reader.latestOffset(o, every)):  # fmt: skip
+        for read in (
+            lambda o=other: reader.partitions(o, end),
+            lambda o=other: reader.partitions({}, o),
+            lambda o=other: reader.latestOffset(o, every),
+        ):
             try:
                 with soon():
                     read()

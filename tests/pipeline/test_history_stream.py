@@ -144,8 +144,10 @@ def test_a_stream_begins_where_each_queue_is_to_begin(client: redis.Redis, url: 
 
     assert begun("latest") == {}
     assert begun(str(middle)) | {"two": []} == {
-        "q": names(29, 39), "other": names(1, 5), "two": [],
-    }  # fmt: skip
+        "q": names(29, 39),
+        "other": names(1, 5),
+        "two": [],
+    }
     assert begun("1970-01-01T00:16:40.290+00:00")["q"] == names(29, 39)
     assert begun(str(middle - 9))["q"] == names(29, 39)  # between two events
     assert begun("0")["q"] == begun(str(10**6))["q"] == names(0, 39)
@@ -191,8 +193,10 @@ def test_dead_letters_are_a_stream(client: redis.Redis, url: str) -> None:
     (gone,) = batch(reader, end, later)  # read again, after somebody purged it
     assert (gone["id"], gone["since_at"]) == (row["id"], row["since_at"])
     assert gone["_corrupt"] == "it was changed after it became dead"
-    assert reader.latestOffset(later, ALL) == later or batch(reader, later, reader.latestOffset(
-        later, ALL)) == []  # fmt: skip
+    assert (
+        reader.latestOffset(later, ALL) == later
+        or batch(reader, later, reader.latestOffset(later, ALL)) == []
+    )
 
 
 def test_available_now_ends_at_the_offsets_of_its_start(client: redis.Redis, url: str) -> None:

@@ -39,8 +39,12 @@ def bare(tmp_path: Path) -> dict[str, str]:
 def ran(environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "redisq_ops", *words],
-        env=environment, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
 
 
 @pytest.mark.slow

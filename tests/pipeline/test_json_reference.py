@@ -40,9 +40,13 @@ def history(url: str) -> None:
 @pytest.mark.slow
 @pytest.mark.alike
 def test_spark_s_commands_print_what_they_declare_and_the_figures_of_a_real_history(
-    spark: "SparkSession", redisq: Redisq, url: str, client: redis.Redis, tmp_path: Path,
+    spark: "SparkSession",
+    redisq: Redisq,
+    url: str,
+    client: redis.Redis,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     from redisq_ops.cli.actions import spark as reading
     from redisq_ops.cli.actions import spark_session as running
 
@@ -81,20 +85,28 @@ def test_spark_s_commands_print_what_they_declare_and_the_figures_of_a_real_hist
 
     (counted,) = of("mail", report["throughput"])
     assert {n: counted[n] for n in ("submitted", "taken", "done", "failed", "dead", "grown")} == {
-        "submitted": 6, "taken": 7, "done": 5, "failed": 1, "dead": 1, "grown": 0,
-    }  # fmt: skip
+        "submitted": 6,
+        "taken": 7,
+        "done": 5,
+        "failed": 1,
+        "dead": 1,
+        "grown": 0,
+    }
     assert [of(name, report["latency"])[0]["waits"] for name in ("mail", "push")] == [6, 4]
     fair = of("push", report["fairness"])
     assert {(r["client"], r["weight"], r["taken"], r["jain"]) for r in fair} == {
-        ("acme", 3, 3, 1.0), ("zoo", 1, 1, 1.0),
-    }  # fmt: skip
+        ("acme", 3, 3, 1.0),
+        ("zoo", 1, 1, 1.0),
+    }
     (request,) = of("mail", report["requests"])
     assert (request["request"], request["entries"], request["bad"]) == ("today", 6, 2)
     shown = html.read_text()
     assert "mail/today" in shown and len(charts_of(shown)) >= 4
     assert {table.name for table in tables.iterdir()} == set(report) - {"report"} | {
-        "anomalies", "changes", "contrasts",
-    }  # fmt: skip
+        "anomalies",
+        "changes",
+        "contrasts",
+    }
     assert pq.read_table(tables / "dead_groups").num_rows == len(report["dead_groups"])
 
     assert path[0]["from_ms"] == request["submitted_ms"]

@@ -226,8 +226,10 @@ def test_small_files_of_past_days_are_merged_and_old_days_deleted(
     lake_table = LakeTable(tmp_path, HISTORY)
     noon = round(datetime(2026, 11, 25, 12, tzinfo=UTC).timestamp() * 1000)
     runs = [
-        {"2026-11-01": 1, "2026-11-20": 3}, {"2026-11-20": 2, "2026-11-25": 4}, {"2026-11-25": 1},
-    ]  # fmt: skip
+        {"2026-11-01": 1, "2026-11-20": 3},
+        {"2026-11-20": 2, "2026-11-25": 4},
+        {"2026-11-25": 1},
+    ]
     with lake_table.locked():
         for k, days in enumerate(runs):
             lake_table.place_files(written(lake_table, f"r{k}", days, bounds={"mail": (0, k + 1)}))
@@ -250,8 +252,10 @@ def test_small_files_of_past_days_are_merged_and_old_days_deleted(
     assert sorted(rows_in_lake(lake_table)) == [id for id in before if "2026-11-01" not in id]
     files = [str(path.relative_to(lake_table.path)) for path in lake_table.path.glob("day=*/*/*")]
     assert sorted(name.partition("/")[0] for name in files) == [
-        "day=2026-11-20", "day=2026-11-25", "day=2026-11-25",
-    ], "today's stay apart"  # fmt: skip
+        "day=2026-11-20",
+        "day=2026-11-25",
+        "day=2026-11-25",
+    ], "today's stay apart"
     assert lake_table.bounds() == {"mail": 3}, "the next export continues where the last ended"
     assert maintain(lake_table, noon + 86_400_000) == MaintenanceResult(2, 1, 0)
 
@@ -266,9 +270,12 @@ def test_a_lake_of_a_newer_release_is_refused_in_one_line(
     (manifests / "r1.json").write_text('{"redisq_lake": 9}')
     words = ["--lake", str(tmp_path)]
     for command in (
-        ["report"], ["sql", "select * from history"], ["groups"], ["history", "--keep", "1d"],
+        ["report"],
+        ["sql", "select * from history"],
+        ["groups"],
+        ["history", "--keep", "1d"],
         ["export", "--table", "dead", "--table", "history"],
-    ):  # fmt: skip
+    ):
         assert run(["--url", url, "spark", *command, *words]) == 1
         err = capsys.readouterr().err
         assert "format 9, this release reads format 1; update redisq-ops" in err
@@ -282,8 +289,12 @@ def test_bounds_are_kept_per_queue_while_the_manifests_of_a_day_are_merged(
     lake_table = LakeTable(tmp_path, HISTORY)
     day = 86_400_000
     bounds: list[dict[str, tuple[int, int]]] = [
-        {"a": (0, 5), "b": (0, 5)}, {"a": (5, 9)}, {}, {"a": (9, 12)}, {"a": (12, 13)},
-    ]  # fmt: skip
+        {"a": (0, 5), "b": (0, 5)},
+        {"a": (5, 9)},
+        {},
+        {"a": (9, 12)},
+        {"a": (12, 13)},
+    ]
     marks: list[dict[str, int | str]] = [{"a/0": 5, "b/0": 1}, {"a/0": "9-1"}, {}, {}, {}]
     replaces = [[], [], [], ["day=1970-01-01/queue=a/r0.parquet"], []]
     with lake_table.locked():
@@ -302,8 +313,10 @@ def test_bounds_are_kept_per_queue_while_the_manifests_of_a_day_are_merged(
             lake_table.merge_manifests()
     merged = lake_table.runs()
     assert [(m.run, [Path(file.path).stem for file in m.files]) for m in merged] == [
-        ("r2", ["r1", "r2"]), ("r3", ["r3"]), ("r4", ["r4"]),
-    ]  # fmt: skip
+        ("r2", ["r1", "r2"]),
+        ("r3", ["r3"]),
+        ("r4", ["r4"]),
+    ]
     assert merged[0].bounds == {"a": (0, 9), "b": (0, 5)}
     assert lake_table.bounds() == {"a": 13, "b": 5}
     assert lake_table.marks(["a", "b"]) == {"a/0": "9-1", "b/0": 1}

@@ -62,16 +62,43 @@ def test_invalid_options_are_named(given: dict[str, str], message: str) -> None:
 
 def test_every_option_is_read() -> None:
     given = {
-        "table": "history", "queue": "mail, later", "columns": "ID,at", "since": "5",
-        "until": "10", "url_env": "X", "prefix": "p",
-        "replica": "True", "rowsPerPartition": "3", "maxCallMs": "0.25", "onTrim": "report",
-        "maxEventsPerTrigger": "9", "startingOffsets": "latest",
+        "table": "history",
+        "queue": "mail, later",
+        "columns": "ID,at",
+        "since": "5",
+        "until": "10",
+        "url_env": "X",
+        "prefix": "p",
+        "replica": "True",
+        "rowsPerPartition": "3",
+        "maxCallMs": "0.25",
+        "onTrim": "report",
+        "maxEventsPerTrigger": "9",
+        "startingOffsets": "latest",
         "marks": '{"q/0":7,"q/1":"5-0"}',
-    }  # fmt: skip
+    }
     assert parse_options(given) == Options(
-        "history", ("mail", "later"), ("id", "at"), False, 5, 10, (), None, "all", None, "X", None,
-        "p", True, 3, 250, "report", 9, '{"*":"latest"}', '{"q/0":7,"q/1":"5-0"}',
-    )  # fmt: skip
+        "history",
+        ("mail", "later"),
+        ("id", "at"),
+        False,
+        5,
+        10,
+        (),
+        None,
+        "all",
+        None,
+        "X",
+        None,
+        "p",
+        True,
+        3,
+        250,
+        "report",
+        9,
+        '{"*":"latest"}',
+        '{"q/0":7,"q/1":"5-0"}',
+    )
 
 
 def test_a_url_option_with_a_password_is_refused() -> None:
@@ -127,9 +154,11 @@ def test_a_password_in_a_url_query_is_removed() -> None:
         ServerAddress(f"redis+sentinel://u:pw@h,g:2/m?sentinel_password={SECRET}&db=3")
     )
     assert variables == {
-        "REDIS_URL": "redis+sentinel://h,g:2/m?db=3", "REDISQ_USERNAME": "u",
-        "REDISQ_PASSWORD": "pw", "REDISQ_SENTINEL_PASSWORD": SECRET,
-    }  # fmt: skip
+        "REDIS_URL": "redis+sentinel://h,g:2/m?db=3",
+        "REDISQ_USERNAME": "u",
+        "REDISQ_PASSWORD": "pw",
+        "REDISQ_SENTINEL_PASSWORD": SECRET,
+    }
     named = f"redis+sentinel://h/m?sentinel_username=watch&sentinel_password={SECRET}"
     there = ServerAddress.from_environment(None, environment(ServerAddress(named)))
     client: Any = connect(there)

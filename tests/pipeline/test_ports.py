@@ -100,9 +100,10 @@ def test_a_secret_is_not_on_the_command_line_of_the_jvm(monkeypatch: pytest.Monk
     monkeypatch.setattr(java_gateway, "launch_gateway", launch)
     monkeypatch.setattr(pyspark.SparkContext, "_gateway", None)
     settings = {
-        "spark.authenticate": "true", "spark.authenticate.secret": "hunter2",
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": "hunter2",
         "spark.executorEnv.REDISQ_PASSWORD": "hunter2",
-    }  # fmt: skip
+    }
     with pytest.raises(KeyboardInterrupt):
         session._launch_jvm(settings, None)
     assert seen == ["spark.authenticate=true"]

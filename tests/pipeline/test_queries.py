@@ -561,9 +561,15 @@ def test_explain_says_what_is_read_without_spark(
     assert redisq(*words, query) == "dead: queue, id, error (only queue mail; id r1/2)\n"
     assert redisq(*words, "select count(*) from dead") == "dead: counters, no rows\n"
     assert redisq.rows(*words, query)[0] == {
-        "table": "dead", "columns": ["queue", "id", "error"], "queue": "mail", "id": "r1/2",
-        "request": None, "since": None, "until": None, "rows": 25,
-    }  # fmt: skip
+        "table": "dead",
+        "columns": ["queue", "id", "error"],
+        "queue": "mail",
+        "id": "r1/2",
+        "request": None,
+        "since": None,
+        "until": None,
+        "rows": 25,
+    }
 
 
 def test_a_query_is_known_behind_comments_and_parentheses() -> None:

@@ -73,8 +73,11 @@ def planned(
             folder = plan.rows / f"part={unit}"
             folder.mkdir(parents=True)
             unknown = [None] * len(mine)
-            rows = {"id": mine, "at_ms": pa.array(unknown, pa.int64()),
-                    "fingerprint": pa.array(unknown, pa.string())}  # fmt: skip
+            rows = {
+                "id": mine,
+                "at_ms": pa.array(unknown, pa.int64()),
+                "fingerprint": pa.array(unknown, pa.string()),
+            }
             pq.write_table(pa.table(rows), folder / "a.parquet")
     plan = ReplayPlan(path, replay_plan._figures(plan, [header], wanted.parts), wanted.choice)
     plan.write()
@@ -136,8 +139,10 @@ def test_a_job_of_several_queues_has_one_rate(
 ) -> None:
     """Otherwise three queues would run at three times the requested rate."""
     several = [dead_letters(client, 40, name) for name in ("mail", "news", "scans")]
-    plans = [planned(server_at, tmp_path / q.name, ids(q, "dead"), queue=q.name, parts=1,
-                     rate=1000.0) for q in several]  # fmt: skip
+    plans = [
+        planned(server_at, tmp_path / q.name, ids(q, "dead"), queue=q.name, parts=1, rate=1000.0)
+        for q in several
+    ]
     whole = ReplayPlan(tmp_path / "all", tuple(plan.queues[0] for plan in plans))
     for k, plan in enumerate(plans):
         (plan.rows / "part=0").rename(_made(whole.rows) / f"part={k}")
@@ -170,8 +175,11 @@ def test_parts_move_each_entry_once_as_one_operation(
     assert (counts.waiting, counts.dead) == (330, 0)
     (listed,) = run(client, audit_log.log(Deployment(client))).operations
     assert (listed.verb, listed.done, listed.matched, listed.why) == (
-        "replay", 330, 330, "the relay is back",
-    )  # fmt: skip
+        "replay",
+        330,
+        330,
+        "the relay is back",
+    )
     assert queue.invariants() == []
 
 
@@ -439,9 +447,13 @@ def test_an_invalid_plan_is_refused_in_one_line(tmp_path: Path) -> None:
     ],
 )
 def test_a_plan_is_refused_for_another_selection(
-    client: redis.Redis, server_at: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str],
-    words: list[str], other: str,
-) -> None:  # fmt: skip
+    client: redis.Redis,
+    server_at: Server,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    other: str,
+) -> None:
     """It would run in the plan's queue, whatever the command names."""
     queue = dead_letters(client, 3)
     planned(server_at, tmp_path, ids(queue, "dead"))

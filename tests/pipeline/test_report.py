@@ -70,12 +70,34 @@ def figures(spark: "SparkSession", synthetic_history: SyntheticHistory) -> "Figu
 def empty() -> "Figures":
     from redisq_ops.pipeline.figures import Figures
 
-    names = ("latency", "throughput", "workers", "changes", "retries", "anomalies", "dead_groups",
-             "contrasts", "fairness", "requests", "critical_paths")  # fmt: skip
+    names = (
+        "latency",
+        "throughput",
+        "workers",
+        "changes",
+        "retries",
+        "anomalies",
+        "dead_groups",
+        "contrasts",
+        "fairness",
+        "requests",
+        "critical_paths",
+    )
     return Figures(
-        None, None, MINUTE, MINUTE, None, 0, 0, 0, 0, 0, (), {name: [] for name in names},
+        None,
+        None,
+        MINUTE,
+        MINUTE,
+        None,
+        0,
+        0,
+        0,
+        0,
+        0,
+        (),
+        {name: [] for name in names},
         {"latency": [], "throughput": []},
-    )  # fmt: skip
+    )
 
 
 class Elements(HTMLParser):
@@ -101,8 +123,14 @@ class Elements(HTMLParser):
 
 def test_numbers_and_durations_are_short() -> None:
     assert [duration(ms) for ms in (0, 0.5, 999, 1500, 90_000, 5_400_000, 2e8)] == [
-        "0", "0.5 ms", "999 ms", "1.5 s", "1.5 min", "1.5 h", "2.31 d",
-    ]  # fmt: skip
+        "0",
+        "0.5 ms",
+        "999 ms",
+        "1.5 s",
+        "1.5 min",
+        "1.5 h",
+        "2.31 d",
+    ]
     assert [number(n) for n in (0, 12, 1500, 2_000_000, -3000)] == ["0", "12", "1.5k", "2M", "-3k"]
 
 
@@ -151,11 +179,13 @@ def its_incidents_stand_out(figures: "Figures", synthetic_history: SyntheticHist
         for word in ("taken", "done", "failed", "dead"):
             assert row[word] == sum(e["event"] == word for e in own)
     assert {r["queue"]: r["submitted"] - r["done"] - r["dead"] for r in totals(figures)} == {
-        "mail": 0, "push": 0,
-    }  # fmt: skip
+        "mail": 0,
+        "push": 0,
+    }
     assert notes(figures) == [
-        "Percentiles are exact.", "Clients' weights are unknown: all count as 1.",
-    ]  # fmt: skip
+        "Percentiles are exact.",
+        "Clients' weights are unknown: all count as 1.",
+    ]
     assert figures.step_ms == 5 * MINUTE and figures.anomaly_ms == MINUTE
 
 
@@ -249,28 +279,52 @@ def test_a_report_compares_two_times_and_its_backlog_begins_with_the_history(
     from redisq_ops.pipeline.report_page import page
 
     def event(at: int, event: str, id: str, **more: Any) -> dict[str, Any]:
-        return {"queue": "mail", "kind": "delay", "shard": 0, "event_id": f"{BEGIN + at}-1",
-                "by": "w1", "at": BEGIN + at, "event": event, "id": id} | more  # fmt: skip
+        return {
+            "queue": "mail",
+            "kind": "delay",
+            "shard": 0,
+            "event_id": f"{BEGIN + at}-1",
+            "by": "w1",
+            "at": BEGIN + at,
+            "event": event,
+            "id": id,
+        } | more
 
     def letter(at: int, fingerprint: str) -> dict[str, Any]:
-        return {"queue": "mail", "kind": "delay", "id": f"l{at}", "since_at": BEGIN + at,
-                "reason": "failed", "fingerprint": fingerprint}  # fmt: skip
+        return {
+            "queue": "mail",
+            "kind": "delay",
+            "id": f"l{at}",
+            "since_at": BEGIN + at,
+            "reason": "failed",
+            "fingerprint": fingerprint,
+        }
 
-    first = [event(0, "submitted", "a"), event(1, "submitted", "b"), event(2, "submitted", "c"),
-             event(500, "taken", "a"), event(900, "done", "a", run_ms=400),
-             event(950, "done", "lost-submission")]  # fmt: skip
-    second = [event(86_400_000, "taken", "b"), event(86_400_100, "done", "b", run_ms=100),
-              event(86_400_200, "submitted", "d"),
-              event(86_400_300, "op", "", detail="op-1|dead|waiting|5"),
-              event(86_400_400, "op", "", detail="op-2|set|limit|4")]  # fmt: skip
+    first = [
+        event(0, "submitted", "a"),
+        event(1, "submitted", "b"),
+        event(2, "submitted", "c"),
+        event(500, "taken", "a"),
+        event(900, "done", "a", run_ms=400),
+        event(950, "done", "lost-submission"),
+    ]
+    second = [
+        event(86_400_000, "taken", "b"),
+        event(86_400_100, "done", "b", run_ms=100),
+        event(86_400_200, "submitted", "d"),
+        event(86_400_300, "op", "", detail="op-1|dead|waiting|5"),
+        event(86_400_400, "op", "", detail="op-2|set|limit|4"),
+    ]
     for row in (first[0], second[3]):
         row["number"] = None
     dead = frame(spark, "dead", [letter(10, "old"), letter(86_400_050, "new")])
     earlier = frame(spark, "history", first)
     report = QueueReport(
-        frame(spark, "history", second), dead, earlier=earlier,
+        frame(spark, "history", second),
+        dead,
+        earlier=earlier,
         against=QueueReport(earlier, dead),
-    )  # fmt: skip
+    )
     figures = report.figures()
     report.close()
     (last,) = figures.tables["throughput"]
@@ -284,8 +338,9 @@ def test_a_report_compares_two_times_and_its_backlog_begins_with_the_history(
     assert compared["dead_letters", "new"] == (1, None)
     assert compared["dead_letters", "old"] == (None, 1)
     assert [(row["op"], row["change"], row["entries"]) for row in figures.tables["changes"]] == [
-        ("op-1", "dead → waiting", 5), ("op-2", "limit = 4", None),
-    ]  # fmt: skip
+        ("op-1", "dead → waiting", 5),
+        ("op-2", "limit = 4", None),
+    ]
     assert "lower bound" not in "".join(notes(figures))
     shown = "".join(Elements(page(figures)).text)
     assert "Compared with 2026-03-01 12:00:00 – 12:00:00 UTC" in shown
@@ -329,9 +384,17 @@ def its_page_is_one_file_that_loads_nothing(text: str) -> None:
     assert not [name for name in elements.attributes if name.startswith("on")]
     assert "default-src 'none'; script-src 'sha256-" in text
     shown = "".join(elements.text)
-    for words in ("What stands out", "Queue mail", "entries per 5 min", "p99",
-                  "TimeoutError", "Jain", "What the slowest requests waited for", "letter-060",
-                  "Percentiles are exact"):  # fmt: skip
+    for words in (
+        "What stands out",
+        "Queue mail",
+        "entries per 5 min",
+        "p99",
+        "TimeoutError",
+        "Jain",
+        "What the slowest requests waited for",
+        "letter-060",
+        "Percentiles are exact",
+    ):
         assert words in shown, words
     assert elements.tags.count("figure") == 5 and "prefers-color-scheme:dark" in text
 
@@ -373,10 +436,16 @@ def test_a_page_escapes_foreign_text() -> None:
     from dataclasses import replace
 
     text = page(
-        replace(figures, begin_ms=BEGIN, end_ms=BEGIN + MINUTE, failures_only=(HOSTILE,),
-                against=(BEGIN, BEGIN)),
-        title=HOSTILE, source=HOSTILE,
-    )  # fmt: skip
+        replace(
+            figures,
+            begin_ms=BEGIN,
+            end_ms=BEGIN + MINUTE,
+            failures_only=(HOSTILE,),
+            against=(BEGIN, BEGIN),
+        ),
+        title=HOSTILE,
+        source=HOSTILE,
+    )
     elements = Elements(text)
     assert "img" not in elements.tags
     assert elements.tags.count("script") == elements.tags.count("figure") + 1, (
@@ -399,10 +468,25 @@ def test_a_single_group_has_no_contrasts(
     figures = empty()
     own = {"queue": "mail", "fingerprint": "abcd1234"}
     figures.tables.update(
-        dead_groups=[own | {"entries": 3, "share": 1.0, "failed": 3, "lost": 0, "rejected": 0,
-                            "clients": 0, "requests": 1, "first_ms": None, "last_ms": None,
-                            "sample": "r1/1", "error_type": "E", "form": "no", "message": "no"}],
-    )  # fmt: skip
+        dead_groups=[
+            own
+            | {
+                "entries": 3,
+                "share": 1.0,
+                "failed": 3,
+                "lost": 0,
+                "rejected": 0,
+                "clients": 0,
+                "requests": 1,
+                "first_ms": None,
+                "last_ms": None,
+                "sample": "r1/1",
+                "error_type": "E",
+                "form": "no",
+                "message": "no",
+            }
+        ],
+    )
     why = "he dead letters of mail are one group, with no others to compare it with"
     shown = page(figures)
     assert f"T{why}." in shown and "in common" not in shown.lower()
@@ -420,10 +504,16 @@ def test_the_backlog_is_never_negative_and_states_its_beginning() -> None:
     figures = replace(empty(), begin_ms=BEGIN, end_ms=BEGIN + 3 * MINUTE, deliveries=9)
     names = ("submitted", "taken", "done", "failed", "lost", "dead", "bad")
     rows = [
-        {"queue": "mail", "from_ms": BEGIN + n * MINUTE, **dict.fromkeys(names, 3),
-         "grown": grown, "peak": grown, "before": 9}
+        {
+            "queue": "mail",
+            "from_ms": BEGIN + n * MINUTE,
+            **dict.fromkeys(names, 3),
+            "grown": grown,
+            "peak": grown,
+            "before": 9,
+        }
         for n, grown in enumerate((-3, -9, -4))
-    ]  # fmt: skip
+    ]
     times = {f"{w}_{p}_ms": 7.0 for w in ("wait", "run") for p in ("p50", "p95", "p99", "max")}
     figures.series["throughput"] = figures.tables["throughput"] = rows
     figures.series["latency"] = [
@@ -503,18 +593,23 @@ def test_a_page_of_thousands_of_queues_stays_small() -> None:
         ("submitted", "taken", "done", "failed", "lost", "dead", "bad", "grown", "peak", "before"),
         9,
     )
-    times = {f"{w}_{p}_ms": 1e6 + i for i, p in enumerate(("p50", "p95", "p99", "max"))
-             for w in ("wait", "run")}  # fmt: skip
+    times = {
+        f"{w}_{p}_ms": 1e6 + i
+        for i, p in enumerate(("p50", "p95", "p99", "max"))
+        for w in ("wait", "run")
+    }
     figures.series["throughput"] = [
         {"queue": "q" * 120 + str(q), "from_ms": BEGIN + i * MINUTE, **counts}
-        for q in range(60) for i in range(150)
-    ]  # fmt: skip
+        for q in range(60)
+        for i in range(150)
+    ]
     figures.series["latency"] = [
         {k: row[k] for k in ("queue", "from_ms")} | times | {"taken": 9, "waits": 9, "runs": 9}
         for row in figures.series["throughput"]
     ]
-    figures.tables.update(throughput=figures.series["throughput"],
-                          latency=figures.series["latency"])  # fmt: skip
+    figures.tables.update(
+        throughput=figures.series["throughput"], latency=figures.series["latency"]
+    )
     text = page(replace(figures, begin_ms=BEGIN, end_ms=BEGIN + 150 * MINUTE))
     assert len(text.encode()) < 1_500_000
     assert re.search(r"<h2>5\d more queues</h2>", text)
@@ -642,8 +737,14 @@ def test_foreign_bytes_are_escaped_on_the_terminal(capsys: pytest.CaptureFixture
         "error_type": None,
         "form": HOSTILE,
     }
-    trait = {"queue": HOSTILE, "fingerprint": "f00d", "field": "client", "value": HOSTILE,
-             "share": 0.996, "rest": 0.001}  # fmt: skip
+    trait = {
+        "queue": HOSTILE,
+        "fingerprint": "f00d",
+        "field": "client",
+        "value": HOSTILE,
+        "share": 0.996,
+        "rest": 0.001,
+    }
     print_groups(Session({}, utc=True), [row], [trait])
     shown = capsys.readouterr().out
     assert "\u202e" not in shown and "\x1b" not in shown and "\\u202e\\x1b[31m" in shown

@@ -64,10 +64,11 @@ def test_results_are_written_in_order_as_bytes(
     with pytest.raises(Refused, match="--overwrite"):
         results.write(picked, tmp_path / "out", "parquet")
     everything = results.write(
-        results.select_requests(table(spark, valkey_url, queue="mail")), tmp_path / "out",
+        results.select_requests(table(spark, valkey_url, queue="mail")),
+        tmp_path / "out",
         "parquet",
         overwrite=True,
-    )  # fmt: skip
+    )
     assert everything.states["waiting"] == 1 and everything.exit_code == 3
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
@@ -194,8 +195,10 @@ def test_replay_is_planned_confirmed_carried_out_logged_and_undone(
     group = ["spark", "replay", "--group", fingerprint(entry), "--reason", "the relay is back"]
     (plan,) = redisq.rows(*group, "--rate", "100000/s", "--dry-run")
     assert (plan["matched"], plan["queue"], plan["groups"]) == (
-        130, "mail", {fingerprint(entry): 130},
-    )  # fmt: skip
+        130,
+        "mail",
+        {fingerprint(entry): 130},
+    )
     assert queue.counts().dead == 130
     (earlier,) = redisq.rows("spark", "replay", "--all", "--until", "1h", "--dry-run")
     assert earlier["matched"] == 0

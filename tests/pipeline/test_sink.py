@@ -88,8 +88,12 @@ def test_a_batch_is_written_once_even_after_its_entries_are_done(
 def test_rows_that_cannot_be_written_are_refused_or_listed(
     kind: str, client: redis.Redis, url: str, tmp_path: Path
 ) -> None:
-    bad = [row(kind, 1, **{ID[kind]: None}), row(kind, 2, **{ID[kind]: "a/b"}),
-           row(kind, 3, payload=None), row(kind, 4, payload="x" * 101)]  # fmt: skip
+    bad = [
+        row(kind, 1, **{ID[kind]: None}),
+        row(kind, 2, **{ID[kind]: "a/b"}),
+        row(kind, 3, payload=None),
+        row(kind, 4, payload="x" * 101),
+    ]
     if kind == "request":
         bad += [row(kind, n, priority=p) for n, p in ((5, -1), (6, 10**9), (7, None))]
     if kind == "fair":

@@ -81,8 +81,10 @@ def test_rows_are_the_entries_of_every_kind_of_queue(
             error = entry.error or Failure("", "")
             assert (row["queue"], row["kind"], row["state"]) == (queue.name, queue.kind, state)
             assert (row["failures"], row["lost"], row["attempts"]) == (
-                entry.failures, entry.lost, entry.attempts,
-            )  # fmt: skip
+                entry.failures,
+                entry.lost,
+                entry.attempts,
+            )
             assert (ms(row["first_at"]), ms(row["since_at"])) == (entry.first_ms, entry.since_ms)
             for name in ("consumer", "client", "called", "op", "payload"):
                 assert row[name] == getattr(entry, name), (state, name)
@@ -222,14 +224,16 @@ def test_requests_subrequests_and_results(client: redis.Redis, url: str) -> None
     ]
     for size in ("1", "3", "100"):
         parts = rows(url, "subrequests", rowsPerPartition=size, payloads="true")
-        assert sorted(r["id"] for r in parts) == [*(f"r1/{n}" for n in range(1, 9)), *(
-            f"r2/{n}" for n in range(1, 4)
-        )]  # fmt: skip
+        assert sorted(r["id"] for r in parts) == [
+            *(f"r1/{n}" for n in range(1, 9)),
+            *(f"r2/{n}" for n in range(1, 4)),
+        ]
         for r in parts:
             entry = queue.get(r["id"])
             assert entry is not None and (r["state"], r["number"]) == (
-                entry.state, int(r["id"].rpartition("/")[2]),
-            )  # fmt: skip
+                entry.state,
+                int(r["id"].rpartition("/")[2]),
+            )
             if r["state"] == "dead":
                 assert (r["error_type"], ms(r["since_at"])) == ("SMTP", entry.since_ms)
     results = rows(url, "results", request="r1")
@@ -241,9 +245,10 @@ def test_large_requests_are_split_into_several_lots() -> None:
     numbers = [NumberRange("a", 1, 5), NumberRange("b", 1, 1), NumberRange("c", 1, 2)]
     lots = list(_lots(numbers, 3))
     assert lots == [
-        (NumberRange("a", 1, 3),), (NumberRange("a", 4, 5), NumberRange("b", 1, 1)),
+        (NumberRange("a", 1, 3),),
+        (NumberRange("a", 4, 5), NumberRange("b", 1, 1)),
         (NumberRange("c", 1, 2),),
-    ]  # fmt: skip
+    ]
 
 
 def test_history_has_a_row_for_each_item_of_an_event(client: redis.Redis, url: str) -> None:
@@ -325,8 +330,14 @@ def test_unchanged_entries_are_read_once_while_others_change(
             cursor, more = page.cursor, page.cursor is not None
             left = [entry.id for entry in queue.page("dead", None, 300).entries]
             away = chance.sample(left, min(4, len(left)))
-            queue.move(f"o{len(found)}-{len(gone)}", 1, away, source="dead", target="trash",
-                high_water_ms=10**13)  # fmt: skip
+            queue.move(
+                f"o{len(found)}-{len(gone)}",
+                1,
+                away,
+                source="dead",
+                target="trash",
+                high_water_ms=10**13,
+            )
             gone |= set(away)
     assert len(found) == len(set(found))
     assert {f"r1/{n}" for n in range(1, 301)} - gone <= set(found)
@@ -426,11 +437,22 @@ def test_column_decoding_equals_row_decoding() -> None:
     """Column decoding and the core's parsers, over valid and invalid errors."""
     chance = random.Random(5)
     odd = [
-        None, b"", b"plain", b"{", b"null", b"[1]", b'{"type": 1, "message": "m"}',
-        b'{"type": "T"}', b'{"type": "T",\n "message": "m"}', b'{"type":"T","message":"\\ud800"}',
-        b"\xff\xfe", Failure("é", "ünï\n\x00", "\x9b").encoded(), ERROR,
-        b'{"type": "T", "message": "m", "more": {"a": 1}}', b'{"type": null, "message": "m"}',
-    ]  # fmt: skip
+        None,
+        b"",
+        b"plain",
+        b"{",
+        b"null",
+        b"[1]",
+        b'{"type": 1, "message": "m"}',
+        b'{"type": "T"}',
+        b'{"type": "T",\n "message": "m"}',
+        b'{"type":"T","message":"\\ud800"}',
+        b"\xff\xfe",
+        Failure("é", "ünï\n\x00", "\x9b").encoded(),
+        ERROR,
+        b'{"type": "T", "message": "m", "more": {"a": 1}}',
+        b'{"type": null, "message": "m"}',
+    ]
     table = TABLES["dead"]
     schema = arrow(table)
     origin = RowOrigin("q", "delay", 0, False)
@@ -442,9 +464,13 @@ def test_column_decoding_equals_row_decoding() -> None:
             for _ in range(n)
         ]
         page = ColumnPage(
-            [b"e%d" % i for i in range(n)], [1000.0 + i for i in range(n)], None, 0,
-            list(lines), list(errors),
-        )  # fmt: skip
+            [b"e%d" % i for i in range(n)],
+            [1000.0 + i for i in range(n)],
+            None,
+            0,
+            list(lines),
+            list(errors),
+        )
         slow = model_rows.entry_batch(entry_decoder._decode_rows(page, "dead"), origin, schema)
         assert (
             entry_decoder.decode_page(page, origin, "dead", schema).to_pylist() == slow.to_pylist()
@@ -628,7 +654,7 @@ def test_spark_reads_every_table(client: redis.Redis, url: str, load: Any) -> No
         assert [row.asDict() for row in frame.collect()] == [
             {k: v.replace(tzinfo=None) if isinstance(v, datetime) else v for k, v in row.items()}
             for row in rows(url, name)
-        ], name  # fmt: skip
+        ], name
 
 
 def run_query(spark: SparkSession, url: str, sql: str, table: str) -> list[Any]:
@@ -658,11 +684,13 @@ def test_a_query_reads_only_what_it_uses_and_always_all_of_that(
     assert len(ask("all", "select * from dead")) == 1100
     assert ask("count", "select count(*) from dead") == [(1100,)]
     assert ask("by queue", "select queue, count(*) from dead group by 1 order by 1") == [
-        ("mail", 1000), ("other", 100),
-    ]  # fmt: skip
+        ("mail", 1000),
+        ("other", 100),
+    ]
     assert ask("counts", "select queue, dead from counts order by 1", "counts") == [
-        ("mail", 1000), ("other", 100),
-    ]  # fmt: skip
+        ("mail", 1000),
+        ("other", 100),
+    ]
     assert len(ask("ids", "select id, since_at from dead")) == 1100
     assert ask("one", "select queue, number from dead where id = 'r1/1000'") == [("mail", 1000)]
     assert len(ask("request", "select number from dead where request = 'r1'")) == 1100
@@ -677,10 +705,16 @@ def test_a_query_reads_only_what_it_uses_and_always_all_of_that(
         select count(*) from mail union all select count(*) from mail where number = 3
         union all select count(*) from dead""",
     ) == [(1000,), (1,), (1100,)]
-    assert ask("join", "select count(*) from dead a join dead b using (id) where "
-        "a.queue = 'mail' and b.queue = 'other'") == [(100,)]  # fmt: skip
-    assert ask("below", "select count(*) from dead where queue = 'mail' and number > "
-        "(select max(number) from dead where queue = 'other')") == [(900,)]  # fmt: skip
+    assert ask(
+        "join",
+        "select count(*) from dead a join dead b using (id) where "
+        "a.queue = 'mail' and b.queue = 'other'",
+    ) == [(100,)]
+    assert ask(
+        "below",
+        "select count(*) from dead where queue = 'mail' and number > "
+        "(select max(number) from dead where queue = 'other')",
+    ) == [(900,)]
     assert len(ask("twice", "select * from dead union all select * from dead")) == 2200
     few = 20_000
     assert max(sizes[name] for name in ("count", "by queue", "counts", "one", "none")) < few

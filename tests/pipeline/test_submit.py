@@ -427,8 +427,11 @@ def test_csv_is_read_in_common_dialects_or_refused(
     assert (done.requests, done.corrupt, done.exit_code) == ({"ok": 4}, 1, 3)
     assert str(seen[0].rejects[0]) == f"{tmp_path}/quotes/a.csv, row 5: not UTF-8"
     assert there("quotes") == {
-        "1": b'say "hi", you', "2": b"a\\b", "3": b'5" nail "', "4": b"caf\xc3\xa9",
-    }  # fmt: skip
+        "1": b'say "hi", you',
+        "2": b"a\\b",
+        "3": b'5" nail "',
+        "4": b"caf\xc3\xa9",
+    }
     broken = head + b'1,"hello\nworld"\n2,x\n'
     with pytest.raises(BadInput, match="--multiline"):
         submit_csv("breaks/a.csv", broken)
@@ -513,8 +516,9 @@ def test_unreadable_rows_are_left_out_and_counted(
     assert (done.requests, done.entries, done.corrupt) == ({"ok": 3}, 30, 2)
     assert done.exit_code == 3
     assert [(one.row, one.request) for one in seen[0].rejects] == [
-        (first, None), (first + 1, None),
-    ]  # fmt: skip
+        (first, None),
+        (first + 1, None),
+    ]
     assert "secr" not in str(seen)
     assert [payloads(valkey, f"r{k}") for k in range(3)] == [
         [b"row %d" % n for n in range(k, 30, 3)] for k in range(3)

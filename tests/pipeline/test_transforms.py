@@ -204,10 +204,14 @@ def test_throughput_counts_entries_not_calls(spark: "SparkSession") -> None:
     assert row == (43, 4, 2, 1, 1, 1, 2, 40, 40)
     # It begins in the middle: two entries were open before; two are replayed, one is purged.
     middle = [
-        event(0, "done", "x"), event(1, "done", "y"), event(60_000, "submitted", "z"),
-        event(120_000, "op", "-", "op1|dead|waiting|2"), event(180_000, "done", "u"),
-        event(240_000, "op", "-", "op2|waiting|trash|1"), event(240_001, "op", "-", "op3|set|a|9"),
-    ]  # fmt: skip
+        event(0, "done", "x"),
+        event(1, "done", "y"),
+        event(60_000, "submitted", "z"),
+        event(120_000, "op", "-", "op1|dead|waiting|2"),
+        event(180_000, "done", "u"),
+        event(240_000, "op", "-", "op2|waiting|trash|1"),
+        event(240_001, "op", "-", "op3|set|a|9"),
+    ]
     found = rows(throughput(frame(spark, "history", middle)), "grown", "before")
     assert found == [(-2, 2), (-1, 2), (1, 2), (0, 2), (-1, 2)]
 
@@ -277,8 +281,9 @@ def test_clients_can_be_part_of_the_id(spark: "SparkSession") -> None:
     )
     found = fairness(attempts(history, r"^(\w+)-"), client_submissions(history, r"^(\w+)-"))
     assert rows(found, "client", "demand", "taken", "jain") == [
-        ("acme", 2, 1, 1.0), ("zoo", 1, 1, 1.0),
-    ]  # fmt: skip
+        ("acme", 2, 1, 1.0),
+        ("zoo", 1, 1, 1.0),
+    ]
     assert fairness(attempts(history), client_submissions(history)).count() == 0
 
 
@@ -327,10 +332,17 @@ def test_minutes_far_from_the_median_are_one_span(spark: "SparkSession") -> None
 
 def dead(n: int, message: str, **more: Any) -> dict[str, Any]:
     named = {"queue": "q", "kind": "request", "id": f"r{n % 4}/{n}", "state": "dead"}
-    row: dict[str, Any] = named | {
-        "reason": "failed", "error_type": "Timeout", "error": message,
-        "since_at": moment(n * 1000), "consumer": f"w{n % 3}",
-    } | more  # fmt: skip
+    row: dict[str, Any] = (
+        named
+        | {
+            "reason": "failed",
+            "error_type": "Timeout",
+            "error": message,
+            "since_at": moment(n * 1000),
+            "consumer": f"w{n % 3}",
+        }
+        | more
+    )
     error = None if row["error_type"] is None else Failure(row["error_type"], row["error"])
     entry = Entry("", "dead", reason=row["reason"], error=error)
     return {"fingerprint": fingerprint(entry)} | row
@@ -377,15 +389,27 @@ def test_contrasts_of_a_group(spark: "SparkSession") -> None:
         return json.dumps({"region": region, "card": n}).encode()
 
     here = [
-        dead(n, "timed out", fingerprint="aaaa", client="acme" if n % 10 else "zoo",
-             consumer="w1", payload=body(n, "eu"))
+        dead(
+            n,
+            "timed out",
+            fingerprint="aaaa",
+            client="acme" if n % 10 else "zoo",
+            consumer="w1",
+            payload=body(n, "eu"),
+        )
         for n in range(50)
-    ]  # fmt: skip
+    ]
     rest = [
-        dead(n, "refused", fingerprint="bbbb", client=f"c{n % 10}", consumer="w1",
-             payload=body(n, "us" if n % 5 else "eu") if n else b"\xff\x00")
+        dead(
+            n,
+            "refused",
+            fingerprint="bbbb",
+            client=f"c{n % 10}",
+            consumer="w1",
+            payload=body(n, "us" if n % 5 else "eu") if n else b"\xff\x00",
+        )
         for n in range(100)
-    ]  # fmt: skip
+    ]
     table = frame(spark, "dead", here + rest)
     traits = {(r.fingerprint, r.field): r for r in contrasts(table).collect()}
     trait = traits["aaaa", "client"]
@@ -439,9 +463,11 @@ def test_the_critical_path_follows_what_each_delivery_waited_for() -> None:
 
 def test_an_unblocked_delivery_waited_for_a_worker() -> None:
     assert segments(ran("r/1", 10, 20), ran("r/2", 500, 600)) == [
-        ("queue", "r/1", 0, 10), ("run", "r/1", 10, 20), ("turn", "r/2", 20, 500),
+        ("queue", "r/1", 0, 10),
+        ("run", "r/1", 10, 20),
+        ("turn", "r/2", 20, 500),
         ("run", "r/2", 500, 600),
-    ]  # fmt: skip
+    ]
     late = ran("r/2", 500, 600, since_ms=450)  # added when 1 was done long ago
     assert segments(ran("r/1", 10, 20), late) == [
         ("queue", "r/2", 450, 500),
@@ -452,8 +478,10 @@ def test_an_unblocked_delivery_waited_for_a_worker() -> None:
 def test_one_millisecond_may_hold_an_attempt_its_failure_and_the_next_attempt() -> None:
     first = ran("r/1", 1, 1, ended="failed")
     assert segments(first, ran("r/1", 1, 5, attempt=2, since_ms=1)) == [
-        ("queue", "r/1", 0, 1), ("run", "r/1", 1, 1), ("run", "r/1", 1, 5),
-    ]  # fmt: skip
+        ("queue", "r/1", 0, 1),
+        ("run", "r/1", 1, 1),
+        ("run", "r/1", 1, 5),
+    ]
     # Replayed, its attempts are counted from 1 again.
     again = ran("r/1", 9, 9, ended="failed", since=None, since_ms=None)
     found = segments(first, again, ran("r/1", 9, 12, attempt=2, since_ms=9))

@@ -30,8 +30,11 @@ if TYPE_CHECKING:
 KEY = "redisq:{q}:hist"
 FIRST_MS = 10_000_000
 BOUNDS = [
-    {}, {"since": "1"}, {"until": str(10**13)}, {"since": str(FIRST_MS), "until": str(10**13)},
-]  # fmt: skip
+    {},
+    {"since": "1"},
+    {"until": str(10**13)},
+    {"since": str(FIRST_MS), "until": str(10**13)},
+]
 
 
 @pytest.fixture

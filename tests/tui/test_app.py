@@ -103,8 +103,10 @@ def test_clients_their_rules_and_the_audit_log(url: str, client: redis.Redis) ->
         await see(pilot, "acme", "blocked", "globex", "1 of 2")
         line = app.query_one("#command", Input)
         for key, begun in (
-            ("L", "client cap %q % "), ("O", "client weight %q % "), ("K", "client block %q %"),
-        ):  # fmt: skip
+            ("L", "client cap %q % "),
+            ("O", "client weight %q % "),
+            ("K", "client block %q %"),
+        ):
             await press(pilot, key)
             assert line.value == begun
             await press(pilot, "escape")
@@ -138,9 +140,11 @@ def test_worker_processes_of_another_program(url: str, client: redis.Redis) -> N
         "app-1:42:abc",
         mapping={
             "info": '{"hostname":"app-1","pid":42,"queues":["low"],"started_at":1.0}',
-            "busy": "0", "beat": str(time.time()), "quiet": "false",
+            "busy": "0",
+            "beat": str(time.time()),
+            "quiet": "false",
         },
-    )  # fmt: skip
+    )
     run(client, register(Deployment(client), [Registered("sidekiq:low", "sidekiq", 1, 0, at="")]))
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:

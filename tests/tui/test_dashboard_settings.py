@@ -106,14 +106,26 @@ def test_a_name_for_every_key() -> None:
 
 def names() -> str:
     """What can be named in the file, for its page."""
-    rows = [f"| `{one.id}` | {' '.join(f'`{keys.sign(key)}`' for key in one.key.split(','))} |"
-            for one in keys.ALL]  # fmt: skip
-    views = [f"| `{view.name_}` | {' '.join(f'`{column.key}`' for column in view.columns)} |"
-             for view in ALL]  # fmt: skip
-    return "\n".join([
-        "| name of a key | usual key |", "|---|---|", *rows, "",
-        "| view | columns |", "|---|---|", *views, "",
-    ])  # fmt: skip
+    rows = [
+        f"| `{one.id}` | {' '.join(f'`{keys.sign(key)}`' for key in one.key.split(','))} |"
+        for one in keys.ALL
+    ]
+    views = [
+        f"| `{view.name_}` | {' '.join(f'`{column.key}`' for column in view.columns)} |"
+        for view in ALL
+    ]
+    return "\n".join(
+        [
+            "| name of a key | usual key |",
+            "|---|---|",
+            *rows,
+            "",
+            "| view | columns |",
+            "|---|---|",
+            *views,
+            "",
+        ]
+    )
 
 
 def test_the_page_names_every_key_and_column() -> None:

@@ -67,8 +67,14 @@ def test_a_queue_whose_tokens_one_consumer_keeps_flows_again(
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await press(pilot, "t")
-        await see(pilot, "3 entries waiting, and none can be delivered", "consumer geo-3:777",
-                  "holds 2 entries", "explain it", "what it holds")  # fmt: skip
+        await see(
+            pilot,
+            "3 entries waiting, and none can be delivered",
+            "consumer geo-3:777",
+            "holds 2 entries",
+            "explain it",
+            "what it holds",
+        )
         dialog = await asked(pilot, "enter")
         assert dialog.question.title == "Requeue 2 pending entries of mail?"
         await press(pilot, "y")

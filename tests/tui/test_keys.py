@@ -21,8 +21,12 @@ BEGIN, END = "<!-- keys: drawn from the code -->\n", "<!-- end of keys -->\n"
 
 
 def table() -> str:
-    rows = [*described(keys.LOOK), *described(PagedTable.BINDINGS), *described(keys.CHANGE),
-            *described(keys.LEAVE)]  # fmt: skip
+    rows = [
+        *described(keys.LOOK),
+        *described(PagedTable.BINDINGS),
+        *described(keys.CHANGE),
+        *described(keys.LEAVE),
+    ]
     lines = [
         f"| {' '.join(f'`{sign}`' for sign in signs.split(' '))} | {words} |"
         for signs, words in rows

@@ -113,8 +113,9 @@ def test_a_traceback_keeps_its_end_and_colours_its_error() -> None:
     assert [last.plain[span.start : span.end] for span in last.spans][:1] == ["ValueError"]
     ruby = traceback_lines("app/mail.rb:88:in `deliver'\napp/worker.rb:3:in `perform'")
     assert [line.label.plain for line in ruby] == [
-        "app/mail.rb:88:in `deliver'", "app/worker.rb:3:in `perform'"
-    ]  # fmt: skip
+        "app/mail.rb:88:in `deliver'",
+        "app/worker.rb:3:in `perform'",
+    ]
 
 
 # --- search ------------------------------------------------------------------------------------
@@ -143,9 +144,25 @@ def test_a_search_looks_at_all_lines_of_a_text() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["eu", "", 'a "b" \\ c', "*", "two words", "5", "null", "שלום 👍", 5, -1.5, 0, 10**20, True,
-     None, ["x"], {"a": 1}],
-)  # fmt: skip
+    [
+        "eu",
+        "",
+        'a "b" \\ c',
+        "*",
+        "two words",
+        "5",
+        "null",
+        "שלום 👍",
+        5,
+        -1.5,
+        0,
+        10**20,
+        True,
+        None,
+        ["x"],
+        {"a": 1},
+    ],
+)
 @pytest.mark.parametrize("key", ["region", "odd key", 'a"b', "", "0", "ключ", "a.b"])
 def test_a_condition_matches_its_own_entry_and_no_other(key: str, value: Any) -> None:
     payload = json.dumps({"in": [{key: value}]}).encode()

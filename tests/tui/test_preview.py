@@ -235,8 +235,13 @@ def test_a_value_is_found_copied_and_filtered_by(
     url: str, client: redis.Redis, whole: bool
 ) -> None:
     regions = ["eu", "us", "eu", "ap"]
-    bury(client, [json.dumps({"to": f"u{n}@x", "at": {"region": region}}).encode()
-                  for n, region in enumerate(regions)])  # fmt: skip
+    bury(
+        client,
+        [
+            json.dumps({"to": f"u{n}@x", "at": {"region": region}}).encode()
+            for n, region in enumerate(regions)
+        ],
+    )
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         if whole:
@@ -283,8 +288,9 @@ def test_a_preview_stays_with_its_entry_and_says_when_it_goes(
     queue = RequestQueue(client, "mail")
 
     def moved(id: str) -> list[str]:
-        return queue.move("x", int(id[-1]), [id], source="dead", target="waiting",
-                          high_water_ms=2**50)  # fmt: skip
+        return queue.move(
+            "x", int(id[-1]), [id], source="dead", target="waiting", high_water_ms=2**50
+        )
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await press(pilot, "p")
@@ -320,8 +326,11 @@ def test_nothing_in_a_payload_acts_on_the_terminal(url: str, client: redis.Redis
 def test_what_is_redacted_is_not_previewed_and_not_filtered_by(
     url: str, client: redis.Redis
 ) -> None:
-    bury(client, [b'{"password": "hunter2", "user": "ada"}'],
-         Failure("LoginError", "bad", 'Traceback:\n  {"password": "hunter2"}'))  # fmt: skip
+    bury(
+        client,
+        [b'{"password": "hunter2", "user": "ada"}'],
+        Failure("LoginError", "bad", 'Traceback:\n  {"password": "hunter2"}'),
+    )
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await press(pilot, "p")

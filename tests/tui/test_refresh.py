@@ -72,9 +72,11 @@ def test_a_refresh_draws_the_rows_that_changed(monkeypatch: pytest.MonkeyPatch) 
         async with app.run_test(size=(160, 45)) as pilot:
             await settled(app, pilot)
             for owner, name in (
-                (PagedTable, "render_line"), (Banner, "render"), (Tabs, "render"),
+                (PagedTable, "render_line"),
+                (Banner, "render"),
+                (Tabs, "render"),
                 (Screen, "_refresh_layout"),
-            ):  # fmt: skip
+            ):
                 counted(monkeypatch, owner, name, drawn)
             assert not await refresh(app, pilot)
             source.waiting = 77

@@ -93,18 +93,31 @@ pytestmark = pytest.mark.slow
 NOW = 1_773_457_965_000  # 2026-03-14 03:12:45 UTC
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
 FEATURES = {
-    "request": features(RequestQueue), "delay": features(DelaySet), "fair": features(FairQueue)
-}  # fmt: skip
+    "request": features(RequestQueue),
+    "delay": features(DelaySet),
+    "fair": features(FairQueue),
+}
 OSC_52 = "\x1b]52;c;cm0gLXJmIC8=\x07"
 
 KINDS = {
-    "audit-log": "request", "billing": "request", "crm-sync": "request", "exports": "fair",
-    "fraud-check": "request", "geo-import": "request", "image-thumbnails": "request",
-    "invoices": "request", "mail": "request", "nightly-reports": "request",
-    "pdf-render": "request", "push-devices": "delay", "reminders": "delay",
-    "search-index": "request", "transcode-hd": "request", "trial-expiry": "delay",
+    "audit-log": "request",
+    "billing": "request",
+    "crm-sync": "request",
+    "exports": "fair",
+    "fraud-check": "request",
+    "geo-import": "request",
+    "image-thumbnails": "request",
+    "invoices": "request",
+    "mail": "request",
+    "nightly-reports": "request",
+    "pdf-render": "request",
+    "push-devices": "delay",
+    "reminders": "delay",
+    "search-index": "request",
+    "transcode-hd": "request",
+    "trial-expiry": "delay",
     "webhooks": "delay",
-}  # fmt: skip
+}
 
 
 # --- what the server would say ---------------------------------------------------------------
@@ -132,28 +145,40 @@ def rates(base: int, failing: int = 0) -> Rates:
 
 def overview() -> tuple[QueueRow, ...]:
     counts = {
-        "exports": (Counts(sum(one.waiting for one in clients()), 18, 4, 9, 0, 88_310),
-                    rates(30)),
+        "exports": (Counts(sum(one.waiting for one in clients()), 18, 4, 9, 0, 88_310), rates(30)),
         "billing": (Counts(37, 12, 4, 0, 0, 918_223, NOW - 41 * SECOND), rates(420)),
-        "geo-import": (Counts(2_210, 0, 0, 4, 0, 9_120, NOW - 14 * MINUTE),
-                       replace(idle := rates(160), settled=(*idle.settled[:-13], *(0,) * 13))),
-        "image-thumbnails": (Counts(184_220, 64, 911, 37, 0, 5_204_113, NOW - 26 * MINUTE),
-                             rates(5_200, 3)),
-        "mail": (Counts(1_204, 24, 88, 1_240, 12, 44_210_000, NOW - 48 * SECOND),
-                 Rates(*(tuple(part[-60:]) for part in day()))),
-        "nightly-reports": (Counts(12, 0, 0, 0, 0, 4_410, NOW - 5 * HOUR, "disk full on db-3"),
-                            rates(0)),
+        "geo-import": (
+            Counts(2_210, 0, 0, 4, 0, 9_120, NOW - 14 * MINUTE),
+            replace(idle := rates(160), settled=(*idle.settled[:-13], *(0,) * 13)),
+        ),
+        "image-thumbnails": (
+            Counts(184_220, 64, 911, 37, 0, 5_204_113, NOW - 26 * MINUTE),
+            rates(5_200, 3),
+        ),
+        "mail": (
+            Counts(1_204, 24, 88, 1_240, 12, 44_210_000, NOW - 48 * SECOND),
+            Rates(*(tuple(part[-60:]) for part in day())),
+        ),
+        "nightly-reports": (
+            Counts(12, 0, 0, 0, 0, 4_410, NOW - 5 * HOUR, "disk full on db-3"),
+            rates(0),
+        ),
         "reminders": (Counts(0, 3, 42_118, 2, 0, 88_120), rates(61)),
         "search-index": (Counts(0, 0, 0, 0, 0, 120, None, None, "by kim"), rates(0)),
         "webhooks": (Counts(310, 40, 6_021, 411, 0, 1_420_008, NOW - 88 * SECOND), rates(310, 9)),
-    }  # fmt: skip
+    }
     for number, name in enumerate(KINDS):
         chance = random.Random(number)
         waiting, busy = int(chance.paretovariate(0.5)), chance.randint(1, 40)
         usual = Counts(
-            waiting, busy, chance.randint(0, 30), chance.choice([0, 0, 0, 1, 9]), 0, 10_000,
+            waiting,
+            busy,
+            chance.randint(0, 30),
+            chance.choice([0, 0, 0, 1, 9]),
+            0,
+            10_000,
             NOW - chance.randint(1, 400) * SECOND,
-        )  # fmt: skip
+        )
         counts.setdefault(name, (usual, rates(chance.randint(20, 2_000), chance.choice([0, 0, 2]))))
     lately = {
         "geo-import": Activity(NOW - 13 * MINUTE, 2, None, 0),
@@ -167,13 +192,15 @@ def overview() -> tuple[QueueRow, ...]:
     }
     return tuple(
         QueueRow(
-            name, KINDS[name], *counts[name],
+            name,
+            KINDS[name],
+            *counts[name],
             activity=lately.get(name, Activity(NOW - SECOND, 3, NOW + SECOND, 0)),
             evidence=evidence.get(name),
             clients=clients() if name == "exports" else (),
         )
         for name in KINDS
-    )  # fmt: skip
+    )
 
 
 def requests() -> tuple[Request, ...]:
@@ -205,17 +232,32 @@ def requests() -> tuple[Request, ...]:
         ("digest-3107", "done", 90, 2, 0, 0, 0, 997, 0, 89),
         ("invoice-3108", "done", 10, 8, 0, 0, 0, 1_000_000, 0, 100),
         ("invoice-3109", "done", 50, 16, 0, 0, 0, 397, 0, 94),
-    ]:  # fmt: skip
+    ]:
         created, paused = NOW - minutes * MINUTE - 11 * SECOND, state == "paused"
         total = waiting + delayed + dead + done + trash + held[id]
         rows.append(
             Request(
-                id, "sealed" if paused else state, priority, limit, paused,
-                2 * total if state == "cancelled" else total, waiting, held[id], delayed, done,
-                dead, total if state == "cancelled" else trash,
-                max(0, min(limit - held[id], waiting)), created, created, None, 0, 0, "",
+                id,
+                "sealed" if paused else state,
+                priority,
+                limit,
+                paused,
+                2 * total if state == "cancelled" else total,
+                waiting,
+                held[id],
+                delayed,
+                done,
+                dead,
+                total if state == "cancelled" else trash,
+                max(0, min(limit - held[id], waiting)),
+                created,
+                created,
+                None,
+                0,
+                0,
+                "",
             )
-        )  # fmt: skip
+        )
     opened = sorted(rows[:18], key=lambda row: row.created_ms)
     return (*opened, *rows[18:])
 
@@ -258,10 +300,13 @@ def dead(start: int, end: int, total: int = 1_240) -> tuple[Entry, ...]:
 
 
 HELD_S = {
-    CONSUMERS[5]: (3 * 86_400, 3 * 86_400), CONSUMERS[3]: (22 * 60, 21 * 60, 20 * 60),
-    CONSUMERS[6]: (41, 23, 16, 8), CONSUMERS[0]: (29, 17), CONSUMERS[1]: (12, 9, 8, 3, 2),
+    CONSUMERS[5]: (3 * 86_400, 3 * 86_400),
+    CONSUMERS[3]: (22 * 60, 21 * 60, 20 * 60),
+    CONSUMERS[6]: (41, 23, 16, 8),
+    CONSUMERS[0]: (29, 17),
+    CONSUMERS[1]: (12, 9, 8, 3, 2),
     CONSUMERS[4]: (9, 8, 7, 6, 5, 4, 2, 1),
-}  # fmt: skip
+}
 """consumer -> how long it has held each of its entries, in seconds"""
 
 
@@ -296,10 +341,16 @@ def waiting(start: int, end: int) -> tuple[Entry, ...]:
         for at in range(request.waiting)
     ]
     return tuple(
-        Entry(ids[at], "waiting", None, NOW - 48 * SECOND if at % 9 == 4 else None,
-              failures=2 if at % 9 == 4 else 0, error=ERRORS[1] if at % 9 == 4 else None)
+        Entry(
+            ids[at],
+            "waiting",
+            None,
+            NOW - 48 * SECOND if at % 9 == 4 else None,
+            failures=2 if at % 9 == 4 else 0,
+            error=ERRORS[1] if at % 9 == 4 else None,
+        )
         for at in range(start, min(end, len(ids)))
-    )  # fmt: skip
+    )
 
 
 def trash() -> tuple[Entry, ...]:
@@ -369,10 +420,14 @@ def entry_history(row: Entry | None = None) -> EntryHistory:
 
     reason = "failed" if row is None else row.reason
     last = ("failed", "") if row is None else ("dead", row.reason or "")
-    before = () if reason == "rejected" else (
-        event("2-0", 14, CONSUMERS[0], reason or "failed"),
-        event("1-0", 29, CONSUMERS[6], reason or "failed"),
-    )  # fmt: skip
+    before = (
+        ()
+        if reason == "rejected"
+        else (
+            event("2-0", 14, CONSUMERS[0], reason or "failed"),
+            event("1-0", 29, CONSUMERS[6], reason or "failed"),
+        )
+    )
     events = (event("3-0", 0, by or "", *last), *before)
     return EntryHistory(events, 1000, 88_120)
 
@@ -389,10 +444,14 @@ def entry(id: str) -> EntryDetails:
         )
         error = replace(error, traceback=traceback)
     found = replace(
-        row, id=id, receipt=None, error=error,
+        row,
+        id=id,
+        receipt=None,
+        error=error,
         payload=b'{"to": "ada@example.org", "subject": "[red]Hi[/red]",\n "body": "\x1b[2J\xff'
-        + OSC_52.encode() + b'"}',
-    )  # fmt: skip
+        + OSC_52.encode()
+        + b'"}',
+    )
     return EntryDetails(RequestQueue(None, "mail"), NOW, found, None, entry_history(row))
 
 
@@ -405,9 +464,16 @@ def request(id: str) -> RequestDetails:
     idle = {status.name: status.idle_ms or 0 for status in report().consumers}
     consumers = tuple(Consumer(name, n, idle[name]) for name, n in has)
     return RequestDetails(
-        RequestQueue(None, "mail"), NOW, record, "redisq:{mail}:s:" + id,
-        record.waiting + record.pending + record.delayed, consumers, held, (), entry_history(),
-    )  # fmt: skip
+        RequestQueue(None, "mail"),
+        NOW,
+        record,
+        "redisq:{mail}:s:" + id,
+        record.waiting + record.pending + record.delayed,
+        consumers,
+        held,
+        (),
+        entry_history(),
+    )
 
 
 def groups() -> tuple[ErrorGroup, ...]:
@@ -419,10 +485,15 @@ def groups() -> tuple[ErrorGroup, ...]:
 def report() -> ConsumerReport:
     """Who holds `pending()`; two workers are silent."""
     held = tuple(
-        PendingDelivery(row.id, row.consumer, NOW - (row.since_ms or NOW),
-                        row.failures + row.lost + 1, NOW - (row.at_ms or NOW))
+        PendingDelivery(
+            row.id,
+            row.consumer,
+            NOW - (row.since_ms or NOW),
+            row.failures + row.lost + 1,
+            NOW - (row.at_ms or NOW),
+        )
         for row in sorted(pending(), key=lambda row: row.since_ms or 0)
-    )  # fmt: skip
+    )
     silent = {CONSUMERS[3]: 20 * MINUTE, CONSUMERS[5]: 3 * DAY}
     seen = []
     for name in sorted(CONSUMERS, key=lambda name: -silent.get(name, 0)):
@@ -430,10 +501,14 @@ def report() -> ConsumerReport:
         idle = silent.get(name) or min((row.age_ms or 0 for row in own), default=2 * SECOND)
         seen.append(
             ConsumerStatus(
-                name, len(own), idle, own[0].age_ms if own else None,
-                sum((row.late_ms or 0) > 0 for row in own), silent.get(name),
+                name,
+                len(own),
+                idle,
+                own[0].age_ms if own else None,
+                sum((row.late_ms or 0) > 0 for row in own),
+                silent.get(name),
             )
-        )  # fmt: skip
+        )
     heat = [[0] * 5 for _ in DELIVERIES]
     for row in held:
         column = sum((row.age_ms or 0) >= age for age in AGES_MS)
@@ -446,8 +521,9 @@ def report() -> ConsumerReport:
     )
     errors = {row.id: row.error for row in pending() if row.error is not None}
     poison = tuple(row for row in held if (row.deliveries or 0) >= POISON)
-    return ConsumerReport("mail", None, loads, tuple(seen), tuple(map(tuple, heat)), poison, 24, 24,
-                          held, errors)  # fmt: skip
+    return ConsumerReport(
+        "mail", None, loads, tuple(seen), tuple(map(tuple, heat)), poison, 24, 24, held, errors
+    )
 
 
 def explanation(address: str) -> Explanation:
@@ -458,43 +534,77 @@ def explanation(address: str) -> Explanation:
     error, group = row.error or ERRORS[0], fingerprint(row)
     alike = sum(one.error is error for one in dead(0, 200))
     facts = {
-        "reason": "failed", "since_ms": row.since_ms, "failures": 20, "lost": 0,
-        "error": {"type": error.type, "message": error.message}, "group": group,
-        "alike": alike, "scanned": 200, "dead": 1_240,
-    }  # fmt: skip
+        "reason": "failed",
+        "since_ms": row.since_ms,
+        "failures": 20,
+        "lost": 0,
+        "error": {"type": error.type, "message": error.message},
+        "group": group,
+        "alike": alike,
+        "scanned": 200,
+        "dead": 1_240,
+    }
     first = Reason(
         "dead",
         f"dead since {datetime.fromtimestamp((NOW - ago) // SECOND, UTC)} ({ago // SECOND}s ago) "
         f"because it failed 20 times: {error.line}; {alike} with this error (group {group}) among "
         "200 of 1,240 dead entries",
-        "replay", command, facts=facts,
-    )  # fmt: skip
+        "replay",
+        command,
+        facts=facts,
+    )
     touched = Reason(
-        "touched", "last changed by an operator: replay by kim@ops-1 9h 02m ago because "
+        "touched",
+        "last changed by an operator: replay by kim@ops-1 9h 02m ago because "
         "'smtp-3 restarted' (op replay-3c9e01aa77)",
         facts={"op": "replay-3c9e01aa77", "started_ms": NOW - 542 * MINUTE},
-    )  # fmt: skip
-    return Explanation(address, queue, "request", id or None, "entry", "dead", NOW, first,
-                       (touched,))  # fmt: skip
+    )
+    return Explanation(
+        address, queue, "request", id or None, "entry", "dead", NOW, first, (touched,)
+    )
 
 
 def operations() -> list[Operation]:
     rows = [
         ("replay-8a41c09be2", "replay", 1 / 3, "kim", "smtp-3 is back", "error~smtp", 1_204, 0, 0),
-        ("purge-1f2e3d4c5b", "purge", 41, "ada", "bounced for good", "where group=57364113", 12, 0,
-         0),
+        (
+            "purge-1f2e3d4c5b",
+            "purge",
+            41,
+            "ada",
+            "bounced for good",
+            "where group=57364113",
+            12,
+            0,
+            0,
+        ),
         ("edit-0badcafe00", "edit", 64, "kim", "", "newsletter-3126/4471", 1, 0, 0),
         ("pause-77aa88bb99", "pause", 130, "cron", "disk full on db-3", "paused = 1", 0, 1, 1),
         ("replay-3c9e01aa77", "replay", 542, "kim", "smtp-3 restarted", "error~smtp", 88, 0, 0),
         ("purge-5566778899", "hard", 1_500, "ada", "legal request 88", "all", 20_411, 0, 0),
-    ]  # fmt: skip
+    ]
     return [
-        Operation(id, "mail", verb, NOW - int(ago * MINUTE), who, "ops-1", why, what,
-                  "" if verb == "pause" else "dead",
-                  {"hard": "gone", "pause": ""}.get(verb, "waiting"), done, done,
-                  -(-done // BATCH), undone, "", True, tried)
+        Operation(
+            id,
+            "mail",
+            verb,
+            NOW - int(ago * MINUTE),
+            who,
+            "ops-1",
+            why,
+            what,
+            "" if verb == "pause" else "dead",
+            {"hard": "gone", "pause": ""}.get(verb, "waiting"),
+            done,
+            done,
+            -(-done // BATCH),
+            undone,
+            "",
+            True,
+            tried,
+        )
         for id, verb, ago, who, why, what, done, undone, tried in rows
-    ]  # fmt: skip
+    ]
 
 
 def day() -> tuple[list[int], list[int], list[int]]:
@@ -598,11 +708,15 @@ def periodic() -> tuple[PeriodicStatus, ...]:
 
 def clients() -> tuple[Client, ...]:
     found = [
-        Client("acme", 41_210, 0, 1, True, None), Client("birch-hotels", 812, 4, 1, False, 4),
-        Client("cobalt", 96, 2, 4, False, None), Client("delta-air", 5_004, 8, 1, False, 8),
-        Client("eastwood", 3, 1, 1, False, None), Client("fjord", 0, 0, 2, False, 16),
-        Client("gamma-labs", 17, 1, 1, False, None), Client("hilltop", 0, 2, 1, False, None),
-    ]  # fmt: skip
+        Client("acme", 41_210, 0, 1, True, None),
+        Client("birch-hotels", 812, 4, 1, False, 4),
+        Client("cobalt", 96, 2, 4, False, None),
+        Client("delta-air", 5_004, 8, 1, False, 8),
+        Client("eastwood", 3, 1, 1, False, None),
+        Client("fjord", 0, 0, 2, False, 16),
+        Client("gamma-labs", 17, 1, 1, False, None),
+        Client("hilltop", 0, 2, 1, False, None),
+    ]
     return tuple(found)
 
 
@@ -610,21 +724,42 @@ def client(name: str) -> ClientDetails:
     known = next(one for one in clients() if one.client == name)
     late = Failure("TimeoutError", "no answer from warehouse-2 after 30 s")
     first = tuple(
-        Entry(f"export-{8_800 + at}", "waiting", None, NOW - 9 * MINUTE if at == 1 else None,
-              failures=2 if at == 1 else 0, error=late if at == 1 else None, client=name)
+        Entry(
+            f"export-{8_800 + at}",
+            "waiting",
+            None,
+            NOW - 9 * MINUTE if at == 1 else None,
+            failures=2 if at == 1 else 0,
+            error=late if at == 1 else None,
+            client=name,
+        )
         for at in range(min(5, known.waiting))
-    )  # fmt: skip
+    )
     held = tuple(
-        Entry(f"export-{8_700 + at}", "pending", NOW + (6 * at + 3) * SECOND,
-              NOW - (27 - 6 * at) * SECOND, consumer=f"export-{at % 2 + 1}:{2001 + at}",
-              client=name)
+        Entry(
+            f"export-{8_700 + at}",
+            "pending",
+            NOW + (6 * at + 3) * SECOND,
+            NOW - (27 - 6 * at) * SECOND,
+            consumer=f"export-{at % 2 + 1}:{2001 + at}",
+            client=name,
+        )
         for at in range(min(4, known.pending))
-    )  # fmt: skip
+    )
     capped = operations()[3]
     verb = {"acme": "block", "birch-hotels": "cap"}.get(name)
     what = f"client {name}" + (f" to {known.cap}" if known.cap else "")
-    rule = replace(capped, id="x", verb=verb or "", what=what, who="kim", undone=0, tried=0,
-                   why="floods the export service", started_ms=NOW - 52 * MINUTE)  # fmt: skip
+    rule = replace(
+        capped,
+        id="x",
+        verb=verb or "",
+        what=what,
+        who="kim",
+        undone=0,
+        tried=0,
+        why="floods the export service",
+        started_ms=NOW - 52 * MINUTE,
+    )
     return ClientDetails(known, first, held, (rule,) if verb else ())
 
 
@@ -639,10 +774,18 @@ def processes() -> tuple[Process, ...]:
         )
         silent = status.silent_ms or 2 * SECOND + at * 300
         found.append(
-            Process(status.name, host, int(pid), ("mail", "digests") if at < 3 else ("mail",),
-                    NOW - (at + 2) * 14 * HOUR, silent, status.silent_ms is None, work,
-                    quiet=at == 2)
-        )  # fmt: skip
+            Process(
+                status.name,
+                host,
+                int(pid),
+                ("mail", "digests") if at < 3 else ("mail",),
+                NOW - (at + 2) * 14 * HOUR,
+                silent,
+                status.silent_ms is None,
+                work,
+                quiet=at == 2,
+            )
+        )
     return tuple(found)
 
 
@@ -673,11 +816,13 @@ def nothing(bare: Snapshot) -> Snapshot:
     if viewport.view == "overview":
         return replace(bare, queues=())
     return replace(
-        bare, counts=Counts(0, 0, 0, 0, 0, 0), settings=queue_settings(),
+        bare,
+        counts=Counts(0, 0, 0, 0, 0, 0),
+        settings=queue_settings(),
         reports=(ConsumerReport("mail", None, (), (), ((0,) * 5,) * 5, (), 0, 0),),
         upcoming=Upcoming(5 * MINUTE, (0,) * viewport.buckets, 0),
         charts=ChartData(viewport.charts, Rates((0,) * 60, (0,) * 60, (0,) * 60), (), 1, 1),
-    )  # fmt: skip
+    )
 
 
 class Seeded:
@@ -759,8 +904,13 @@ class Seeded:
                 return replace(bare, reports=(report(),))
             case "delayed":
                 found = delayed(viewport.start, viewport.end)
-                return replace(bare, start=viewport.start, total=42_118, entries=found,
-                               upcoming=upcoming(viewport.buckets))  # fmt: skip
+                return replace(
+                    bare,
+                    start=viewport.start,
+                    total=42_118,
+                    entries=found,
+                    upcoming=upcoming(viewport.buckets),
+                )
         return bare
 
     def _row(self, row: QueueRow) -> QueueRow:
@@ -901,9 +1051,12 @@ async def group_replay(app: Top, source: Seeded) -> None:
 async def group_replayed(app: Top, source: Seeded) -> None:
     assert app.current.filter is not None
     done = replace(
-        source.operations[0], why="smtp-3 is back", matched=len(GROUP), done=len(GROUP),
+        source.operations[0],
+        why="smtp-3 is back",
+        matched=len(GROUP),
+        done=len(GROUP),
         what=f"where {app.current.filter.text}",
-    )  # fmt: skip
+    )
     source.operations[0] = done
 
 
@@ -939,15 +1092,20 @@ async def edits(app: Top, source: Seeded) -> None:
 async def json_payload(app: Top, source: Seeded) -> None:
     """Payloads with something to fold, and with what must not reach the terminal."""
     document = {
-        "to": "ada@example.org", "subject": f"[red]Hi[/red] {OSC_52}", "region": "eu",
+        "to": "ada@example.org",
+        "subject": f"[red]Hi[/red] {OSC_52}",
+        "region": "eu",
         "order": {
-            "id": 9_007_199_254_740_993, "total": 129.9, "currency": "EUR", "paid": True,
+            "id": 9_007_199_254_740_993,
+            "total": 129.9,
+            "currency": "EUR",
+            "paid": True,
             "lines": [{"sku": f"A-{n}", "quantity": n % 3 + 1, "price": 4.5} for n in range(240)],
         },
         "customer": {"name": "Ada Lovelace", "locale": "שלום", "vip": False, "phone": None},
         "attempt_ids": list(range(12)),
         "body": "Dear Ada,\nyour order is on its way.\n\nKind regards\nthe shop",
-    }  # fmt: skip
+    }
     source.payload = json.dumps(document, ensure_ascii=False).encode()
 
 

@@ -128,9 +128,10 @@ def test_a_queue_that_may_not_be_read_does_not_hide_the_others(width: int) -> No
                 return replace(found, problem="the user 'eve' may not read its keys", counts=None)
             rows = tuple(
                 replace(row, counts=None, problem="the user 'eve' may not read its keys")
-                if row.name == "billing" else row
+                if row.name == "billing"
+                else row
                 for row in found.overview
-            )  # fmt: skip
+            )
             return replace(found, overview=rows)
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:

@@ -18,8 +18,15 @@ from .test_snapshots import Seeded, settled
 pytestmark = pytest.mark.slow
 
 MEANINGS = (
-    theme.OK, theme.WARN, theme.BAD, theme.HELD, theme.DELAYED, theme.DEAD, theme.DIM, theme.PART,
-)  # fmt: skip
+    theme.OK,
+    theme.WARN,
+    theme.BAD,
+    theme.HELD,
+    theme.DELAYED,
+    theme.DEAD,
+    theme.DIM,
+    theme.PART,
+)
 
 
 def ratio(text: Color, ground: Color) -> float:

@@ -41,8 +41,9 @@ SLOW = Failure("TimeoutError", "no answer from smtp-3 after 30 s")
 
 
 def limited(url: str, guard: Guard, redaction: Redaction | None = None) -> Callable[[], Connected]:
-    return lambda: Connected(url, Deployment(aconnect(url, "top")), guard=guard,
-                             redaction=redaction)  # fmt: skip
+    return lambda: Connected(
+        url, Deployment(aconnect(url, "top")), guard=guard, redaction=redaction
+    )
 
 
 def under(url: str, connect: Callable[[], Connected], body: object, *keys: str) -> None:
@@ -70,8 +71,14 @@ def test_t_explains_what_is_under_the_cursor_and_follows_it(url: str, client: re
         await press(pilot, "t")
         assert isinstance(app.screen, ExplainScreen)
         id = app.screen.about.id
-        await see(pilot, f"entry mail/{id}  dead", "its handler rejected it", "what helps",
-                  f"redisq replay mail/{id}", "facts  dead")  # fmt: skip
+        await see(
+            pilot,
+            f"entry mail/{id}  dead",
+            "its handler rejected it",
+            "what helps",
+            f"redisq replay mail/{id}",
+            "facts  dead",
+        )
         await press(pilot, "y")
         assert app.clipboard == f"redisq replay mail/{id}"
         moved = await asyncio.to_thread(

@@ -22,12 +22,20 @@ def test_every_column_sorts(view: type[QueueView]) -> None:
     assert sorted(o.key for o in view.orders) == sorted(column.key for column in view.columns)
 
 
-@pytest.mark.parametrize(("features", "entries", "view"), [
-    ("HasTimeline", {"dead": 4, "delayed": 1}, "dead"), ("HasRequests", {"dead": 4}, "dead"),
-    ("HasRequests", {"waiting": 4}, "requests"), ("HasTimeline", {"delayed": 1}, "delayed"),
-    ("HasTimeline", {"waiting": 4}, "waiting"), ("HasTimeline", {"pending": 1}, "pending"),
-    ("HasTimeline", {}, "delayed"), ("", {"waiting": 4}, "waiting"), ("", {}, "dead"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("features", "entries", "view"),
+    [
+        ("HasTimeline", {"dead": 4, "delayed": 1}, "dead"),
+        ("HasRequests", {"dead": 4}, "dead"),
+        ("HasRequests", {"waiting": 4}, "requests"),
+        ("HasTimeline", {"delayed": 1}, "delayed"),
+        ("HasTimeline", {"waiting": 4}, "waiting"),
+        ("HasTimeline", {"pending": 1}, "pending"),
+        ("HasTimeline", {}, "delayed"),
+        ("", {"waiting": 4}, "waiting"),
+        ("", {}, "dead"),
+    ],
+)
 def test_a_queue_opens_on_its_dead_entries_if_it_has_some(
     features: str, entries: dict[str, Any], view: str
 ) -> None:

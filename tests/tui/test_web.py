@@ -36,8 +36,18 @@ PICTURE = Path(__file__).parents[2] / "docs" / "pictures" / "browser.png"
 @contextmanager
 def served(url: str, *words: str) -> Iterator[str]:
     """The address that the command prints, while it runs."""
-    command = [sys.executable, "-m", "redisq_ops", "--url", url, "top", "--serve",
-               "--listen", "127.0.0.1:0", *words]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "redisq_ops",
+        "--url",
+        url,
+        "top",
+        "--serve",
+        "--listen",
+        "127.0.0.1:0",
+        *words,
+    ]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:
@@ -69,8 +79,9 @@ class Screen:
         x = y = 0
         for row, column, rest, char in re.findall(
             r"\x1b\[(\d+);(\d+)H|\x1b(\[[0-9;?<>=]*[A-Za-z]|\][^\x07]*\x07|[^\[\]])|([^\x1b])",
-            frame.decode(errors="replace"), re.S,
-        ):  # fmt: skip
+            frame.decode(errors="replace"),
+            re.S,
+        ):
             if row:
                 y, x = int(row) - 1, int(column) - 1
             elif char == "\n":
@@ -184,9 +195,11 @@ def test_without_the_token_there_is_neither_page_nor_websocket(url: str) -> None
             return code
 
         upgrade = {
-            "Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
+            "Connection": "Upgrade",
+            "Upgrade": "websocket",
+            "Sec-WebSocket-Version": "13",
             "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
-        }  # fmt: skip
+        }
         assert status(f"/{token}/") == 200
         assert status(f"/{token}/ws", **upgrade) == 101
         for wrong in (token[:-1], token + "x", "x" * len(token), "%C3%A9", "%FF"):
@@ -238,8 +251,13 @@ def test_only_its_own_page_gets_a_session_and_only_a_few_of_them(
                 raise AssertionError("a session that is closed still counts")
 
             session = first
-            for malformed in ('["resize", {"width": "x", "height": 1}]', '["resize", '
-                              '{"width": 1000, "height": 1}]', "{", "[]", '["quit"]'):  # fmt: skip
+            for malformed in (
+                '["resize", {"width": "x", "height": 1}]',
+                '["resize", {"width": 1000, "height": 1}]',
+                "{",
+                "[]",
+                '["quit"]',
+            ):
                 await session.send_str(malformed)
                 assert (await session.receive()).data == WSCloseCode.UNSUPPORTED_DATA
                 session = await opened()
@@ -263,8 +281,17 @@ def test_only_its_own_page_gets_a_session_and_only_a_few_of_them(
 def test_a_port_in_use_is_an_error_in_one_line(url: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         where = f"127.0.0.1:{taken.getsockname()[1]}"
-        command = [sys.executable, "-m", "redisq_ops", "--url", url, "top", "--serve",
-                   "--listen", where]  # fmt: skip
+        command = [
+            sys.executable,
+            "-m",
+            "redisq_ops",
+            "--url",
+            url,
+            "top",
+            "--serve",
+            "--listen",
+            where,
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 2
     assert done.stderr == f"redisq: --listen {where}: Address already in use\n"

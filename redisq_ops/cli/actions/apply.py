@@ -126,9 +126,13 @@ def _carried_out(
         report.end(outcome, {"left": left})
     halted = {"halted": steps.halted} if steps.halted else {}
     ended(
-        s, outcome, done, undo=header.verb != "hard", more={"left": left, **halted},
+        s,
+        outcome,
+        done,
+        undo=header.verb != "hard",
+        more={"left": left, **halted},
         recovered=steps.recovered,
-    )  # fmt: skip
+    )
     if left and not s.json:
         why = f" ({header.into} is {steps.halted})" if steps.halted else ""
         say(printable(f"{count(left)} left{why}; continue with: {s.again}"))

@@ -58,15 +58,22 @@ def check(s: Session, given: CheckOptions) -> int:
         for queues in unused:
             say(f"no queue matches {queues!r}: the rules for it check nothing")
     if s.json:
-        emit({
-            "status": WORDS[code].lower(), "queues": len(rows),
-            "findings": [
-                {"severity": one.severity.name.lower(), "queue": one.queue, "rule": one.rule,
-                 "reason": one.reason}
-                for one in broken
-            ],
-            "error": None,
-        })  # fmt: skip
+        emit(
+            {
+                "status": WORDS[code].lower(),
+                "queues": len(rows),
+                "findings": [
+                    {
+                        "severity": one.severity.name.lower(),
+                        "queue": one.queue,
+                        "rule": one.rule,
+                        "reason": one.reason,
+                    }
+                    for one in broken
+                ],
+                "error": None,
+            }
+        )
     else:
         sentence = _sentence(broken, len(rows)) + _unknown_numbers(seen)
         tell(f"{WORDS[code]}: {sentence} | {_perfdata(seen, broken)}")
@@ -105,9 +112,10 @@ def _perfdata(seen: Overview, broken: list[Standing]) -> str:
     """
     kinds = Counter(one.severity for one in broken)
     values = {
-        "queues": f"{len(seen.rows)}", "critical": f"{kinds[Severity.CRITICAL]}",
+        "queues": f"{len(seen.rows)}",
+        "critical": f"{kinds[Severity.CRITICAL]}",
         "warning": f"{kinds[Severity.WARNING]}",
-    }  # fmt: skip
+    }
     for name, numbers in _numbers(seen).items():
         known = [number for number in numbers if number is not None]
         if numbers and not known:
@@ -146,9 +154,10 @@ def _unknown_numbers(seen: Overview) -> str:
         for name, numbers in _numbers(seen).items()
     }
     without["workers"] = [
-        row.name for row in seen.rows
+        row.name
+        for row in seen.rows
         if row.counts is not None and row.counts.waiting and "no-worker" not in judged(row)
-    ]  # fmt: skip
+    ]
     for name, queues in without.items():
         if queues:
             of = queues[0] if len(queues) == 1 else f"{len(queues):,} queues"
@@ -167,5 +176,10 @@ def _explain(s: Session, found: list[Standing]) -> None:
             "ignored" if one.ignored else one.reason or ("ok" if one.known else "unknown")
             for one in found
         ]
-        table([*heads, "stands"], [[row[name] or "server" for name in heads] + [text]
-                                   for row, text in zip(rows, stands, strict=True)])  # fmt: skip
+        table(
+            [*heads, "stands"],
+            [
+                [row[name] or "server" for name in heads] + [text]
+                for row, text in zip(rows, stands, strict=True)
+            ],
+        )

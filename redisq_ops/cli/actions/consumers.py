@@ -52,10 +52,12 @@ AGES = ("<1m", "<10m", "<1h", "<1d", "≥1d")
 def listed(s: Session, given: ConsumerListOptions) -> int:
     silent, named = duration_ms(given.silent_for), given.name
     queues = [s.run(s.deployment.queue(named))] if named else s.run(s.deployment.queues())
-    read = s.run(together(
-        apart(consumer_reports(queue, given.request, silent_ms=silent, poison=given.poison))
-        for queue in queues
-    ))  # fmt: skip
+    read = s.run(
+        together(
+            apart(consumer_reports(queue, given.request, silent_ms=silent, poison=given.poison))
+            for queue in queues
+        )
+    )
     first, code = True, 0
     for queue, found in zip(queues, read, strict=True):
         if isinstance(found, Exception):
@@ -88,22 +90,30 @@ def print_reports(
 def _row(report: ConsumerReport) -> dict[str, Any]:
     lags = [load.lag for load in report.loads]
     return {
-        "queue": report.queue, "group": report.group,
+        "queue": report.queue,
+        "group": report.group,
         "lag": None if None in lags else sum(lag for lag in lags if lag is not None),
-        "pending": report.pending, "groups": [
+        "pending": report.pending,
+        "groups": [
             {"name": load.group, "pending": load.pending, "lag": load.lag, "again": load.again}
             for load in report.loads
         ],
         "consumers": [
-            {"name": one.name, "pending": one.pending, "idle_ms": one.idle_ms,
-             "oldest_age_ms": one.oldest_ms, "late": one.late,
-             "silent": one.silent_ms is not None, "silent_ms": one.silent_ms}
+            {
+                "name": one.name,
+                "pending": one.pending,
+                "idle_ms": one.idle_ms,
+                "oldest_age_ms": one.oldest_ms,
+                "late": one.late,
+                "silent": one.silent_ms is not None,
+                "silent_ms": one.silent_ms,
+            }
             for one in report.consumers
         ],
         "heat": {"deliveries": DELIVERIES, "ages_ms": AGES_MS, "counts": report.heat},
         "poison": [asdict(row) for row in report.poison],
         "scanned": report.looked,
-    }  # fmt: skip
+    }
 
 
 def _print(report: ConsumerReport, poison: int) -> None:
@@ -124,11 +134,17 @@ def _print(report: ConsumerReport, poison: int) -> None:
         table(
             ["consumer", "pending", "idle", "oldest", "leases over", ""],
             [
-                [one.name, one.pending, age_or_none(one.idle_ms), age_or_none(one.oldest_ms),
-                 one.late, "" if one.silent_ms is None else f"silent for {age(one.silent_ms)}"]
+                [
+                    one.name,
+                    one.pending,
+                    age_or_none(one.idle_ms),
+                    age_or_none(one.oldest_ms),
+                    one.late,
+                    "" if one.silent_ms is None else f"silent for {age(one.silent_ms)}",
+                ]
                 for one in report.consumers
             ],
-        )  # fmt: skip
+        )
     if report.looked:
         names = [
             f"{n}" if after == n + 1 else f"{n}-{after - 1}" for n, after in pairwise(DELIVERIES)
@@ -136,9 +152,8 @@ def _print(report: ConsumerReport, poison: int) -> None:
         print()
         table(
             ["deliveries", *AGES],
-            [[name, *(n or "" for n in row)]
-             for name, row in zip(names, report.heat, strict=True)],
-        )  # fmt: skip
+            [[name, *(n or "" for n in row)] for name, row in zip(names, report.heat, strict=True)],
+        )
         tell(f"  of the first {count(report.looked)} of {count(report.pending)} pending")
     for row in report.poison[:20]:
         times = (

@@ -121,14 +121,27 @@ def _print(s: Session, rows: list[Discovered]) -> None:
         if s.json:
             emit(
                 values
-                | {"at": row.at, "full_name": row.called, "registered": row.registered,
-                   "faults": row.checkup.flaws, "not_checked": row.checkup.unseen}
-            )  # fmt: skip
+                | {
+                    "at": row.at,
+                    "full_name": row.called,
+                    "registered": row.registered,
+                    "faults": row.checkup.flaws,
+                    "not_checked": row.checkup.unseen,
+                }
+            )
             continue
         oldest = age_or_none(values["oldest_age_ms"])
         faults = row.problem or len(row.checkup.flaws)
-        cells.append([row.name, row.kind, *(values[state] for state in states), oldest,
-                      "unknown" if row.registered is None else row.registered, faults])  # fmt: skip
+        cells.append(
+            [
+                row.name,
+                row.kind,
+                *(values[state] for state in states),
+                oldest,
+                "unknown" if row.registered is None else row.registered,
+                faults,
+            ]
+        )
     if cells:
         table(["name", "kind", *states, "oldest", "registered", "faults"], cells)
         for row in rows:

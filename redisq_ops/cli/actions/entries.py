@@ -113,10 +113,14 @@ def tell_cancelled(s: Session, target: Target) -> None:
 def _print_table(queue: str, state: State, rows: list[Entry], now: int) -> None:
     clock = {"pending": "lease left", "delayed": "ready in"}.get(state)
     texts = [
-        [f"{queue}/{entry.id}", entry.since_ms and age(now - entry.since_ms),
-         *([entry.at_ms and age(entry.at_ms - now)] if clock else []), *entry_cells(entry)]
+        [
+            f"{queue}/{entry.id}",
+            entry.since_ms and age(now - entry.since_ms),
+            *([entry.at_ms and age(entry.at_ms - now)] if clock else []),
+            *entry_cells(entry),
+        ]
         for entry in rows
-    ]  # fmt: skip
+    ]
     entry_table(["entry", "since", *([clock] if clock else [])], texts)
 
 

@@ -134,9 +134,15 @@ def _summarise(s: Session, done: list[Export], file: str | None) -> None:
     if s.json and to_file:
         for one in done:
             emit(
-                {"queue": one.queue.name, "state": one.state, "entries": one.written,
-                 "left": one.left, "redacted": one.redacted, "file": file}
-            )  # fmt: skip
+                {
+                    "queue": one.queue.name,
+                    "state": one.state,
+                    "entries": one.written,
+                    "left": one.left,
+                    "redacted": one.redacted,
+                    "file": file,
+                }
+            )
         return
     total, left = sum(one.written for one in done), sum(one.left for one in done)
     queues = ", ".join(dict.fromkeys(one.queue.name for one in done))
@@ -186,11 +192,14 @@ def import_(s: Session, given: ImportOptions) -> int:
             ]
         previews = [
             import_preview(
-                content, queue, new=not s.run(queue.exists.op()), as_waiting=as_waiting,
+                content,
+                queue,
+                new=not s.run(queue.exists.op()),
+                as_waiting=as_waiting,
                 whole=found.whole,
             )
             for content, queue in into
-        ]  # fmt: skip
+        ]
         if not agreed(s, previews, given.go, given.rate):
             return 0
         for content, queue in into:

@@ -58,28 +58,54 @@ def _rows(grouping: Grouping) -> list[dict[str, Any]]:
     ]
     if groups.others.count:
         rows.append(
-            {"queue": grouping.queue.name, "state": grouping.state, "group": None,
-             "groups": groups.others.groups, "entries": groups.others.count, "form": None,
-             "error": None, "lost": None, "reasons": {}, "first_ms": None, "last_ms": None,
-             "sample": None, "clients": None, "requests": None, "top_clients": {},
-             "top_requests": {}, "at_least": ["groups"], **looked}
-        )  # fmt: skip
+            {
+                "queue": grouping.queue.name,
+                "state": grouping.state,
+                "group": None,
+                "groups": groups.others.groups,
+                "entries": groups.others.count,
+                "form": None,
+                "error": None,
+                "lost": None,
+                "reasons": {},
+                "first_ms": None,
+                "last_ms": None,
+                "sample": None,
+                "clients": None,
+                "requests": None,
+                "top_clients": {},
+                "top_requests": {},
+                "at_least": ["groups"],
+                **looked,
+            }
+        )
     return rows
 
 
 def _row(group: ErrorGroup) -> dict[str, Any]:
     """A group with stable JSON names; the numbers listed in ``at_least`` are lower bounds."""
-    counted = {"entries": group.exact, "clients": not group.clients.more,
-               "requests": not group.requests.more}  # fmt: skip
+    counted = {
+        "entries": group.exact,
+        "clients": not group.clients.more,
+        "requests": not group.requests.more,
+    }
     return {
-        "group": group.fingerprint, "groups": 1, "entries": group.count, "form": group.form,
+        "group": group.fingerprint,
+        "groups": 1,
+        "entries": group.count,
+        "form": group.form,
         "error": {"type": group.type, "message": group.message},
-        "lost": group.lost, "reasons": group.reasons,
-        "first_ms": group.first_ms, "last_ms": group.last_ms, "sample": group.sample,
-        "clients": len(group.clients), "requests": len(group.requests),
-        "top_clients": dict(group.clients.top(5)), "top_requests": dict(group.requests.top(5)),
+        "lost": group.lost,
+        "reasons": group.reasons,
+        "first_ms": group.first_ms,
+        "last_ms": group.last_ms,
+        "sample": group.sample,
+        "clients": len(group.clients),
+        "requests": len(group.requests),
+        "top_clients": dict(group.clients.top(5)),
+        "top_requests": dict(group.requests.top(5)),
         "at_least": [name for name, exact in counted.items() if not exact],
-    }  # fmt: skip
+    }
 
 
 def _print(grouping: Grouping) -> None:
@@ -88,13 +114,16 @@ def _print(grouping: Grouping) -> None:
     whose = "clients" if any(len(group.clients) for group in ranked) else "requests"
     rows: list[list[Any]] = [
         [
-            group.fingerprint, _many(group.count, group.exact), percent(group.count / total),
-            group.lost, group.last_ms and age(grouping.now_ms - group.last_ms),
+            group.fingerprint,
+            _many(group.count, group.exact),
+            percent(group.count / total),
+            group.lost,
+            group.last_ms and age(grouping.now_ms - group.last_ms),
             _different(group.clients if whose == "clients" else group.requests),
             _error(group),
         ]
         for group in ranked[:SHOWN]
-    ]  # fmt: skip
+    ]
     hidden = groups.others.count + sum(group.count for group in ranked[SHOWN:])
     left = len(ranked[SHOWN:]) + groups.others.groups
     if hidden:
@@ -144,17 +173,24 @@ def _emit(s: Session, contrast: GroupComparison, group: ErrorGroup) -> None:
     here, rest = contrast.here, contrast.rest
     emit(
         {
-            "queue": queue, "state": contrast.state, **_row(group),
+            "queue": queue,
+            "state": contrast.state,
+            **_row(group),
             "total": here.total + rest.total,
             "contrast": [
-                {"field": t.field, "value": t.value, "share": round(t.here, 4),
-                 "rest": round(t.rest, 4)}
+                {
+                    "field": t.field,
+                    "value": t.value,
+                    "share": round(t.here, 4),
+                    "rest": round(t.rest, 4),
+                }
                 for t in contrast.traits()
             ],
-            "payloads": here.looked, "rest_payloads": rest.looked,
+            "payloads": here.looked,
+            "rest_payloads": rest.looked,
             "samples": [entry_row(queue, e) for e in contrast.samples],
         }
-    )  # fmt: skip
+    )
 
 
 def _describe(s: Session, contrast: GroupComparison, group: ErrorGroup) -> None:

@@ -59,15 +59,19 @@ def _queue_row(view: QueueDetails) -> dict[str, Any]:
     open, settled = view.requests or (None, None)
     queue = view.queue
     return {
-        "open_requests": open, "settled_requests": settled,
-        "levels": [asdict(level) for level in view.levels], "shards": len(queue.shard_queues),
+        "open_requests": open,
+        "settled_requests": settled,
+        "levels": [asdict(level) for level in view.levels],
+        "shards": len(queue.shard_queues),
         "settings": {setting.name: setting.value for setting in view.settings},
-        "history": view.history, "consumers": [asdict(consumer) for consumer in view.consumers],
-        "known_faults": queue.layout_faults, "faults": view.checkup.flaws,
+        "history": view.history,
+        "consumers": [asdict(consumer) for consumer in view.consumers],
+        "known_faults": queue.layout_faults,
+        "faults": view.checkup.flaws,
         "not_checked": view.checkup.unseen,
         "clients": [client_row(queue.name, client) for client in view.clients.clients],
         "options": view.options,
-    }  # fmt: skip
+    }
 
 
 def _print_queue(
@@ -122,10 +126,13 @@ def inspect_request(s: Session, address: str) -> None:
     view = s.run(request_details(at.queue, at.id or ""))
     request, now = view.request, view.now_ms
     pending = [
-        {**entry_row(view.queue.name, row.entry), "idle_ms": row.idle_ms,
-         "lease_left_ms": (row.entry.at_ms or now) - now}
+        {
+            **entry_row(view.queue.name, row.entry),
+            "idle_ms": row.idle_ms,
+            "lease_left_ms": (row.entry.at_ms or now) - now,
+        }
         for row in view.pending
-    ]  # fmt: skip
+    ]
     differ = [
         dict(zip(("consumer", "entries", "reason"), row, strict=True)) for row in view.differences
     ]
@@ -146,8 +153,10 @@ def _print_request(
 ) -> None:
     _facts(s, _request_facts(view))
     for difference in differ:
-        tell(f"  the group's own pending list: {difference['entries']:,} under "
-             f"{difference['consumer']} ({difference['reason']})")  # fmt: skip
+        tell(
+            f"  the group's own pending list: {difference['entries']:,} under "
+            f"{difference['consumer']} ({difference['reason']})"
+        )
     if view.consumers:
         print()
         held: dict[str | None, int] = {}
@@ -157,21 +166,29 @@ def _print_request(
         table(
             ["consumer", "pending", "oldest"],
             [
-                [consumer.name, consumer.pending,
-                 age(held[consumer.name]) if consumer.name in held else None]
+                [
+                    consumer.name,
+                    consumer.pending,
+                    age(held[consumer.name]) if consumer.name in held else None,
+                ]
                 for consumer in view.consumers
             ],
-        )  # fmt: skip
+        )
     if pending:
         print()
         table(
             ["pending", "consumer", "idle", "attempt", "lease left"],
             [
-                [row["id"], row["consumer"], row["idle_ms"] and age(row["idle_ms"]),
-                 row["attempts"] + 1, age(row["lease_left_ms"])]
+                [
+                    row["id"],
+                    row["consumer"],
+                    row["idle_ms"] and age(row["idle_ms"]),
+                    row["attempts"] + 1,
+                    age(row["lease_left_ms"]),
+                ]
                 for row in pending
             ],
-        )  # fmt: skip
+        )
         if len(pending) < view.request.pending:
             tell(f"  {len(pending)} of {view.request.pending:,} shown")
     _tell_history(s, view.history)
@@ -187,11 +204,12 @@ def _request_facts(view: RequestDetails) -> dict[str, Any]:
         "limit": f"{request.limit} (tokens: {request.pending} held, {request.tokens} free)",
         "total": f"{request.total:,} = "
         + " + ".join(f"{getattr(request, state):,} {state}" for state in states),
-        "created_ms": request.created_ms, "added_ms": request.added_ms,
+        "created_ms": request.created_ms,
+        "added_ms": request.added_ms,
         "closed_ms": request.closed_ms,
         "results": f"{size(request.results_bytes)}, {request.results_dropped:,} over the limit",
         "stream": f"{view.stream}: {entries(view.length)}, group g",
-    }  # fmt: skip
+    }
 
 
 def inspect_entry(s: Session, address: str) -> None:

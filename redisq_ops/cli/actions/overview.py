@@ -42,8 +42,17 @@ def print_queues(s: Session, rows: list[dict[str, Any]]) -> None:
         for row in rows:
             emit(row)
     elif rows:
-        shown = ("name", "kind", "waiting", "pending", "delayed", "dead", "done", "in_per_min",
-                 "out_per_min")  # fmt: skip
+        shown = (
+            "name",
+            "kind",
+            "waiting",
+            "pending",
+            "delayed",
+            "dead",
+            "done",
+            "in_per_min",
+            "out_per_min",
+        )
         heads = [*(name.removesuffix("_per_min") for name in shown), "oldest", "flags"]
         if not any(map(_flags, rows)):  # 80 columns are few
             del heads[-1]
@@ -85,12 +94,19 @@ def print_operations(s: Session, operations: Sequence[Operation]) -> None:
         table(
             ["when", "op", "queue", "by", "done", "of", "what", "undo"],
             [
-                [when(o.started_ms, s.utc), o.id, o.queue, o.by, o.done, o.matched,
-                 " ".join(filter(None, (o.subject, o.why and f"({o.why})"))),
-                 _undo(o)]
+                [
+                    when(o.started_ms, s.utc),
+                    o.id,
+                    o.queue,
+                    o.by,
+                    o.done,
+                    o.matched,
+                    " ".join(filter(None, (o.subject, o.why and f"({o.why})"))),
+                    _undo(o),
+                ]
                 for o in operations
             ],
-        )  # fmt: skip
+        )
 
 
 def _undo(operation: Operation) -> str:

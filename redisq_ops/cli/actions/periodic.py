@@ -67,14 +67,23 @@ def periodic_row(queue: str, status: PeriodicStatus) -> dict[str, Any]:
     entry, spec = status.entry, status.entry.spec
     payload = None if spec is None else spec.payload
     return {
-        "queue": queue, "name": entry.name, "address": f"{queue}/{entry.name}",
-        "cron": spec and spec.cron, "zone": spec and spec.zone, "next_ms": entry.next_ms,
-        "run": entry.run, "run_ms": entry.run_ms, "run_state": status.run_state,
-        "missed_runs": status.missed, "held": status.held, "paused": entry.paused,
-        "missed": spec and spec.missed, "overlap": spec and spec.overlap,
+        "queue": queue,
+        "name": entry.name,
+        "address": f"{queue}/{entry.name}",
+        "cron": spec and spec.cron,
+        "zone": spec and spec.zone,
+        "next_ms": entry.next_ms,
+        "run": entry.run,
+        "run_ms": entry.run_ms,
+        "run_state": status.run_state,
+        "missed_runs": status.missed,
+        "held": status.held,
+        "paused": entry.paused,
+        "missed": spec and spec.missed,
+        "overlap": spec and spec.overlap,
         "problem": entry.problem,
         "payload": redaction().entry(Entry(entry.name, "delayed", payload=payload)).payload,
-    }  # fmt: skip
+    }
 
 
 def periodic_table(s: Session, rows: list[dict[str, Any]]) -> None:
@@ -82,11 +91,18 @@ def periodic_table(s: Session, rows: list[dict[str, Any]]) -> None:
     table(
         ["periodic entry", "schedule", "zone", "next run", "latest run", "state", "flags"],
         [
-            [row["address"], row["cron"], row["zone"], when(row["next_ms"], s.utc),
-             when(row["run_ms"], s.utc), row["run_state"], _flags(row)]
+            [
+                row["address"],
+                row["cron"],
+                row["zone"],
+                when(row["next_ms"], s.utc),
+                when(row["run_ms"], s.utc),
+                row["run_state"],
+                _flags(row),
+            ]
             for row in rows
         ],
-    )  # fmt: skip
+    )
 
 
 def _flags(row: Mapping[str, Any]) -> str:

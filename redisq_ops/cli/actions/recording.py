@@ -156,14 +156,17 @@ def _print_differences(
         for each in found:
             emit(
                 {
-                    "name": each.name, "before_ms": before.at_ms, "at_ms": after.at_ms,
-                    "appeared": each.appeared, "gone": each.gone,
+                    "name": each.name,
+                    "before_ms": before.at_ms,
+                    "at_ms": after.at_ms,
+                    "appeared": each.appeared,
+                    "gone": each.gone,
                     "changes": {
                         field: {"before": old, "after": new}
                         for field, (old, new) in each.changes.items()
                     },
                 }
-            )  # fmt: skip
+            )
         return
     rows: list[list[Any]] = []
     for each in found:

@@ -163,10 +163,14 @@ def _show(s: Session, scan: Scan, page: Sequence[Entry], now: int, rows: list[li
             emit(entry_row(scan.queue.name, entry))
         return
     rows += [
-        [f"{scan.queue.name}/{entry.id}", entry.state,
-         entry.since_ms and age(now - entry.since_ms), *entry_cells(entry)]
+        [
+            f"{scan.queue.name}/{entry.id}",
+            entry.state,
+            entry.since_ms and age(now - entry.since_ms),
+            *entry_cells(entry),
+        ]
         for entry in page
-    ]  # fmt: skip
+    ]
 
 
 def _print_rows(rows: list[list[Any]], scans: list[Scan], most: int | None) -> None:
@@ -193,17 +197,28 @@ def _print_values(s: Session, counts: ValueCounts, scans: list[Scan], queue: str
         at_least = ["entries", "by_state"] if counts.slack else []
         for each in ranked:
             emit(
-                {"queue": queue, "field": counts.field.name, "value": each.value,
-                 "entries": each.entries, "by_state": each.by_state, "at_least": at_least,
-                 "scanned": scanned, "complete": complete}
-            )  # fmt: skip
+                {
+                    "queue": queue,
+                    "field": counts.field.name,
+                    "value": each.value,
+                    "entries": each.entries,
+                    "by_state": each.by_state,
+                    "at_least": at_least,
+                    "scanned": scanned,
+                    "complete": complete,
+                }
+            )
         return
     states = [state for state in STATES if any(state in each.by_state for each in ranked)]
     rows = [
-        [each.entries, percent(each.entries / counts.total), *map(each.by_state.get, states),
-         each.value]
+        [
+            each.entries,
+            percent(each.entries / counts.total),
+            *map(each.by_state.get, states),
+            each.value,
+        ]
         for each in ranked[:SHOWN_VALUES]
-    ]  # fmt: skip
+    ]
     if rows:
         table(["entries", "share", *states, counts.field.name], rows)
     values = f"{count(len(ranked))} {'value' if len(ranked) == 1 else 'values'}"
@@ -218,11 +233,16 @@ def _print_values(s: Session, counts: ValueCounts, scans: list[Scan], queue: str
 
 def _print_counts(s: Session, scans: list[Scan]) -> None:
     rows = [
-        {"queue": scan.queue.name, "state": scan.state, "matched": scan.found,
-         "scanned": scan.scanned, "total": scan.total if scan.exact else None,
-         "complete": scan.complete}
+        {
+            "queue": scan.queue.name,
+            "state": scan.state,
+            "matched": scan.found,
+            "scanned": scan.scanned,
+            "total": scan.total if scan.exact else None,
+            "complete": scan.complete,
+        }
         for scan in scans
-    ]  # fmt: skip
+    ]
     if s.json:
         for row in rows:
             emit(row)

@@ -70,8 +70,10 @@ def exported(s: Session, given: ExportTablesOptions) -> int:
             if s.json:
                 emit(done)
                 continue
-            tell(f"{name}: {count(done.rows)} rows in {count(done.files)} files "
-                  f"({size(done.bytes)}), run {done.run}")  # fmt: skip
+            tell(
+                f"{name}: {count(done.rows)} rows in {count(done.files)} files "
+                f"({size(done.bytes)}), run {done.run}"
+            )
             if done.recovered:
                 say(f"{name}: {count(done.recovered)} interrupted runs finished first")
             if done.corrupt:

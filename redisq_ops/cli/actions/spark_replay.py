@@ -154,8 +154,12 @@ def _carried_out(s: Session, session: SparkSession, orders: ReplayPlan, given: C
         with suppress(RedisqError):  # the server may be unreachable
             for outcome in outcomes(server, orders):
                 queue = of_op[outcome.op].facts["queue"]
-                say(printable(f"{queue}: stopped after {outcome.done:,} of "
-                              f"{outcome.matched:,} (op {outcome.op})"))  # fmt: skip
+                say(
+                    printable(
+                        f"{queue}: stopped after {outcome.done:,} of "
+                        f"{outcome.matched:,} (op {outcome.op})"
+                    )
+                )
         again = "the same command goes on" if given.plan else "the same command does the rest"
         if isinstance(error, KeyboardInterrupt):
             raise Interrupted(f"interrupted: {again}") from error

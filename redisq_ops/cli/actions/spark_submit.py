@@ -85,9 +85,10 @@ def submitted(s: Session, given: SparkSubmitOptions) -> int:
 
         with untouched("nothing was sent"):
             source = awaited(
-                session, "looking",
+                session,
+                "looking",
                 lambda: input_split.read(session, path, given.format, multiline=given.multiline),
-            )  # fmt: skip
+            )
             if small:
                 source = source.persist()
             if dry_run:
@@ -100,10 +101,14 @@ def submitted(s: Session, given: SparkSubmitOptions) -> int:
                 return _counted(s, wanted.queue, found, skips=skipped is not None)
         with progress("submitting") as meter:
             done = submit.submit(
-                session, server_of(s), source, wanted, f"submit-{ulid()}",
+                session,
+                server_of(s),
+                source,
+                wanted,
+                f"submit-{ulid()}",
                 on_poll=lambda: meter(*task_progress(session)),
                 on_rejects=None if listed is None else rejected,
-            )  # fmt: skip
+            )
     return _submitted(s, wanted.queue, done, skipped)
 
 
@@ -129,9 +134,19 @@ def _counted(s: Session, queue: str, found: ValidationResult, *, skips: bool) ->
     rejects = [str(reject) for reject in found.rejects[:_SAMPLES]]
     refused = len(found.rejects)
     if s.json:
-        emit({"queue": queue, "word": "dry-run", "requests": found.requests,
-              "entries": found.entries, "rows": found.rows, "bytes": found.bytes,
-              "refused": refused, "corrupt": found.corrupt, "samples": rejects})  # fmt: skip
+        emit(
+            {
+                "queue": queue,
+                "word": "dry-run",
+                "requests": found.requests,
+                "entries": found.entries,
+                "rows": found.rows,
+                "bytes": found.bytes,
+                "refused": refused,
+                "corrupt": found.corrupt,
+                "samples": rejects,
+            }
+        )
     else:
         tell(
             f"{quantity(found.rows, 'row')}, {count(found.bytes)} bytes: "
@@ -157,9 +172,16 @@ def _counted(s: Session, queue: str, found: ValidationResult, *, skips: bool) ->
 
 def _submitted(s: Session, queue: str, done: SubmitResult, skipped: Path | None) -> int:
     if s.json:
-        emit({"queue": queue, "requests": done.requests, "entries": done.entries,
-              "refused": done.rejects, "corrupt": done.corrupt,
-              "samples": done.samples})  # fmt: skip
+        emit(
+            {
+                "queue": queue,
+                "requests": done.requests,
+                "entries": done.entries,
+                "refused": done.rejects,
+                "corrupt": done.corrupt,
+                "samples": done.samples,
+            }
+        )
         return done.exit_code
     present = done.requests.get("ok", 0) + done.requests.get("same", 0)
     same = done.requests.get("same", 0)

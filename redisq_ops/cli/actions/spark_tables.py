@@ -22,10 +22,16 @@ def print_json(figures: Figures) -> None:
     from redisq_ops.pipeline.figures import empty_table_reasons, notes
 
     emit(
-        {"table": "report", "begin_ms": figures.begin_ms, "end_ms": figures.end_ms,
-         "events": figures.events, "deliveries": figures.deliveries, "notes": notes(figures),
-         "missing": empty_table_reasons(figures)}
-    )  # fmt: skip
+        {
+            "table": "report",
+            "begin_ms": figures.begin_ms,
+            "end_ms": figures.end_ms,
+            "events": figures.events,
+            "deliveries": figures.deliveries,
+            "notes": notes(figures),
+            "missing": empty_table_reasons(figures),
+        }
+    )
     for name, rows in figures.tables.items():
         for row in rows:
             emit({"table": name, **row})
@@ -63,11 +69,17 @@ def _print_deliveries(s: Session, figures: Figures, why: Mapping[str, str]) -> N
     _section(
         "latency by the hour",
         ["queue", "hour", "taken", "wait p50", "p95", "p99", "run p50", "p95", "p99"],
-        ([r["queue"], _minute(s, r["from_ms"]), r["taken"],
-          *(None if r[name] is None else duration(r[name]) for name in spread)]
-         for r in tables["latency"]),
+        (
+            [
+                r["queue"],
+                _minute(s, r["from_ms"]),
+                r["taken"],
+                *(None if r[name] is None else duration(r[name]) for name in spread),
+            ]
+            for r in tables["latency"]
+        ),
         why.get("latency"),
-    )  # fmt: skip
+    )
     ends = ("queue", "attempt", "n", "done", "failed", "lost", "dead")
     _section(
         "how deliveries end",
@@ -78,11 +90,21 @@ def _print_deliveries(s: Session, figures: Figures, why: Mapping[str, str]) -> N
     _section(
         f"unusual (steps of {duration(figures.anomaly_ms)})",
         ["queue", "what", "from", "to", "", "value", "usually", "z"],
-        ([r["queue"], METRICS[r["metric"]], _minute(s, r["from_ms"]), _minute(s, r["to_ms"]),
-          r["side"], _metric(r, "value"), _metric(r, "median"), f"{r['z']:.1f}"]
-         for r in tables["anomalies"]),
+        (
+            [
+                r["queue"],
+                METRICS[r["metric"]],
+                _minute(s, r["from_ms"]),
+                _minute(s, r["to_ms"]),
+                r["side"],
+                _metric(r, "value"),
+                _metric(r, "median"),
+                f"{r['z']:.1f}",
+            ]
+            for r in tables["anomalies"]
+        ),
         why.get("anomalies"),
-    )  # fmt: skip
+    )
 
 
 def _print_changes(s: Session, figures: Figures, why: Mapping[str, str]) -> None:
@@ -90,17 +112,27 @@ def _print_changes(s: Session, figures: Figures, why: Mapping[str, str]) -> None
         _section(
             "compared with the other time",
             ["queue", "what", "group", "this time", "then"],
-            ([r["queue"], r["metric"], r["fingerprint"], _metric(r, "value"), _metric(r, "against")]
-             for r in figures.tables["comparison"]),
+            (
+                [
+                    r["queue"],
+                    r["metric"],
+                    r["fingerprint"],
+                    _metric(r, "value"),
+                    _metric(r, "against"),
+                ]
+                for r in figures.tables["comparison"]
+            ),
             why.get("comparison"),
-        )  # fmt: skip
+        )
     _section(
         "operators' changes",
         ["queue", "at", "change", "entries", "operation"],
-        ([r["queue"], _minute(s, r["at_ms"]), r["change"], r["entries"], r["op"]]
-         for r in figures.tables["changes"]),
+        (
+            [r["queue"], _minute(s, r["at_ms"]), r["change"], r["entries"], r["op"]]
+            for r in figures.tables["changes"]
+        ),
         why.get("changes"),
-    )  # fmt: skip
+    )
 
 
 def _print_clients_and_requests(s: Session, figures: Figures, why: Mapping[str, str]) -> None:
@@ -112,21 +144,38 @@ def _print_clients_and_requests(s: Session, figures: Figures, why: Mapping[str, 
     _section(
         "fairness",
         ["queue", "hour", "Jain", "clients", "most to", "share", "of fair"],
-        ([queue, _minute(s, at), _decimal(first["jain"], 3), 1 + len(others), first["client"],
-          _percent(first["share"]), _decimal(first["ratio"], 2)]
-         for (queue, at), (first, *others) in hours),
+        (
+            [
+                queue,
+                _minute(s, at),
+                _decimal(first["jain"], 3),
+                1 + len(others),
+                first["client"],
+                _percent(first["share"]),
+                _decimal(first["ratio"], 2),
+            ]
+            for (queue, at), (first, *others) in hours
+        ),
         why.get("fairness"),
-    )  # fmt: skip
+    )
     paths = by_queue(tables["critical_paths"], "request")
     _section(
         "slowest requests",
         ["request", "took", "sub-requests", "deliveries", "failed", "mostly"],
-        ([f"{r['queue']}/{r['request']}", duration(r["took_ms"]), r["entries"], r["deliveries"],
-          r["bad"], _mostly(paths.get((r["queue"], r["request"]), []))]
-         for r in tables["requests"]),
+        (
+            [
+                f"{r['queue']}/{r['request']}",
+                duration(r["took_ms"]),
+                r["entries"],
+                r["deliveries"],
+                r["bad"],
+                _mostly(paths.get((r["queue"], r["request"]), [])),
+            ]
+            for r in tables["requests"]
+        ),
         why.get("requests"),
         most=10,
-    )  # fmt: skip
+    )
 
 
 def _mostly(path: Sequence[Row]) -> str | None:
@@ -153,11 +202,22 @@ def print_groups(s: Session, groups: Sequence[Row], traits: Sequence[Row] | None
     _section(
         "dead letters",
         ["queue", "group", "entries", "share", "lost", "clients", "requests", "last", "error"],
-        ([r["queue"], r["fingerprint"], r["entries"], percent(r["share"]), r["lost"],
-          r["clients"] or None, r["requests"] or None, _minute(s, r["last_ms"]), group_error(r)]
-         for r in ranked),
+        (
+            [
+                r["queue"],
+                r["fingerprint"],
+                r["entries"],
+                percent(r["share"]),
+                r["lost"],
+                r["clients"] or None,
+                r["requests"] or None,
+                _minute(s, r["last_ms"]),
+                group_error(r),
+            ]
+            for r in ranked
+        ),
         "no dead letters",
-    )  # fmt: skip
+    )
     if traits is None:
         return
     if why := single_group_reason(ranked):
@@ -189,10 +249,20 @@ def print_critical_path(s: Session, rows: Sequence[Row], named: str) -> None:
     _section(
         "the path" if len(shown) == len(rows) else f"the {len(shown)} longest stretches",
         ["sub-request", "attempt", "what", "ended", "consumer", "after", "took", "share"],
-        ([r["id"], r["attempt"], DESCRIPTIONS[r["what"]], r["ended"], r["consumer"],
-          duration(r["from_ms"] - begin), duration(r["took_ms"]), percent(r["took_ms"] / whole)]
-         for r in shown),
-    )  # fmt: skip
+        (
+            [
+                r["id"],
+                r["attempt"],
+                DESCRIPTIONS[r["what"]],
+                r["ended"],
+                r["consumer"],
+                duration(r["from_ms"] - begin),
+                duration(r["took_ms"]),
+                percent(r["took_ms"] / whole),
+            ]
+            for r in shown
+        ),
+    )
     held: dict[str, int] = {}
     for row in rows:
         held[row["id"]] = held.get(row["id"], 0) + row["took_ms"]

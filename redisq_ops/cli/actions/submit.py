@@ -202,15 +202,26 @@ def _submit(
     refused = 0 if rejects is None else rejects.count
     if s.json:
         done = job.done
-        emit({"id": plan.id, "queue": plan.queue, "word": done.word, "total": done.total,
-              "state": done.state, "refused": refused, "purged": _purged(job)})  # fmt: skip
+        emit(
+            {
+                "id": plan.id,
+                "queue": plan.queue,
+                "word": done.word,
+                "total": done.total,
+                "state": done.state,
+                "refused": refused,
+                "purged": _purged(job),
+            }
+        )
     else:
         print(plan.id)
         if plan.per_line:
             say(f"a request per line: {plan.id}-1, {plan.id}-2, …")
         if refused:
-            say(f"{count(refused)} {'line was' if refused == 1 else 'lines were'} not submitted: "
-                f"{plan.skip_invalid} lists them")  # fmt: skip
+            say(
+                f"{count(refused)} {'line was' if refused == 1 else 'lines were'} not submitted: "
+                f"{plan.skip_invalid} lists them"
+            )
         _tell_purged(job)
     sys.stdout.flush()
 
@@ -268,20 +279,34 @@ def _rehearse(s: Session, plan: _Plan, source: BinaryIO) -> int:
 def _show_counts(s: Session, plan: _Plan, found: LineCounts, purged: int) -> int:
     """Print what would be sent and what would be refused; the exit code of submit."""
     if s.json:
-        emit({"id": plan.id, "queue": plan.queue, "word": "dry-run", "total": found.payloads,
-              "state": None, "lines": found.lines, "bytes": found.size,
-              "refused": found.rejects, "purged": purged})  # fmt: skip
+        emit(
+            {
+                "id": plan.id,
+                "queue": plan.queue,
+                "word": "dry-run",
+                "total": found.payloads,
+                "state": None,
+                "lines": found.lines,
+                "bytes": found.size,
+                "refused": found.rejects,
+                "purged": purged,
+            }
+        )
     else:
         what = "requests of one" if plan.per_line else "sub-requests of one request"
-        print(f"{count(found.lines)} lines, {count(found.size)} bytes: {count(found.payloads)} "
-              f"{what}, not sent")  # fmt: skip
+        print(
+            f"{count(found.lines)} lines, {count(found.size)} bytes: {count(found.payloads)} "
+            f"{what}, not sent"
+        )
     if found.first is None:
         return _code(purged, found.payloads)
     if not s.json:
         which = "line" if found.rejects == 1 else "lines"
         how = "would be left out" if plan.skip_invalid else "would be refused, and all with it"
-        say(f"{count(found.rejects)} {which} {how}, the first: "
-            f"{printable(str(_reject(plan, *found.first)))}")  # fmt: skip
+        say(
+            f"{count(found.rejects)} {which} {how}, the first: "
+            f"{printable(str(_reject(plan, *found.first)))}"
+        )
     return PARTLY_DONE if plan.skip_invalid is not None and found.payloads else FAILED
 
 

@@ -262,9 +262,16 @@ def _connect(s: Session) -> Connected:
     deployment = Deployment(client, prefix=config.prefix)
     word = config["label"] or config.context or ""
     return Connected(
-        str(target), deployment, config.read_only, config.guard, s.redaction, word,
-        config["color"] or "", _options(s), config.context or FIRST,
-    )  # fmt: skip
+        str(target),
+        deployment,
+        config.read_only,
+        config.guard,
+        s.redaction,
+        word,
+        config["color"] or "",
+        _options(s),
+        config.context or FIRST,
+    )
 
 
 def _options(s: Session) -> tuple[str, ...]:

@@ -227,9 +227,14 @@ def _worker(s: Session, job: _Job) -> Worker:
         telemetry = _telemetry().from_environment()
         handler, queues = telemetry.handler(handler), [telemetry.queue(queue) for queue in queues]
     return Worker(
-        queues, handler, consumer=job.consumer, ping=job.ping, pages=pages,
-        redacted=lambda failure: redaction.failure(failure) or failure, **job.options,
-    )  # fmt: skip
+        queues,
+        handler,
+        consumer=job.consumer,
+        ping=job.ping,
+        pages=pages,
+        redacted=lambda failure: redaction.failure(failure) or failure,
+        **job.options,
+    )
 
 
 def _telemetry() -> ModuleType:

@@ -46,13 +46,18 @@ def listed(s: Session, name: str | None) -> int:
         table(
             ["name", "register", "state", "silent", "busy", "since", "serves"],
             [
-                [row["name"], row["queue"], row["state"] + (", quiet" if row["quiet"] else ""),
-                 age_or_none(row["silent_ms"]), "-" if row["busy"] is None else row["busy"],
-                 when(row["since_ms"], s.utc),
-                 ", ".join(row["queues"])]
+                [
+                    row["name"],
+                    row["queue"],
+                    row["state"] + (", quiet" if row["quiet"] else ""),
+                    age_or_none(row["silent_ms"]),
+                    "-" if row["busy"] is None else row["busy"],
+                    when(row["since_ms"], s.utc),
+                    ", ".join(row["queues"]),
+                ]
                 for row in rows
             ],
-        )  # fmt: skip
+        )
     elif not any(each.problem for each in registers):
         say(printable(nothing if name or not registers else "no worker process is registered"))
     for unknown in dict.fromkeys(filter(None, (each.unknown for each in registers))):
@@ -70,15 +75,19 @@ def listed(s: Session, name: str | None) -> int:
 def _row(queue: str, process: Process) -> dict[str, Any]:
     """A process with stable JSON names."""
     return {
-        "queue": queue, "name": process.name,
+        "queue": queue,
+        "name": process.name,
         "state": "unreadable" if process.problem else STATES[process.alive],
         "quiet": process.quiet if process.work_known else None,
-        "silent_ms": process.silent_ms, "since_ms": process.since_ms,
+        "silent_ms": process.silent_ms,
+        "since_ms": process.since_ms,
         "busy": len(process.work) if process.work_known else None,
         "jobs": [work.id for work in process.work] if process.work_known else None,
-        "host": process.host, "pid": process.pid, "queues": process.queues,
+        "host": process.host,
+        "pid": process.pid,
+        "queues": process.queues,
         "problem": process.problem,
-    }  # fmt: skip
+    }
 
 
 def pruned(s: Session, given: PruneOptions) -> int:

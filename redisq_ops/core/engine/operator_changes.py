@@ -140,11 +140,17 @@ class OperatorChanges(ParallelReads[C_co]):
 
     def _move(self, step: MoveStep) -> Description[list[str]]:
         return self._call_script(
-            "move", words, [(id, step.times.get(id, "-")) for id in step.ids], caller=step.op,
-            seq=step.step, **{"from": step.source, "to": step.target},
-            high_water=step.high_water_ms, consumer=step.consumer, lease_ms=step.lease_ms,
+            "move",
+            words,
+            [(id, step.times.get(id, "-")) for id in step.ids],
+            caller=step.op,
+            seq=step.step,
+            **{"from": step.source, "to": step.target},
+            high_water=step.high_water_ms,
+            consumer=step.consumer,
+            lease_ms=step.lease_ms,
             span=step.span,
-        )  # fmt: skip
+        )
 
     @operation
     def move_range(
@@ -175,9 +181,16 @@ class OperatorChanges(ParallelReads[C_co]):
             return MovedRange(moved, (left[0] + stuck,), not moved + stuck, done)
 
         return self._call_script(
-            "move_range", read, caller=op, seq=step, **{"from": source, "to": target},
-            high_water=high_water_ms, n=n, left=left[0], last=int(last),
-        )  # fmt: skip
+            "move_range",
+            read,
+            caller=op,
+            seq=step,
+            **{"from": source, "to": target},
+            high_water=high_water_ms,
+            n=n,
+            left=left[0],
+            last=int(last),
+        )
 
     @operation
     def edit(
@@ -262,9 +275,16 @@ class OperatorChanges(ParallelReads[C_co]):
             return counted(*map(int, reply[:3]))
 
         return self._call_script(
-            "undo", read, caller=slot or undo.by, seq=undo.seq, by=undo.by, op=undo.op,
-            step=undo.step, to=undo.target, gather=gather,
-        )  # fmt: skip
+            "undo",
+            read,
+            caller=slot or undo.by,
+            seq=undo.seq,
+            by=undo.by,
+            op=undo.op,
+            step=undo.step,
+            to=undo.target,
+            gather=gather,
+        )
 
     def transferred_id(self, op: str, id: str) -> str:
         """The id that an entry (or its request) has here once operation ``op`` moved it here."""

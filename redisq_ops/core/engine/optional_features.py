@@ -218,9 +218,15 @@ class HasWorkerProcesses(HasWorkerTraces[C_co]):
 
 
 FEATURES: tuple[type, ...] = (
-    HasRequests, HasConsumerGroups, HasPriorityLevels, HasClients, HasTimeline,
-    HasPeriodicEntries, HasWorkerTraces, HasWorkerProcesses,
-)  # fmt: skip
+    HasRequests,
+    HasConsumerGroups,
+    HasPriorityLevels,
+    HasClients,
+    HasTimeline,
+    HasPeriodicEntries,
+    HasWorkerTraces,
+    HasWorkerProcesses,
+)
 
 
 def features(queue_class: type[Queue[Any]]) -> frozenset[str]:

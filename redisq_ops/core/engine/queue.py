@@ -87,9 +87,12 @@ class Queue(OperatorChanges[C_co]):
         checked_consumer(consumer)
         lease_ms = checked_ms(lease_ms, "lease_ms")
         found: TakeResult = await self._call_idempotent(
-            "take", partial(self._read_take, consumer=consumer),
-            n=n, lease_ms=lease_ms, consumer=consumer,
-        )  # fmt: skip
+            "take",
+            partial(self._read_take, consumer=consumer),
+            n=n,
+            lease_ms=lease_ms,
+            consumer=consumer,
+        )
         return found
 
     def _read_take(self, reply: list[Any], consumer: str) -> TakeResult:
@@ -127,9 +130,12 @@ class Queue(OperatorChanges[C_co]):
             return []
         told, rows = ends(settlements, _row)
         found: list[str] = await self._call_idempotent(
-            "settle", row_words(len(settlements)), rows,
-            consumer=settlements[0].delivery.consumer, told=told,
-        )  # fmt: skip
+            "settle",
+            row_words(len(settlements)),
+            rows,
+            consumer=settlements[0].delivery.consumer,
+            told=told,
+        )
         return found
 
     @operation
@@ -178,9 +184,17 @@ class Queue(OperatorChanges[C_co]):
 
         with self.callers.borrow("take") as (caller, seq):
             result: tuple[list[str], TakeResult | Exception] = await self._call_idempotent(
-                "settle_and_take", read, rows, "settle", consumer=consumer, told=told,
-                take_caller=caller, take_seq=seq, n=n, lease_ms=checked_ms(lease_ms, "lease_ms"),
-            )  # fmt: skip
+                "settle_and_take",
+                read,
+                rows,
+                "settle",
+                consumer=consumer,
+                told=told,
+                take_caller=caller,
+                take_seq=seq,
+                n=n,
+                lease_ms=checked_ms(lease_ms, "lease_ms"),
+            )
         return result
 
     @operation
@@ -193,9 +207,11 @@ class Queue(OperatorChanges[C_co]):
         is settled; then its handler should stop.
         """
         return self._call_script(
-            "extend", lambda reply: [word == b"ok" for word in reply[1:]],
-            [(d.id, d.receipt) for d in deliveries], lease_ms=checked_ms(lease_ms, "lease_ms"),
-        )  # fmt: skip
+            "extend",
+            lambda reply: [word == b"ok" for word in reply[1:]],
+            [(d.id, d.receipt) for d in deliveries],
+            lease_ms=checked_ms(lease_ms, "lease_ms"),
+        )
 
     @operation
     async def sweep(self, max: int = 100) -> int:

@@ -234,8 +234,11 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
         """Keys of another Redis type than the queue's: (key, its type, the expected type)."""
         expected = await self._expected_types()
         found = await types_of(expected)
-        return [(key, is_, expected[key]) for key, is_ in found.items()
-                if is_ not in ("none", expected[key])]  # fmt: skip
+        return [
+            (key, is_, expected[key])
+            for key, is_ in found.items()
+            if is_ not in ("none", expected[key])
+        ]
 
     async def _refuse_wrong_types(self) -> None:
         """Raise `WrongKind` for a key of another type; a script finds out after its first write."""

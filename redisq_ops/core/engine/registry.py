@@ -121,8 +121,10 @@ class Registered:
 
     def encoded(self) -> str:
         body: dict[str, str | int] = {
-            "kind": self.kind, "schema": self.schema, "created_ms": self.created_ms
-        }  # fmt: skip
+            "kind": self.kind,
+            "schema": self.schema,
+            "created_ms": self.created_ms,
+        }
         if self.all_shards > 1:
             body["shards"] = self.shards
         if self.old_shards:

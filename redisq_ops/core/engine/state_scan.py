@@ -127,9 +127,11 @@ def history_extent(key: str) -> Call[HistoryExtent]:
         row = reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
         first = row[b"first-entry"]
         return HistoryExtent(
-            int(row[b"entries-added"]), int(row[b"length"]),
-            first[0].decode() if first else None, row[b"last-generated-id"].decode(),
-        )  # fmt: skip
+            int(row[b"entries-added"]),
+            int(row[b"length"]),
+            first[0].decode() if first else None,
+            row[b"last-generated-id"].decode(),
+        )
 
     return Call(("XINFO", "STREAM", key), read, key=key, absent="no such key")
 

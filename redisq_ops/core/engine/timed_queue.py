@@ -34,13 +34,17 @@ class TimedQueue(HasTimeline[C_co]):
         now = now_ms if now_ms is not None else await self._now()
         key = self.keys["delay"]
         sizes, ((counters, (paused, closed)), oldest) = await both(
-            together([
-                Call(("ZCOUNT", key, "-inf", now), int, key=key),
-                *(Call(("ZCARD", self.keys[part]), int, key=self.keys[part])
-                  for part in ("delay", "lease", "dead", "trash")),
-            ]),
+            together(
+                [
+                    Call(("ZCOUNT", key, "-inf", now), int, key=key),
+                    *(
+                        Call(("ZCARD", self.keys[part]), int, key=self.keys[part])
+                        for part in ("delay", "lease", "dead", "trash")
+                    ),
+                ]
+            ),
             both(both(self._counters("done"), self._flags()), scored(key, "0", "0")),
-        )  # fmt: skip
+        )
         waiting, all_, pending, dead, trash = sizes
         since = moment(oldest[0][1]) if oldest and waiting else None
         return Counts(

@@ -139,9 +139,15 @@ def accept_rows(
     """Accept entries in one shard, each once: one word per entry (``transfer_accept.lua``)."""
     rows: list[tuple[bytes | str, ...]] = [(one.id, one.mark, *one.row) for one in cargo]
     return shard._call_registered(
-        "transfer_accept", words, rows, origin=origin, op=op, step=step, keep_ms=keep_ms,
+        "transfer_accept",
+        words,
+        rows,
+        origin=origin,
+        op=op,
+        step=step,
+        keep_ms=keep_ms,
         layout=shard.layout,
-    )  # fmt: skip
+    )
 
 
 async def accept_entries(
@@ -322,10 +328,16 @@ async def revert_entries(
     return await _moved_ids(
         [(shard, ids) for shard in queue.shard_queues],
         lambda shard, some: shard._call_script(
-            "transfer_revert", words, [(id,) for id in some], caller=by, seq=seq, op=op, step=step,
+            "transfer_revert",
+            words,
+            [(id,) for id in some],
+            caller=by,
+            seq=seq,
+            op=op,
+            step=step,
             **moves,
         ),
-    )  # fmt: skip
+    )
 
 
 async def restore_entries(
@@ -343,10 +355,16 @@ async def restore_entries(
     return await _moved_ids(
         [(shard, [one.id for one in cargo if one.shard == k]) for k, shard in enumerate(shards)],
         lambda shard, some: shard._call_script(
-            "transfer_restore", words, [(id,) for id in some], caller=by, seq=seq, op=op, step=step,
+            "transfer_restore",
+            words,
+            [(id,) for id in some],
+            caller=by,
+            seq=seq,
+            op=op,
+            step=step,
             undone=int(undone),
         ),
-    )  # fmt: skip
+    )
 
 
 async def _moved_ids(

@@ -111,7 +111,7 @@ async def finish(
     done = await together(
         shard._call_script("finish_transfer", bool, op=op, at=at, steps=last)
         for shard in queue.shard_queues
-    )  # fmt: skip
+    )
     return all(done)
 
 

@@ -64,8 +64,10 @@ class ListPlace(Place):
         if self.reverse:
             return Call(
                 ("LRANGE", self.key, -start - max, -start - 1),
-                lambda reply: reply[::-1], key=self.key, cut=True,
-            )  # fmt: skip
+                lambda reply: reply[::-1],
+                key=self.key,
+                cut=True,
+            )
         return Call(
             ("LRANGE", self.key, start, start + max - 1), list[bytes], key=self.key, cut=True
         )

@@ -344,10 +344,16 @@ class PlacedPages(ForeignQueue[C_co]):
         # MessagePack, an array of which the first is the operation's name.
         op = re.match(rb"[\x90-\x9f](?:[\xa0-\xbf]|\xd9.)([!-~]+)", kept, re.S)
         return Entry(
-            shown(text(name)), "trash", at_ms=moment(score), since_ms=moment(score),
-            payload=readable, failures=self._failures(payload), op=op[1].decode() if op else None,
-            called=place.called, task=None if readable is None else self.task_of(readable),
-        )  # fmt: skip
+            shown(text(name)),
+            "trash",
+            at_ms=moment(score),
+            since_ms=moment(score),
+            payload=readable,
+            failures=self._failures(payload),
+            op=op[1].decode() if op else None,
+            called=place.called,
+            task=None if readable is None else self.task_of(readable),
+        )
 
     def _failures(self, payload: bytes) -> int:
         """How often an entry in the trash has failed, by what is kept of it."""
@@ -460,11 +466,14 @@ class PlacedPages(ForeignQueue[C_co]):
         # What can be read of an unknown state is a lower bound.
         of = {state: size or 0 for state, size in zip(states, sizes, strict=True)} | known
         return Counts(
-            **{state: of.get(state, 0) for state in STATES}, oldest_ms=oldest_ms,
-            paused=paused or paused_there, closed=closed,
-            unknown=frozenset(STATES) - known.keys(), problem=named(problems),
+            **{state: of.get(state, 0) for state in STATES},
+            oldest_ms=oldest_ms,
+            paused=paused or paused_there,
+            closed=closed,
+            unknown=frozenset(STATES) - known.keys(),
+            problem=named(problems),
             only_shown=only_shown,
-        )  # fmt: skip
+        )
 
     async def _size(self, state: State, places: Sequence[Place]) -> int | None:
         """How many entries are in these places; None: it isn't known which are this queue's, too

@@ -56,9 +56,15 @@ async def undo(queue: PlacedQueue[Any], undo: UndoStep) -> tuple[int, ...]:
         while moved or not found:
             n = portion(moved)
             found = await queue._call_script(
-                "undo", lambda reply: tuple(map(int, reply)), [entry.row for entry in moved[:n]],
-                caller=undo.by, seq=undo.seq, op=undo.op, step=undo.step, queue=queue.own_name,
-            )  # fmt: skip
+                "undo",
+                lambda reply: tuple(map(int, reply)),
+                [entry.row for entry in moved[:n]],
+                caller=undo.by,
+                seq=undo.seq,
+                op=undo.op,
+                step=undo.step,
+                queue=queue.own_name,
+            )
             moved = _rest(moved, n) if found[2] else []
         if found[2] <= deep:
             break

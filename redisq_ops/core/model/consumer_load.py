@@ -90,7 +90,9 @@ class Reassigned:
 def pending_delivery(entry: Entry, now: int) -> PendingDelivery:
     since, deadline = entry.since_ms, entry.at_ms
     return PendingDelivery(
-        entry.id, entry.consumer, None if since is None else now - since,
+        entry.id,
+        entry.consumer,
+        None if since is None else now - since,
         entry.attempts + 1 if entry.deliveries is None else entry.deliveries,
         None if deadline is None else now - deadline,
-    )  # fmt: skip
+    )

@@ -11,8 +11,16 @@ from .errors import Unreadable
 from .quoting import bytes_of
 
 FIELDS = (
-    "receipt", "failures", "lost", "first", "since", "consumer", "op", "reason", "ready",
-)  # fmt: skip
+    "receipt",
+    "failures",
+    "lost",
+    "first",
+    "since",
+    "consumer",
+    "op",
+    "reason",
+    "ready",
+)
 """the fields of a line, in order"""
 REPLAYED = 1
 """``first`` of an entry that was delivered before its replay, and not since"""
@@ -34,14 +42,23 @@ def entry(
     try:
         receipt, failures, lost, first, since, consumer, op, reason, _ = line.decode().split(" ")
         return Entry(
-            id, state, at_ms=at,
-            since_ms=at if state in ("dead", "trash") else int(since) or None, payload=payload,
-            failures=int(failures), lost=int(lost),
+            id,
+            state,
+            at_ms=at,
+            since_ms=at if state in ("dead", "trash") else int(since) or None,
+            payload=payload,
+            failures=int(failures),
+            lost=int(lost),
             first_ms=int(first) if int(first) not in (0, REPLAYED) else None,
-            handed=int(first) != 0, consumer=_some(consumer), receipt=_some(receipt),
-            reason=_some(reason), error=Failure.decoded(error), op=_some(op),
-            deliveries=deliveries, put_ms=int(since) or None,
-        )  # fmt: skip
+            handed=int(first) != 0,
+            consumer=_some(consumer),
+            receipt=_some(receipt),
+            reason=_some(reason),
+            error=Failure.decoded(error),
+            op=_some(op),
+            deliveries=deliveries,
+            put_ms=int(since) or None,
+        )
     except ValueError as spoilt:
         raise Unreadable(f"the record of {id} is corrupt") from spoilt
 

@@ -42,8 +42,9 @@ class _Rule:
         name, (wanted, *_) = self.name, sorted(t.__name__ for t in self.types if t is not _NONE)
         bool_ = isinstance(value, bool) and bool not in self.types
         if bool_ or not isinstance(value, tuple(self.types)):
-            return BadInput(f"{name} must be a{'n' * (wanted == 'int')} {wanted}, not "
-                            f"{type(value).__name__}")  # fmt: skip
+            return BadInput(
+                f"{name} must be a{'n' * (wanted == 'int')} {wanted}, not {type(value).__name__}"
+            )
         if isinstance(value, int) and self.least is not None and value < self.least:
             return BadInput(f"{name} must be at least {self.least}, not {value}")
         if value is not None and self.words and value not in self.words:
@@ -61,8 +62,11 @@ def validated(function: Callable[..., Any]) -> Callable[..., Any]:
     about a microsecond to a call.
     """
     parameters = inspect.signature(function).parameters.items()
-    rules = [rule for place, (name, parameter) in enumerate(parameters)
-             if (rule := _rule(place, name, str(parameter.annotation)))]  # fmt: skip
+    rules = [
+        rule
+        for place, (name, parameter) in enumerate(parameters)
+        if (rule := _rule(place, name, str(parameter.annotation)))
+    ]
     if not rules:
         return function
     # Where the exact type is enough, the rule needn't be asked.

@@ -16,11 +16,25 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 # redis-py's blocking client ignores unknown options; its asyncio client accepts ones no URL can
 # give.
 _OPTIONS = {
-    "host", "port", "db", "username", "password", "client_name", "protocol", "max_connections",
-    "socket_timeout", "socket_connect_timeout", "socket_keepalive", "socket_read_size",
-    "ssl_ca_certs", "ssl_ca_data", "ssl_cert_reqs", "ssl_certfile", "ssl_keyfile",
+    "host",
+    "port",
+    "db",
+    "username",
+    "password",
+    "client_name",
+    "protocol",
+    "max_connections",
+    "socket_timeout",
+    "socket_connect_timeout",
+    "socket_keepalive",
+    "socket_read_size",
+    "ssl_ca_certs",
+    "ssl_ca_data",
+    "ssl_cert_reqs",
+    "ssl_certfile",
+    "ssl_keyfile",
     "ssl_check_hostname",
-}  # fmt: skip
+}
 _BLOCKING = {"ssl_ca_path", "ssl_password"}
 
 

@@ -100,9 +100,17 @@ class Call(Generic[T]):
 
     def _marked(self, apart: bool, cut: bool) -> Call[T]:
         return Call(
-            self.command, self.read, self.key, self.source, self.options, self.absent,
-            self.follows, apart, self.ready, cut,
-        )  # fmt: skip
+            self.command,
+            self.read,
+            self.key,
+            self.source,
+            self.options,
+            self.absent,
+            self.follows,
+            apart,
+            self.ready,
+            cut,
+        )
 
     def spelled_out(self) -> tuple[Arg, ...]:
         """The same call with its script's text in place of the digest."""
@@ -116,10 +124,15 @@ class Call(Generic[T]):
         hiredis would convert numbers itself, and Ctrl+C during that kills the interpreter.
         """
         ready, command = self.ready, self.command
-        return (*command[:ready], *[
-            word if type(word) is bytes or (type(word) is str and word.isascii()) else _sent(word)
-            for word in command[ready:]
-        ])  # fmt: skip
+        return (
+            *command[:ready],
+            *[
+                word
+                if type(word) is bytes or (type(word) is str and word.isascii())
+                else _sent(word)
+                for word in command[ready:]
+            ],
+        )
 
     @property
     def route(self) -> str | bytes | None:

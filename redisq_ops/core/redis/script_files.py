@@ -87,10 +87,11 @@ class ScriptHeader:
     def joined(self, parts: Sequence[ScriptHeader]) -> ScriptHeader:
         """One header for a script and the scripts that it runs one after the other."""
         words = {
-            field: tuple(dict.fromkeys(word for each in (self, *parts)
-                                       for word in getattr(each, field)))
+            field: tuple(
+                dict.fromkeys(word for each in (self, *parts) for word in getattr(each, field))
+            )
             for field in ("keys", "uses", "checks", "entries", "first")
-        }  # fmt: skip
+        }
         if parts:  # what one of them needs often is read at once for all
             rare = set.intersection(*(set(part.rarely) for part in parts))
             words["rarely"] = tuple(sorted(rare))
@@ -144,9 +145,13 @@ def hooks(package: str) -> dict[str, str]:
 def defaults(package: str) -> dict[str, str]:
     """The hooks that scripts of a kind may call, each with its comment and, if it has one, its
     default: the paragraphs of an interface's file behind its header."""
-    sections = [section for place in folders(package) for name, header in _headers(place)
-                if header.interface
-                for section in read(place, name).strip().split("\n\n")[1:]]  # fmt: skip
+    sections = [
+        section
+        for place in folders(package)
+        for name, header in _headers(place)
+        if header.interface
+        for section in read(place, name).strip().split("\n\n")[1:]
+    ]
     return {_PARAGRAPH.split(section, maxsplit=1)[1]: section for section in sections}
 
 
@@ -154,8 +159,11 @@ def defaults(package: str) -> dict[str, str]:
 def _headers(package: str) -> tuple[tuple[str, ScriptHeader], ...]:
     """The files of one folder, by name, and their headers."""
     folder = _folder(package)
-    found = [file for file in folder.iterdir() if file.name.endswith(".lua")] if (
-        folder.is_dir()) else []  # fmt: skip
+    found = (
+        [file for file in folder.iterdir() if file.name.endswith(".lua")]
+        if (folder.is_dir())
+        else []
+    )
     return tuple(
         (file.name.removesuffix(".lua"), ScriptHeader.parse(file.read_text(encoding="utf-8")))
         for file in found

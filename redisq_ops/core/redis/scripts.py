@@ -36,9 +36,21 @@ from .script_files import ScriptHeader, statements
 T = TypeVar("T")
 
 NUMBERS = {
-    "fence", "gen", "laps", "turn", "waiting", "cancelled", "done", "gone", "spent", "returned",
-    "popped", "shown", "vt", "vt_latest",
-}  # fmt: skip
+    "fence",
+    "gen",
+    "laps",
+    "turn",
+    "waiting",
+    "cancelled",
+    "done",
+    "gone",
+    "spent",
+    "returned",
+    "popped",
+    "shown",
+    "vt",
+    "vt_latest",
+}
 """fields of ``stat`` that are numbers; a script reads those that it changes before it writes"""
 _FIXED = frozenset(FIXED.items())
 _WORD = re.compile(r"(?<!\w\.)\b\w+")
@@ -114,8 +126,11 @@ def script(package: str, name: str, key_types: frozenset[tuple[str, str]] = _FIX
     uses = tuple(texts)
     types = dict(key_types)
     # Types first: other modules read.
-    checks = [*statements(texts.pop("type_check")), *_type_checks(header, types)] if (
-        header.writes) else []  # fmt: skip
+    checks = (
+        [*statements(texts.pop("type_check")), *_type_checks(header, types)]
+        if (header.writes)
+        else []
+    )
     work = [statement for text in (*texts.values(), body) for statement in statements(text)]
     needed = _needed([*checks, *work])
     code = "\n".join(needed)
@@ -250,13 +265,15 @@ def _rights(text: str, keys: Sequence[str], first: set[str]) -> list[str]:
         f"not may({_asked(command, keys[0])}) and '{'|'.join(command).lower()}'"
         for command in checked
     )
-    return [f"""do
+    return [
+        f"""do
   local may = redis.acl_check_cmd
   local lacks = {chain}
   if lacks then
     return {{err = "NOPERM this user has no permissions to run the '" .. lacks .. "' command"}}
   end
-end"""]  # fmt: skip
+end"""
+    ]
 
 
 def _asked(command: tuple[str, ...], key: str) -> str:

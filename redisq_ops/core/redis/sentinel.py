@@ -62,9 +62,13 @@ class Sentinels:
         options = {k: v for k, v in read(one_server).items() if k != "host"}
         options["ssl"] = options.pop("connection_class", None) is not None
         return cls(
-            tuple(nodes), name, asked_with_tls(url), options,
-            own.get("sentinel_username"), own.get("sentinel_password"),
-        )  # fmt: skip
+            tuple(nodes),
+            name,
+            asked_with_tls(url),
+            options,
+            own.get("sentinel_username"),
+            own.get("sentinel_password"),
+        )
 
     def client(self, make: Any, lines: dict[str, Any], replica: bool = False) -> tuple[Any, Any]:
         """The client of the primary or of its replicas, and the Sentinels' client.
@@ -75,10 +79,13 @@ class Sentinels:
         patience = PATIENCE_S if len(self.nodes) == 1 else EACH_S
         # redis-py tries a Sentinel that is down for a long time before it asks the next.
         asked: dict[str, Any] = {
-            "username": self.username, "password": self.password, "ssl": self.tls,
-            "socket_timeout": patience, "socket_connect_timeout": patience,
+            "username": self.username,
+            "password": self.password,
+            "ssl": self.tls,
+            "socket_timeout": patience,
+            "socket_connect_timeout": patience,
             "retry": type(lines["retry"])(NoBackoff(), 0),
-        }  # fmt: skip
+        }
         if self.tls:
             asked |= {k: v for k, v in options.items() if k.startswith("ssl_")}
         if not options["ssl"]:  # then the certificates are for the Sentinels only

@@ -30,10 +30,26 @@ def _missing(calls: Round, replies: Replies) -> list[int]:
     ]
 
 
-_SHORT = frozenset({
-    "EXISTS", "HLEN", "HSTRLEN", "LLEN", "LPOS", "MEMORY", "SCARD", "SMISMEMBER", "STRLEN", "TIME",
-    "TYPE", "XLEN", "ZCARD", "ZCOUNT", "ZRANK", "ZSCORE",
-})  # fmt: skip
+_SHORT = frozenset(
+    {
+        "EXISTS",
+        "HLEN",
+        "HSTRLEN",
+        "LLEN",
+        "LPOS",
+        "MEMORY",
+        "SCARD",
+        "SMISMEMBER",
+        "STRLEN",
+        "TIME",
+        "TYPE",
+        "XLEN",
+        "ZCARD",
+        "ZCOUNT",
+        "ZRANK",
+        "ZSCORE",
+    }
+)
 """commands whose replies are short, so that it doesn't matter whether these are cut"""
 
 

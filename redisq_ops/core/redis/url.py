@@ -18,11 +18,28 @@ _RANGES: dict[str, tuple[float, float]] = {
     "ssl_min_version": (769, 772),
 }
 _OPTIONS = {
-    *_RANGES, "client_name", "decode_responses", "legacy_responses", "lib_name", "lib_version",
-    "password", "retry_on_timeout", "socket_keepalive", "username", "ssl_ca_certs", "ssl_ca_data",
-    "ssl_ca_path", "ssl_cert_reqs", "ssl_certfile", "ssl_check_hostname", "ssl_ciphers",
-    "ssl_exclude_verify_flags", "ssl_include_verify_flags", "ssl_keyfile", "ssl_password",
-}  # fmt: skip
+    *_RANGES,
+    "client_name",
+    "decode_responses",
+    "legacy_responses",
+    "lib_name",
+    "lib_version",
+    "password",
+    "retry_on_timeout",
+    "socket_keepalive",
+    "username",
+    "ssl_ca_certs",
+    "ssl_ca_data",
+    "ssl_ca_path",
+    "ssl_cert_reqs",
+    "ssl_certfile",
+    "ssl_check_hostname",
+    "ssl_ciphers",
+    "ssl_exclude_verify_flags",
+    "ssl_include_verify_flags",
+    "ssl_keyfile",
+    "ssl_password",
+}
 """options that redis-py can read from text; it accepts others as well and fails later"""
 
 

@@ -32,11 +32,16 @@ class MergedReads(ShardMap[C_co, ShardT]):
             return sum(getattr(counts, name) for counts in found)
 
         return Counts(
-            total("waiting"), total("pending"), total("delayed"), total("dead"), total("trash"),
+            total("waiting"),
+            total("pending"),
+            total("delayed"),
+            total("dead"),
+            total("trash"),
             total("done"),
             min((c.oldest_ms for c in found if c.oldest_ms is not None), default=None),
-            found[0].paused, found[0].closed,
-        )  # fmt: skip
+            found[0].paused,
+            found[0].closed,
+        )
 
     @operation
     async def activity(self, since_ms: int) -> Activity:

@@ -92,10 +92,14 @@ class RebalancingQueue(ShardedQueue[C_co, ShardT]):
             for entry, when in zip(on_the_way, came, strict=True)
             if when is None or when > now
         )
-        return replace(found, **{
-            state: getattr(found, state) + states[state]
-            for state in ("waiting", "delayed", "dead", "trash") if states[state]
-        })  # fmt: skip
+        return replace(
+            found,
+            **{
+                state: getattr(found, state) + states[state]
+                for state in ("waiting", "delayed", "dead", "trash")
+                if states[state]
+            },
+        )
 
     async def _get(self, id: str) -> Entry | None:
         found = await ShardedQueue._get(self, id)
@@ -107,9 +111,10 @@ class RebalancingQueue(ShardedQueue[C_co, ShardT]):
             self._now(),
             together(
                 Call(("HGET", keys[name], id), optional, key=keys[name])
-                for keys in (self._shard(k).keys for k in places) for name in names
+                for keys in (self._shard(k).keys for k in places)
+                for name in names
             ),
-        )  # fmt: skip
+        )
         answers = zip(*[iter(rows)] * len(names), strict=True)
         for k, (mark, line, error, payload) in zip(places, answers, strict=True):
             if mark is None:

@@ -115,9 +115,14 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
         at = (k, self.layout if layout is None else layout)
         if at not in self._parts:
             made = self.part(
-                None, self.name, prefix=self.prefix, clock=self.clock, callers=self.callers,
-                shard=k, layout=at[1],
-            )  # fmt: skip
+                None,
+                self.name,
+                prefix=self.prefix,
+                clock=self.clock,
+                callers=self.callers,
+                shard=k,
+                layout=at[1],
+            )
             made._registered, made._whole = True, self  # this object registers the queue
             self._parts[at] = made
         return self._parts[at]

@@ -122,8 +122,12 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
             for key, old in zip(keys[1:], had, strict=True):
                 if gone := sorted(set(old) - set(wanted)):
                     changes.append(Call(("HDEL", key, *gone), int, key=key))
-                if flat := [w for name in wanted if wanted[name] != old.get(name)
-                            for w in (name, wanted[name])]:  # fmt: skip
+                if flat := [
+                    w
+                    for name in wanted
+                    if wanted[name] != old.get(name)
+                    for w in (name, wanted[name])
+                ]:
                     changes.append(Call(("HSET", key, *flat), int, key=key))
             if not changes:
                 return
@@ -143,11 +147,14 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
         fence = self._script("reject_stale_layout")
         await together(
             fence.call(
-                part.keys, self.clock, int, layout=self.layout,
+                part.keys,
+                self.clock,
+                int,
+                layout=self.layout,
                 retired=int(part.shard >= self.shards),
             )
             for part in self._all_shards()
-        )  # fmt: skip
+        )
 
     @abstractmethod
     async def _rebalance_step(self) -> int:
@@ -184,8 +191,11 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
             found = await together(
                 attempt(Call(("HGETALL", key), _minutes, key=key)) for _, key in places
             )
-            there = [(*place, counted) for place, counted in zip(places, found, strict=True)
-                     if isinstance(counted, dict) and counted]  # fmt: skip
+            there = [
+                (*place, counted)
+                for place, counted in zip(places, found, strict=True)
+                if isinstance(counted, dict) and counted
+            ]
             await together(Call(("UNLINK", key), int, key=key) for _, key, _ in there)
             total: defaultdict[str, Counter[str]] = defaultdict(Counter)
             for first, _, counted in there:
@@ -210,14 +220,17 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
             rows = await together(
                 Call(("HMGET", key, *_COUNTED), integers, key=key) for _, key in places
             )
-            there = [(op, key, row) for (op, key), row in zip(places, rows, strict=True)
-                     if any(row)]  # fmt: skip
+            there = [
+                (op, key, row) for (op, key), row in zip(places, rows, strict=True) if any(row)
+            ]
             await together(Call(("UNLINK", key), int, key=key) for _, key, _ in there)
             first = self.keys["op_"]
             await together(
                 Call(("HINCRBY", first + op, name, n), int, key=first + op)
-                for op, _, row in there for name, n in zip(_COUNTED, row, strict=True) if n
-            )  # fmt: skip
+                for op, _, row in there
+                for name, n in zip(_COUNTED, row, strict=True)
+                if n
+            )
 
     # --- what operators change -----------------------------------------------------------------
 
@@ -288,11 +301,17 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
         def each() -> Description[list[MovedRange]]:
             return together(
                 part.move_range.op(
-                    op, step, share, source=source, target=target, high_water_ms=high_water_ms,
-                    left=left[k : k + 1] or (0,), last=last,
+                    op,
+                    step,
+                    share,
+                    source=source,
+                    target=target,
+                    high_water_ms=high_water_ms,
+                    left=left[k : k + 1] or (0,),
+                    last=last,
                 )
                 for k, part in enumerate(self._all_shards())
-            )  # fmt: skip
+            )
 
         found = await self._with_known_shards(each)
         moved = sum(front.moved for front in found)

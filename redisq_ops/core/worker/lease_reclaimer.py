@@ -125,9 +125,15 @@ class LeaseReclaimer:
             self._step += 1
             ids = [entry.id for entry in entries[at : at + BATCH]]
             words = self._queue.move(
-                self._op, self._step, ids, source="pending", target="pending",
-                high_water_ms=seen_ms, consumer=consumer, lease_ms=0,
-            )  # fmt: skip
+                self._op,
+                self._step,
+                ids,
+                source="pending",
+                target="pending",
+                high_water_ms=seen_ms,
+                consumer=consumer,
+                lease_ms=0,
+            )
             moved += words.count("moved")
             self._queue.sweep(BATCH)
         return moved

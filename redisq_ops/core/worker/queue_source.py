@@ -133,8 +133,16 @@ class QueueSource:
         others = f" (so are {more} more)" if more else ""
         log.warning(
             "queue %s: %s %s is at its %s of %d%s: %d of %d slots idle; raise it with: redisq %s",
-            self.queue.name, first.what, first.id, rule, first.most, others, idle, slots, command,
-        )  # fmt: skip
+            self.queue.name,
+            first.what,
+            first.id,
+            rule,
+            first.most,
+            others,
+            idle,
+            slots,
+            command,
+        )
 
     def _report(self, work: Work, word: str) -> None:
         if word == "stale":

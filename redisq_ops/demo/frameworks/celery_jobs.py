@@ -10,9 +10,12 @@ URL = f"redis://127.0.0.1:{sys.argv[1]}/0"
 
 app = celery.Celery("ledger", broker=URL, backend=URL)
 app.conf.update(
-    task_default_queue="ledger", result_extended=True, task_acks_late=True,
-    broker_connection_retry_on_startup=True, result_expires=3600,
-)  # fmt: skip
+    task_default_queue="ledger",
+    result_extended=True,
+    task_acks_late=True,
+    broker_connection_retry_on_startup=True,
+    result_expires=3600,
+)
 
 
 @app.task(name="ledger.book", bind=True, max_retries=3)

@@ -40,7 +40,9 @@ def _start(stack: ExitStack, framework: Framework, port: int, role: str) -> subp
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE if role == "produce" else subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env=framework.environment, cwd=framework.folder, start_new_session=True,
-    )  # fmt: skip
+        env=framework.environment,
+        cwd=framework.folder,
+        start_new_session=True,
+    )
     stack.callback(process.communicate)  # closes its standard input, and waits
     return process

@@ -65,8 +65,10 @@ def allowed(queue: Queue[Any], verb: Verb, state: State, orphan: bool = False) -
         if isinstance(queue, HasConsumerGroups):
             claim = hint("consumers", "claim", queue.name, "CONSUMER", to="NAME")
             remove = hint("consumers", "remove", queue.name, "CONSUMER")
-            how = f" ({claim} does)" if verb == "claim" else (
-                f"; what is possible there: {claim}, {remove}"
-            )  # fmt: skip
+            how = (
+                f" ({claim} does)"
+                if verb == "claim"
+                else (f"; what is possible there: {claim}, {remove}")
+            )
         raise Refused(f"queue {queue.name} is {kind_of(queue.kind)}: it can't {does} {of}{how}")
     queue.refuse_several_slots()

@@ -172,10 +172,21 @@ async def begin(
     """
     await acl_rights.to_change(queue)
     await _write(
-        queue, id, str(now_ms),
-        verb=verb, started_ms=now_ms, who=author.who, whence=author.whence, why=author.why,
-        what=what, source=source, target=target, matched=matched, parts=parts, **more,
-    )  # fmt: skip
+        queue,
+        id,
+        str(now_ms),
+        verb=verb,
+        started_ms=now_ms,
+        who=author.who,
+        whence=author.whence,
+        why=author.why,
+        what=what,
+        source=source,
+        target=target,
+        matched=matched,
+        parts=parts,
+        **more,
+    )
 
 
 def note(queue: Queue[Any], id: str, **fields: str | int) -> Description[int]:

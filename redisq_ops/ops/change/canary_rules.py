@@ -160,9 +160,13 @@ def _judged(course: Course, seen: Observed, limits: Limits) -> Course:
         why = bad
     else:
         return Course(
-            "ramp", min(limits.full, limits.first), at, proven=True, verdicts=seen.verdicts,
+            "ramp",
+            min(limits.full, limits.first),
+            at,
+            proven=True,
+            verdicts=seen.verdicts,
             verdict_ms=at,
-        )  # fmt: skip
+        )
     if not course.proven:
         return replace(course, phase="stopped", since_ms=at, why=why)
     return _held(course, seen, limits, why)
@@ -189,9 +193,14 @@ def _waited(course: Course, seen: Observed, limits: Limits) -> Course:
         # As it was healthy before, not from the very beginning.
         rate = min(limits.full, max(limits.first, course.rate))
         return replace(
-            course, phase="ramp", rate=rate, since_ms=at, why="", verdicts=seen.verdicts,
+            course,
+            phase="ramp",
+            rate=rate,
+            since_ms=at,
+            why="",
+            verdicts=seen.verdicts,
             verdict_ms=at,
-        )  # fmt: skip
+        )
     if at - course.paused_ms >= limits.patience_ms:
         return replace(course, phase="stopped", since_ms=at, why=why)
     if (

@@ -50,10 +50,16 @@ def consumer_preview(held: HeldEntries, to: str | None, *, remove: bool = False)
             f"there is no undo{': nobody had them' if held.consumer == NOBODY else f' {why}'}"
         )
     facts = {
-        "verb": verb, "queue": queue, "group": held.group or None, "consumer": held.consumer,
-        "to": to, "matched": n, "left_out": held.too_young, "groups": len(held.groups),
+        "verb": verb,
+        "queue": queue,
+        "group": held.group or None,
+        "consumer": held.consumer,
+        "to": to,
+        "matched": n,
+        "left_out": held.too_young,
+        "groups": len(held.groups),
         "sample": held.ids[:10],
-    }  # fmt: skip
+    }
     return Preview(what, tuple(lines), typed, facts, ids=held.ids[:3])
 
 

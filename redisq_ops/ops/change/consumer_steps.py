@@ -49,9 +49,12 @@ class ConsumerSteps(ChangeSteps):
         moves = {"source": "pending", "target": "pending" if to else "waiting"}
         verb = "remove" if remove else "requeue" if to is None else "claim"
         super().__init__(
-            held.queue, verb, len(held.ids),
-            f"{held.what} to {to or 'waiting'}", **({} if self._independent else moves),
-        )  # fmt: skip
+            held.queue,
+            verb,
+            len(held.ids),
+            f"{held.what} to {to or 'waiting'}",
+            **({} if self._independent else moves),
+        )
         self.held = held
         self.to = to
         self.remove = remove

@@ -110,10 +110,13 @@ async def change_request(
         return bool(word != "same")
 
     steps = SettingsSteps(
-        queue, verb, f"request {id}" + (f" to {value}" if value else ""), [control],
+        queue,
+        verb,
+        f"request {id}" + (f" to {value}" if value else ""),
+        [control],
         lambda op: _inverse(id, verb, before, value),
         partial(_fence_off, requests, id) if verb == "cancel" else None,
-    )  # fmt: skip
+    )
     return await take_all(ChangeRun(steps, author))
 
 
@@ -156,9 +159,11 @@ async def _fence_off(queue: RequestQueue[Any], id: str, op: str) -> None:
 FENCED: tuple[State, ...] = ("pending", "delayed")
 """states from which a cancel takes the receipts"""
 CLIENT_RULES: dict[str, tuple[str, int | None]] = {
-    "block": ("blocked", 1), "unblock": ("blocked", 0), "weight": ("weight", None),
+    "block": ("blocked", 1),
+    "unblock": ("blocked", 0),
+    "weight": ("weight", None),
     "cap": ("cap", None),
-}  # fmt: skip
+}
 """verb -> the rule of a client it changes, and the value; None: the operator gives it"""
 
 
@@ -203,9 +208,12 @@ async def change_client(
         return bool(word != "same")
 
     steps = SettingsSteps(
-        queue, verb, f"client {client}" + (f" to {value}" if CLIENT_RULES[verb][1] is None else ""),
-        [set_rule], lambda op: f"{rule} {client} {before} {value}",
-    )  # fmt: skip
+        queue,
+        verb,
+        f"client {client}" + (f" to {value}" if CLIENT_RULES[verb][1] is None else ""),
+        [set_rule],
+        lambda op: f"{rule} {client} {before} {value}",
+    )
     return await take_all(ChangeRun(steps, author))
 
 

@@ -33,9 +33,12 @@ def request_preview(
         waiting, pending = (sum(getattr(r, name) for r in requests) for name in _HANDED_OUT)
         lines = handed_out(verb, waiting, pending)
     facts = {
-        "verb": verb, "queue": queue.name, "request": ", ".join(ids),
-        "value": int(value) if value else None, "matched": len(ids),
-    }  # fmt: skip
+        "verb": verb,
+        "queue": queue.name,
+        "request": ", ".join(ids),
+        "value": int(value) if value else None,
+        "matched": len(ids),
+    }
     if verb == "cancel":
         left = first.waiting + first.pending + first.delayed
         lines = [f"{count(left)} of its {count(first.total)} entries are not finished"]
@@ -85,9 +88,12 @@ def client_preview(queue: Queue[Any], client: Client, verb: str, value: int) -> 
     same = before == value
     lines = f"{count(client.waiting)} waiting, {count(client.pending)} pending"
     facts = {
-        "verb": verb, "queue": queue.name, "client": client.client,
-        "value": value if fixed is None else None, "matched": int(not same),
-    }  # fmt: skip
+        "verb": verb,
+        "queue": queue.name,
+        "client": client.client,
+        "value": value if fixed is None else None,
+        "matched": int(not same),
+    }
     return Preview(title, ("nothing would change" if same else lines,), facts=facts)
 
 
@@ -109,6 +115,9 @@ def settings_preview(
     if new:
         lines.append(f"queue {queue.name} does not exist yet: it becomes {kind_of(queue.kind)}")
     facts = {
-        "verb": "retention", "queue": queue.name, "matched": len(changes), "settings": changes,
-    }  # fmt: skip
+        "verb": "retention",
+        "queue": queue.name,
+        "matched": len(changes),
+        "settings": changes,
+    }
     return Preview(f"change settings of queue {queue.name}", tuple(lines), facts=facts)

@@ -50,9 +50,12 @@ def destroy_preview(queue: Queue[Any], counts: Counts, hard: bool) -> Preview:
 def contents(counts: Counts) -> str:
     """``3 waiting, 1,200 dead``; empty for a queue with nothing in it."""
     left = {
-        "waiting": counts.waiting, "pending": counts.pending, "delayed": counts.delayed,
-        "dead": counts.dead, "in the trash": counts.trash,
-    }  # fmt: skip
+        "waiting": counts.waiting,
+        "pending": counts.pending,
+        "delayed": counts.delayed,
+        "dead": counts.dead,
+        "in the trash": counts.trash,
+    }
     return ", ".join(f"{n:,} {state}" for state, n in left.items() if n)
 
 

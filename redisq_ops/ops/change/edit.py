@@ -201,13 +201,18 @@ def edit_preview(selection: Selection, found: Counter[str], looked: Sequence[Sam
         stay = "stays as it is" if left == 1 else "stay as they are"
         lines.append(f"{count(left)} {stay}: {why}")
     facts = {
-        "verb": EDIT, "queue": queue, "state": state, "filter": str(selection.filter),
-        "matched": n, "changes": changes, "stay": dict(found),
+        "verb": EDIT,
+        "queue": queue,
+        "state": state,
+        "filter": str(selection.filter),
+        "matched": n,
+        "changes": changes,
+        "stay": dict(found),
         "sample": [
             {"id": x.id, "diff": list(x.diff), "unfit": x.unfit, "redacted": x.hidden}
             for x in looked
         ],
-    }  # fmt: skip
+    }
     what = f"edit {some}{state_entries(n, state)} of {queue}"
     shown = lines if changes else lines[1:]
     return Preview(what, tuple(shown), typed_number(changes), facts, str(selection.filter))
@@ -223,9 +228,13 @@ class EditSteps(ChangeSteps):
     def __init__(self, selection: Selection, change: Change) -> None:
         editable(selection.queue, selection.state)
         super().__init__(
-            selection.queue, EDIT, selection.count, str(selection.filter), source=selection.state,
+            selection.queue,
+            EDIT,
+            selection.count,
+            str(selection.filter),
+            source=selection.state,
             target=EDIT,
-        )  # fmt: skip
+        )
         self.number = 0
         """of the latest step"""
         self._selection = selection
@@ -245,9 +254,12 @@ class EditSteps(ChangeSteps):
         if self._sent:
             # Kept until its reply comes: a step that is tried again is the same step.
             words = await self.queue.edit.op(
-                self.op, self.number, self._sent, source=self._selection.state,
+                self.op,
+                self.number,
+                self._sent,
+                source=self._selection.state,
                 high_water_ms=self._selection.high_water_ms,
-            )  # fmt: skip
+            )
             if len(words) != len(self._sent):  # an undo took the step's place
                 raise Superseded(f"{self.op} was undone meanwhile")
         self._rows = self._rows[len(self._sent) :]

@@ -65,11 +65,18 @@ class EntryAction:
         they are among the chosen entries; None: that isn't recorded."""
         place = f"{span[0]}-{span[1]}" + (f"-{self.hand}" if self.hand else "") if span else ""
         moved: Description[list[str]] = self.queue.move.op(
-            op, seq, [pick.id for pick in picks], source=self.state, target=VERBS[self.verb][1],
-            high_water_ms=self.high_water_ms, consumer=self.consumer, lease_ms=self.argument,
+            op,
+            seq,
+            [pick.id for pick in picks],
+            source=self.state,
+            target=VERBS[self.verb][1],
+            high_water_ms=self.high_water_ms,
+            consumer=self.consumer,
+            lease_ms=self.argument,
             times={pick.id: pick.at_ms for pick in picks if pick.at_ms is not None},
-            orphans={pick.id for pick in picks if pick.orphan}, span=place,
-        )  # fmt: skip
+            orphans={pick.id for pick in picks if pick.orphan},
+            span=place,
+        )
         return moved
 
 
@@ -87,9 +94,14 @@ class EntrySteps(ChangeSteps):
     def __init__(self, action: EntryAction, scope: ChangeScope) -> None:
         left_out = unreadable(scope)
         super().__init__(
-            action.queue, action.verb, scope.count + left_out.total(), str(scope.filter),
-            source=action.state, target=VERBS[action.verb][1], **action.destination,
-        )  # fmt: skip
+            action.queue,
+            action.verb,
+            scope.count + left_out.total(),
+            str(scope.filter),
+            source=action.state,
+            target=VERBS[action.verb][1],
+            **action.destination,
+        )
         for word, n in left_out.items():
             self.outcome.skip(word, n)
         self.action = action

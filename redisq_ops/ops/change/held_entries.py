@@ -96,9 +96,11 @@ async def add_ids(held: HeldEntries, progress: Callable[[int, int], None] | None
 def held_filter(held: HeldEntries, redaction: Redaction = NO_REDACTION) -> Filter:
     """The filter for a consumer's entries, for queues where a claim is an ordinary bulk change."""
     return Filter(
-        requests=(held.group,) if held.group else (), older_than_ms=held.min_idle_ms,
-        where=parse(f"consumer={quoted(held.consumer)}"), redaction=redaction,
-    )  # fmt: skip
+        requests=(held.group,) if held.group else (),
+        older_than_ms=held.min_idle_ms,
+        where=parse(f"consumer={quoted(held.consumer)}"),
+        redaction=redaction,
+    )
 
 
 def checked_receiver(held: HeldEntries, to: str) -> str:

@@ -178,9 +178,12 @@ def periodic_preview(change: PeriodicChange, *, new: bool = False, utc: bool = F
     if new:
         lines.append(f"queue {queue} does not exist yet: it becomes a delay set")
     facts = {
-        "verb": f"periodic-{change.verb}", "queue": queue, "periodic": change.name,
-        "matched": int(not change.same), "next_ms": change.next_ms,
-    }  # fmt: skip
+        "verb": f"periodic-{change.verb}",
+        "queue": queue,
+        "periodic": change.name,
+        "matched": int(not change.same),
+        "next_ms": change.next_ms,
+    }
     does = "remove" if change.verb == "rm" else change.verb
     shown = ["nothing would change"] if change.same else lines
     return Preview(f"{does} periodic entry {queue}/{change.name}", tuple(shown), facts=facts)
@@ -212,9 +215,15 @@ def _set(change: PeriodicChange) -> tuple[Step, Inverse]:
 
     async def step(op: str, number: int) -> bool:
         word = await change.queue.change_periodic.op(
-            op, number, change.name, was=change.digest, spec=spec,
-            at_ms=change.at_ms, run=change.before and change.before.run, paused=change.paused,
-        )  # fmt: skip
+            op,
+            number,
+            change.name,
+            was=change.digest,
+            spec=spec,
+            at_ms=change.at_ms,
+            run=change.before and change.before.run,
+            paused=change.paused,
+        )
         if word == "changed":
             raise _changed(change)
         return bool(word == "ok")

@@ -147,13 +147,26 @@ class PreparedChange:
         request, action, author = self.request, self.action(), Author.here(why)
         created_ms, server = await identity(request.queue, deployment)
         header = PlanHeader(
-            op=file.op, queue=request.queue.name, kind=request.queue.kind,
-            prefix=deployment.prefix, created_ms=created_ms, server=server, verb=action.verb,
-            state=action.state, consumer=action.consumer, argument=action.argument,
-            high_water_ms=action.high_water_ms, filter=str(self.scope.filter), who=author.who,
-            whence=author.whence, why=author.why, planned_ms=await request.queue.now.op(),
-            step=MAX_BATCH, rate=request.rate, **action.destination,
-        )  # fmt: skip
+            op=file.op,
+            queue=request.queue.name,
+            kind=request.queue.kind,
+            prefix=deployment.prefix,
+            created_ms=created_ms,
+            server=server,
+            verb=action.verb,
+            state=action.state,
+            consumer=action.consumer,
+            argument=action.argument,
+            high_water_ms=action.high_water_ms,
+            filter=str(self.scope.filter),
+            who=author.who,
+            whence=author.whence,
+            why=author.why,
+            planned_ms=await request.queue.now.op(),
+            step=MAX_BATCH,
+            rate=request.rate,
+            **action.destination,
+        )
         file.finish(header, self.preview.facts)
 
 
@@ -187,10 +200,15 @@ async def prepare(
         request,
         scope,
         preview(
-            scope, verb, rate=request.rate, means=means, impact=impact.facts(verb), into=into,
+            scope,
+            verb,
+            rate=request.rate,
+            means=means,
+            impact=impact.facts(verb),
+            into=into,
             shown=shown,
         ),
-    )  # fmt: skip
+    )
 
 
 async def prepare_plan(
@@ -215,12 +233,17 @@ async def prepare_plan(
     before = await recorded(queue, header)
     ended = before is not None and before.ended
     request = ChangeRequest(
-        header.verb, queue, header.state, Filter(), header.rate if rate is None else rate,
+        header.verb,
+        queue,
+        header.state,
+        Filter(),
+        header.rate if rate is None else rate,
         consumer=header.consumer if header.verb == "claim" else "",
         ready_ms=header.argument if header.verb == "reschedule" else None,
         route=await planned_route(deployment, queue, header) if header.into and not ended else None,
-        by_ids=True, utc=utc,
-    )  # fmt: skip
+        by_ids=True,
+        utc=utc,
+    )
     scope = PlannedScope(queue, header.state, header.filter, header.high_water_ms, plan.count)
     carried_out = past(header.verb, header.state, header.queue, header.into)
     if ended:
@@ -246,13 +269,20 @@ async def prepare_plan(
         *consequences(computed),
     ]
     facts: dict[str, Any] = {
-        "verb": header.verb, "queue": header.queue, "state": header.state,
-        "filter": header.filter, "sample": [pick.id for pick in islice(plan.picks(), SAMPLE)],
-        **({"into": header.into} if header.into else {}), "consequences": computed,
-        "op": header.op, "file": plan.path, "before": done,
-        "planned_ms": header.planned_ms, "planned_by": f"{header.who}@{header.whence}",
+        "verb": header.verb,
+        "queue": header.queue,
+        "state": header.state,
+        "filter": header.filter,
+        "sample": [pick.id for pick in islice(plan.picks(), SAMPLE)],
+        **({"into": header.into} if header.into else {}),
+        "consequences": computed,
+        "op": header.op,
+        "file": plan.path,
+        "before": done,
+        "planned_ms": header.planned_ms,
+        "planned_by": f"{header.who}@{header.whence}",
         "matched": left,
-    }  # fmt: skip
+    }
     if done:
         lines.append(f"{count(done)} of them were dealt with before: continues after them")
     if look_again:

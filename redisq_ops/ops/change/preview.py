@@ -86,9 +86,14 @@ def preview(
     lines += [f"{e.id} is {e.state}, not {state}: left out" for e in selection.elsewhere[:3]]
     lines += selection.remarks
     facts = {
-        "verb": verb, "queue": queue, "state": state, "filter": filter,
-        "matched": n, "reasons": dict(reasons), "sample": ids,
-    }  # fmt: skip
+        "verb": verb,
+        "queue": queue,
+        "state": state,
+        "filter": filter,
+        "matched": n,
+        "reasons": dict(reasons),
+        "sample": ids,
+    }
     if into:
         facts["into"] = into
     if selection.remarks:
@@ -96,10 +101,15 @@ def preview(
     if impact is not None:
         facts["consequences"] = impact
     return Preview(
-        title, tuple(lines), typed(verb, n, queue), facts, filter,
+        title,
+        tuple(lines),
+        typed(verb, n, queue),
+        facts,
+        filter,
         reasons=", ".join(f"{count(k)} {reason}" for reason, k in reasons.items()) if n else "",
-        ids=ids[:3] if n else (), past=carried_out,
-    )  # fmt: skip
+        ids=ids[:3] if n else (),
+        past=carried_out,
+    )
 
 
 def effects(

@@ -91,9 +91,14 @@ def prune_preview(selection: ProcessSelection, rescue: bool) -> Preview:
         lines.append(queue.prune_note)
     lines.append("there is no undo; a process that is still alive goes on working")
     facts = {
-        "verb": "prune", "queue": queue.name, "filter": selection.what, "matched": n, "jobs": jobs,
-        "rescue": rescue, "processes": names,
-    }  # fmt: skip
+        "verb": "prune",
+        "queue": queue.name,
+        "filter": selection.what,
+        "matched": n,
+        "jobs": jobs,
+        "rescue": rescue,
+        "processes": names,
+    }
     noun = "process" if n == 1 else "processes"
     title = f"prune {count(n)} {noun} of {queue.name} ({selection.what})"
     title += f", with {quantity(jobs, 'job')} running" if jobs else ""
@@ -136,9 +141,12 @@ class PruneSteps(ChangeSteps):
             return None
         process = self._selection.processes[self._at]
         pruned = await self._selection.queue.prune_process.op(
-            process.name, silent_ms=self._selection.silent_ms, rescue=self._rescue, op=self.op,
+            process.name,
+            silent_ms=self._selection.silent_ms,
+            rescue=self._rescue,
+            op=self.op,
             step=self._at + 1,
-        )  # fmt: skip
+        )
         self._at += 1
         if pruned.word != "pruned":
             return self.outcome.count({pruned.word: 1})

@@ -114,9 +114,15 @@ class ChangeRun(Generic[S_co]):
         await steps.prepare()
         if not steps.continues:
             await audit_log.begin(
-                steps.queue, steps.op, steps.verb, steps.author, steps.what,
-                now_ms=await steps.queue.now.op(), matched=self.outcome.matched, **steps.logged,
-            )  # fmt: skip
+                steps.queue,
+                steps.op,
+                steps.verb,
+                steps.author,
+                steps.what,
+                now_ms=await steps.queue.now.op(),
+                matched=self.outcome.matched,
+                **steps.logged,
+            )
         await steps.begun()
         self._began = began
 

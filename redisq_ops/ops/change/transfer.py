@@ -143,9 +143,16 @@ class MoveSteps(ListedSteps):
         if await audit_log.read(into, self.op) is None:
             await acl_rights.to_change(self.queue)  # before the first write, in either queue
             await audit_log.begin(
-                into, self.op, self.verb, self.author, self.what, now_ms=await into.now.op(),
-                target=self.action.state, matched=self.outcome.matched, origin=self.queue.name,
-            )  # fmt: skip
+                into,
+                self.op,
+                self.verb,
+                self.author,
+                self.what,
+                now_ms=await into.now.op(),
+                target=self.action.state,
+                matched=self.outcome.matched,
+                origin=self.queue.name,
+            )
 
     async def begun(self) -> None:
         await super().begun()

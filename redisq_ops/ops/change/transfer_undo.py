@@ -63,9 +63,10 @@ class MoveUndoSteps(UndoSteps):
         took = await move.revert(step, by, seq)
         rows, results, out, back, stay = took.rows, took.results, took.out, took.back, took.stay
         touched = [
-            one.id for one in rows
+            one.id
+            for one in rows
             if not one.back and one.id not in out and results.get(one.id) == OK
-        ]  # fmt: skip
+        ]
         left = [*touched, *sorted(stay)]
         marks = await transfer.accepted_as(route.target, id, step) if left and route.into else {}
         called = {one: marks[one][1] if one in marks else one for one in left}

@@ -160,9 +160,13 @@ class UndoSteps(ChangeSteps):
         if behind == len(self._under_way):
             (id, step), seq = self._left[-1], self._taken + behind + 1
             made = self.queue.undo_steps.op(
-                id, step, target=self.operation.target, by=self.op, seq=seq,
+                id,
+                step,
+                target=self.operation.target,
+                by=self.op,
+                seq=seq,
                 left=self._touched.extend,
-            )  # fmt: skip
+            )
             if self._ahead:
                 made = replace(made, follows=partial(self._gathering, 1))
             self._under_way.append(made)
@@ -171,9 +175,13 @@ class UndoSteps(ChangeSteps):
     async def _take_back(self, id: str, step: int) -> tuple[int, ...]:
         """Undo one step, as `Queue.undo` does."""
         counts: tuple[int, ...] = await self.queue.undo.op(
-            id, step, target=self.operation.target, by=self.op, seq=self._taken + 1,
+            id,
+            step,
+            target=self.operation.target,
+            by=self.op,
+            seq=self._taken + 1,
             left=self._touched.extend,
-        )  # fmt: skip
+        )
         return counts
 
     def _name(self) -> int:
@@ -221,9 +229,14 @@ class UndoSteps(ChangeSteps):
         operation = self.operation
         with suppress(Superseded):
             results = await self.queue.move.op(
-                id, step, [], source=cast("State", operation.source), target=operation.target,
-                high_water_ms=0, span=span,
-            )  # fmt: skip
+                id,
+                step,
+                [],
+                source=cast("State", operation.source),
+                target=operation.target,
+                high_water_ms=0,
+                span=span,
+            )
             return not results
         return False
 

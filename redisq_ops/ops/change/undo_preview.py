@@ -48,8 +48,11 @@ async def undo_preview(
     lines.append(stays(operation, change))
     lines += [f"reason: {operation.why}"] if operation.why else []
     facts: dict[str, Any] = {
-        "verb": "undo", "op": operation.id, "queue": change.queue.name, "matched": n,
-    }  # fmt: skip
+        "verb": "undo",
+        "op": operation.id,
+        "queue": change.queue.name,
+        "matched": n,
+    }
     if most and operation.moved_back:
         still, how = await untouched(change, most)
         if listed:
@@ -63,8 +66,10 @@ async def undo_preview(
     return Preview(
         f"undo {operation.id}: {operation.verb} in queue {change.queue.name} by {operation.by} "
         f"{ago} ago",
-        tuple(filter(None, lines)), typed_number(n), facts,
-    )  # fmt: skip
+        tuple(filter(None, lines)),
+        typed_number(n),
+        facts,
+    )
 
 
 async def untouched(change: UndoSteps, most: int = MOST_DRY) -> tuple[int | None, str]:

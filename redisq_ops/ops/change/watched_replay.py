@@ -170,11 +170,19 @@ class WatchedReplay:
         later = await self._ping() - self._usual_ms if self.seen is not None else 0.0
         now_ms = await self.queue.now.op() if oldest is not None else 0
         return Observed(
-            int(self._clock() * 1000), self.outcome.done, self.left, watch.judged, watch.died,
-            tracker.failing, tracker.unsettled, watch.verdicts, counts.waiting,
-            None if oldest is None else max(0, now_ms - oldest), max(0.0, later),
+            int(self._clock() * 1000),
+            self.outcome.done,
+            self.left,
+            watch.judged,
+            watch.died,
+            tracker.failing,
+            tracker.unsettled,
+            watch.verdicts,
+            counts.waiting,
+            None if oldest is None else max(0, now_ms - oldest),
+            max(0.0, later),
             tracker.remaining if self._last else tracker.unsettled,
-        )  # fmt: skip
+        )
 
     async def _ping(self) -> float:
         """How long the queue's servers take to answer, ms: the median of five round trips."""

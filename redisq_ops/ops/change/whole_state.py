@@ -130,9 +130,15 @@ class WholeStateSteps(EntrySteps):
         """The call alone, without the one that follows it."""
         action = self.action
         made: Description[Moved] = action.queue.move_range.op(
-            self.op, step.number, step.size, source=action.state, target=VERBS[action.verb][1],
-            high_water_ms=action.high_water_ms, left=step.left, last=step.last,
-        )  # fmt: skip
+            self.op,
+            step.number,
+            step.size,
+            source=action.state,
+            target=VERBS[action.verb][1],
+            high_water_ms=action.high_water_ms,
+            left=step.left,
+            last=step.last,
+        )
         return made
 
     def _called(self, step: _Step) -> Call[Moved]:

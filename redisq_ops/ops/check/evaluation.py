@@ -14,9 +14,16 @@ from ..trouble import RULES, Severity, judged, troubles
 from .rules import QueueRules, Rules
 
 SERVER_CHECKS: Final = (
-    "version", "eviction", "memory", "persistence", "replication", "min-replicas", "cluster",
-    "clock", "registry",
-)  # fmt: skip
+    "version",
+    "eviction",
+    "memory",
+    "persistence",
+    "replication",
+    "min-replicas",
+    "cluster",
+    "clock",
+    "registry",
+)
 """checks of `redisq doctor` that are about the server"""
 
 
@@ -39,9 +46,10 @@ class Standing:
 def standings(overview: Overview, rules: Rules) -> list[Standing]:
     """How every rule stands for every queue."""
     return [
-        standing for row in overview.rows
+        standing
+        for row in overview.rows
         for standing in _of_queue(row, overview.now_ms, rules.of(row.name))
-    ]  # fmt: skip
+    ]
 
 
 def _of_queue(row: QueueRow, now_ms: int, rules: QueueRules) -> list[Standing]:
@@ -49,11 +57,15 @@ def _of_queue(row: QueueRow, now_ms: int, rules: QueueRules) -> list[Standing]:
     seen = judged(row)
     found = [
         Standing(
-            row.name, name, severity, broken[name].reason if name in broken else None,
-            name in rules.ignored or rules.limits.off(name), name in broken or name in seen,
+            row.name,
+            name,
+            severity,
+            broken[name].reason if name in broken else None,
+            name in rules.ignored or rules.limits.off(name),
+            name in broken or name in seen,
         )
         for name, (severity, _) in RULES.items()
-    ]  # fmt: skip
+    ]
     for condition in rules.conditions:
         reason: str | None = None
         if row.counts is not None:
@@ -69,12 +81,15 @@ def server_standings(found: Sequence[Diagnosis]) -> list[Standing]:
     """How the server stands. ``found``: by `examine`."""
     return [
         Standing(
-            None, one.check, Severity.CRITICAL, one.sentence if one.verdict == "wrong" else None,
+            None,
+            one.check,
+            Severity.CRITICAL,
+            one.sentence if one.verdict == "wrong" else None,
             known=one.verdict != "unknown",
         )
         for one in found
         if one.check in SERVER_CHECKS
-    ]  # fmt: skip
+    ]
 
 
 def broken_rules(found: Sequence[Standing]) -> list[Standing]:

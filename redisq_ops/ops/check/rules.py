@@ -31,13 +31,22 @@ from ..filter.time import duration_ms
 from ..trouble import RULES, USUAL, Severity, Thresholds
 
 SPANS: Final = {
-    "no_worker": "no_worker_ms", "overdue": "overdue_ms", "stalled": "stalled_ms",
+    "no_worker": "no_worker_ms",
+    "overdue": "overdue_ms",
+    "stalled": "stalled_ms",
     "oldest": "oldest_ms",
-}  # fmt: skip
+}
 """thresholds given as a time span -> the field of `Thresholds`"""
 NUMBERS: Final = (
-    "minutes", "dead", "attempts", "failing_percent", "failures", "lost", "depth", "growth",
-)  # fmt: skip
+    "minutes",
+    "dead",
+    "attempts",
+    "failing_percent",
+    "failures",
+    "lost",
+    "depth",
+    "growth",
+)
 MOST: Final = {"failing_percent": 100, "minutes": 60}
 """the rates that are read are of an hour"""
 CONDITIONS: Final = {"warning": Severity.WARNING, "critical": Severity.CRITICAL}
@@ -138,20 +147,24 @@ def read_rules(path: Path) -> Rules:
         at = re.search(found, text, re.MULTILINE)
         line = text.count("\n", 0, at.end()) + 1 if at else 1
         raise BadInput(f"{path}, line {line}: {name!r} is no rule table; {_TABLES}")
-    return Rules(tuple(
-        _table(table, lambda name, nth=nth: f"{path}, line {_line(text, nth, name)}: {name}")
-        for nth, table in enumerate(tables)
-    ))  # fmt: skip
+    return Rules(
+        tuple(
+            _table(table, lambda name, nth=nth: f"{path}, line {_line(text, nth, name)}: {name}")
+            for nth, table in enumerate(tables)
+        )
+    )
 
 
 def rules_of(tables: Any, where: str) -> Rules:
     """The rules of tables that were read already; `BadInput` names ``where``, table and key."""
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise BadInput(f"{where}: expected tables [[{where.rpartition(' ')[2]}]]")
-    return Rules(tuple(
-        _table(table, lambda name, nth=nth: f"{where}, table {nth}: {name}")
-        for nth, table in enumerate(tables, 1)
-    ))  # fmt: skip
+    return Rules(
+        tuple(
+            _table(table, lambda name, nth=nth: f"{where}, table {nth}: {name}")
+            for nth, table in enumerate(tables, 1)
+        )
+    )
 
 
 def _table(values: Mapping[str, Any], place: Any) -> RuleTable:
@@ -210,9 +223,10 @@ def _expected(name: str) -> str:
 def _line(text: str, nth: int, name: str) -> int:
     """The line of a key in the nth table [[check]]; of the table if the key isn't found."""
     headers = [
-        number for number, line in enumerate(text.splitlines(), 1)
+        number
+        for number, line in enumerate(text.splitlines(), 1)
         if re.match(r"\s*\[\[\s*check\s*\]\]", line)
-    ]  # fmt: skip
+    ]
     first = headers[nth] if nth < len(headers) else 1
     last = headers[nth + 1] if nth + 1 < len(headers) else len(text.splitlines()) + 1
     for number, line in enumerate(text.splitlines()[first:last], first + 1):

@@ -72,10 +72,15 @@ class Config:
             except UnicodeDecodeError:  # its text quotes the content
                 raise BadInput(f"password file {path} is not UTF-8 text") from None
         return ServerAddress(
-            self["url"] or "", password, self["username"],
-            self["tls_ca"], self["tls_cert"], self["tls_key"],
-            self["sentinel_username"], self["sentinel_password"],
-        )  # fmt: skip
+            self["url"] or "",
+            password,
+            self["username"],
+            self["tls_ca"],
+            self["tls_cert"],
+            self["tls_key"],
+            self["sentinel_username"],
+            self["sentinel_password"],
+        )
 
     def display_values(self) -> list[ConfigValue]:
         """Every setting with its origin, secrets masked."""

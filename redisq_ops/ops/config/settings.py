@@ -17,9 +17,7 @@ TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off", "")
 _LABEL_LENGTH = 16
 
-Kind = Literal[
-    "text", "file", "prefix", "yes or no", "number", "rate", "confirm", "color", "label"
-]  # fmt: skip
+Kind = Literal["text", "file", "prefix", "yes or no", "number", "rate", "confirm", "color", "label"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +51,20 @@ SETTINGS: dict[str, Setting] = {
         "REDISQ_MAX_ENTRIES", None, "number", "most entries of one change; a larger one is refused"
     ),
     "max_rate": Setting(
-        "REDISQ_MAX_RATE", None, "rate", "most entries per second of a change; also the "
-        "default rate",
+        "REDISQ_MAX_RATE",
+        None,
+        "rate",
+        "most entries per second of a change; also the default rate",
     ),
     "confirm": Setting(
-        "REDISQ_CONFIRM", "plain", "confirm", "`name`: confirm a change by typing the context's "
-        "name",
+        "REDISQ_CONFIRM",
+        "plain",
+        "confirm",
+        "`name`: confirm a change by typing the context's name",
     ),
     "label": Setting("REDISQ_LABEL", None, "label", "word in the dashboard's header"),
     "color": Setting("REDISQ_COLOR", None, "color", "its color: " + ", ".join(COLORS)),
-}  # fmt: skip
+}
 
 
 STRICTEST_WINS: dict[str, Callable[[str], float]] = {

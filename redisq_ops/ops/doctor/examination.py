@@ -59,8 +59,14 @@ async def examine(
 ) -> list[Diagnosis]:
     """Every finding. Raises `Unreachable` if the server can't be reached."""
     redis_py = f"redis-py {version('redis')}"
-    found = [Diagnosis("client", "ok", f"redisq {__version__}, {redis_py}, Python "
-                     f"{platform.python_version()}", facts={"redisq": __version__})]  # fmt: skip
+    found = [
+        Diagnosis(
+            "client",
+            "ok",
+            f"redisq {__version__}, {redis_py}, Python {platform.python_version()}",
+            facts={"redisq": __version__},
+        )
+    ]
     found += await _connection(deployment, wall, timer)
     queues, refused = await deployment.registered()
     found += await _servers(deployment, queues)
@@ -70,8 +76,14 @@ async def examine(
         found += _unreadable({queue.name: rows}) if isinstance(rows, Exception) else rows
     found += await registry_diagnoses(deployment)
     if not any(one.check == "queues" for one in found):
-        found.append(Diagnosis("queues", "ok", f"queues: {count(len(queues))}, all can be read",
-                             facts={"queues": len(queues)}))  # fmt: skip
+        found.append(
+            Diagnosis(
+                "queues",
+                "ok",
+                f"queues: {count(len(queues))}, all can be read",
+                facts={"queues": len(queues)},
+            )
+        )
     if not any(one.check == "operations" for one in found):
         found.append(Diagnosis("operations", "ok", "no unfinished change"))
     return found
@@ -108,10 +120,13 @@ def _clock(offset_ms: int) -> Diagnosis:
         return Diagnosis("clock", "ok", "the server's clock and this machine's agree", facts=facts)
     where = "ahead of" if offset_ms > 0 else "behind"
     return Diagnosis(
-        "clock", "wrong" if far >= CLOCK_WRONG_MS else "warning",
+        "clock",
+        "wrong" if far >= CLOCK_WRONG_MS else "warning",
         f"the server's clock is {age(far)} {where} this machine's: ready times that producers here "
-        "compute are off by that", "run NTP on both", facts=facts,
-    )  # fmt: skip
+        "compute are off by that",
+        "run NTP on both",
+        facts=facts,
+    )
 
 
 # --- the servers ----------------------------------------------------------------------------------
@@ -244,11 +259,15 @@ async def _rights(deployment: Deployment, queues: list[Queue[Any]]) -> list[Diag
     found = [Diagnosis("rights", "ok", sentence, facts=facts)]
     harmful = await attempt(acl_rights.allowed(asked[0], HARMFUL))
     if isinstance(harmful, tuple) and harmful:
-        found.append(Diagnosis(
-            "rights", "warning",
-            f"user {name} may also run {', '.join(harmful).upper().replace('|', ' ')}",
-            f"give each program a user of its role: {hint('acl', 'worker')}", facts=facts,
-        ))  # fmt: skip
+        found.append(
+            Diagnosis(
+                "rights",
+                "warning",
+                f"user {name} may also run {', '.join(harmful).upper().replace('|', ' ')}",
+                f"give each program a user of its role: {hint('acl', 'worker')}",
+                facts=facts,
+            )
+        )
     return found
 
 
@@ -261,9 +280,12 @@ def _unreadable(problems: dict[str, Any]) -> Iterator[Diagnosis]:
         said = str(why) if known else f"unexpected error: {type(why).__name__}"
         forbidden = isinstance(why, Forbidden)
         yield Diagnosis(
-            "queues", "unknown" if forbidden else "wrong", f"queue {name} can't be read: {said}",
-            None if forbidden else hint("fsck", name), facts={"queue": name},
-        )  # fmt: skip
+            "queues",
+            "unknown" if forbidden else "wrong",
+            f"queue {name} can't be read: {said}",
+            None if forbidden else hint("fsck", name),
+            facts={"queue": name},
+        )
 
 
 async def registry_diagnoses(deployment: Deployment) -> list[Diagnosis]:
@@ -298,19 +320,28 @@ async def _queue(queue: Queue[Any]) -> list[Diagnosis]:
     for move in moves:
         verdict: Verdict = "wrong" if move.abandoned else "ok"
         advice = f"let a worker finish it, or take it back: {move.command}"
-        found.append(Diagnosis(
-            "operations", verdict, move.sentence(partial(date, zone=UTC)),
-            advice if move.abandoned else None, facts=name | {"op": move.operation.id},
-        ))  # fmt: skip
+        found.append(
+            Diagnosis(
+                "operations",
+                verdict,
+                move.sentence(partial(date, zone=UTC)),
+                advice if move.abandoned else None,
+                facts=name | {"op": move.operation.id},
+            )
+        )
     for one in operations:
         if one.ended or one.taken_back or one.id in named or one.origin:
             continue
-        found.append(Diagnosis(
-            "operations", "warning",
-            f"{one.id} of queue {queue.name}, begun {age(max(0, now - one.started_ms))} ago by "
-            f"{one.by}, has not ended: {count(one.done)} of {count(one.matched)} done",
-            f"continue it, or take it back: {hint('undo', one.id)}", facts=name | {"op": one.id},
-        ))  # fmt: skip
+        found.append(
+            Diagnosis(
+                "operations",
+                "warning",
+                f"{one.id} of queue {queue.name}, begun {age(max(0, now - one.started_ms))} ago by "
+                f"{one.by}, has not ended: {count(one.done)} of {count(one.matched)} done",
+                f"continue it, or take it back: {hint('undo', one.id)}",
+                facts=name | {"op": one.id},
+            )
+        )
     if resize := await queue.open_resize.op():
         found.append(
             Diagnosis(
@@ -324,9 +355,13 @@ async def _queue(queue: Queue[Any]) -> list[Diagnosis]:
     if isinstance(queue, HasPeriodicEntries):
         _, overdue = await queue.periodic_counts.op(now)
         if overdue:
-            found.append(Diagnosis(
-                "periodic", "warning",
-                f"periodic entries of queue {queue.name} that missed a run: {count(overdue)}",
-                hint("explain", queue.name), facts=name | {"overdue": overdue},
-            ))  # fmt: skip
+            found.append(
+                Diagnosis(
+                    "periodic",
+                    "warning",
+                    f"periodic entries of queue {queue.name} that missed a run: {count(overdue)}",
+                    hint("explain", queue.name),
+                    facts=name | {"overdue": overdue},
+                )
+            )
     return found

@@ -53,9 +53,12 @@ def _version(report: ServerReport) -> Iterator[Diagnosis]:
     if parts < low:
         wanted = ".".join(map(str, low))
         yield Diagnosis(
-            "version", "wrong", f"{name.title()} {release} is too old",
-            f"upgrade it to {name.title()} {wanted} or newer", facts=facts,
-        )  # fmt: skip
+            "version",
+            "wrong",
+            f"{name.title()} {release} is too old",
+            f"upgrade it to {name.title()} {wanted} or newer",
+            facts=facts,
+        )
     else:
         yield Diagnosis("version", "ok", f"{name.title()} {release}", facts=facts)
 
@@ -67,10 +70,12 @@ def _eviction(report: ServerReport) -> Iterator[Diagnosis]:
         yield Diagnosis("eviction", "ok", "maxmemory-policy is noeviction", facts=facts)
     else:
         yield Diagnosis(
-            "eviction", "wrong",
+            "eviction",
+            "wrong",
             f"maxmemory-policy is {policy}: once memory is full the server deletes entries",
-            "CONFIG SET maxmemory-policy noeviction", facts=facts,
-        )  # fmt: skip
+            "CONFIG SET maxmemory-policy noeviction",
+            facts=facts,
+        )
 
 
 def _memory(report: ServerReport) -> Iterator[Diagnosis]:
@@ -82,8 +87,13 @@ def _memory(report: ServerReport) -> Iterator[Diagnosis]:
     sentence = f"{size(used)} used, {percent(share)} of {size(most)} ({of})"
     advice = "raise maxmemory, or free memory: redisq ls, redisq purge, redisq retention"
     if share >= MEMORY_WRONG:
-        yield Diagnosis("memory", "wrong", f"{sentence}: new work is refused when it is full",
-                      advice, facts=facts)  # fmt: skip
+        yield Diagnosis(
+            "memory",
+            "wrong",
+            f"{sentence}: new work is refused when it is full",
+            advice,
+            facts=facts,
+        )
     elif share >= MEMORY_WARNING:
         yield Diagnosis("memory", "warning", sentence, advice, facts=facts)
     else:
@@ -96,9 +106,10 @@ def _persistence(report: ServerReport) -> Iterator[Diagnosis]:
         "aof_enabled": bool(info.get("aof_enabled")),
         "rdb_last_bgsave_status": info.get("rdb_last_bgsave_status"),
         "aof_last_write_status": info.get("aof_last_write_status"),
-        "changes": info.get("rdb_changes_since_last_save"), "save": config.get("save"),
+        "changes": info.get("rdb_changes_since_last_save"),
+        "save": config.get("save"),
         "appendfsync": config.get("appendfsync"),
-    }  # fmt: skip
+    }
     failed = [
         what
         for field, what in (
@@ -110,15 +121,21 @@ def _persistence(report: ServerReport) -> Iterator[Diagnosis]:
     ]
     if failed:
         yield Diagnosis(
-            "persistence", "wrong", f"{'; '.join(failed)}: the server may refuse writes", _WRITABLE,
+            "persistence",
+            "wrong",
+            f"{'; '.join(failed)}: the server may refuse writes",
+            _WRITABLE,
             facts=facts,
-        )  # fmt: skip
+        )
     elif facts["aof_enabled"] and config.get("appendfsync") == "no":
         yield Diagnosis(
-            "persistence", "warning", "the append-only file is on, and the operating system decides"
+            "persistence",
+            "warning",
+            "the append-only file is on, and the operating system decides"
             " when it is written: a crash of the machine loses about half a minute",
-            "CONFIG SET appendfsync everysec", facts=facts,
-        )  # fmt: skip
+            "CONFIG SET appendfsync everysec",
+            facts=facts,
+        )
     elif facts["aof_enabled"]:
         yield Diagnosis("persistence", "ok", "the append-only file is on", facts=facts)
     else:
@@ -136,14 +153,19 @@ def _replication(report: ServerReport) -> Iterator[Diagnosis]:
     wanted = config.get("min-replicas-to-write")
     good = info.get("min_slaves_good_slaves")  # only where min-replicas-to-write is set
     facts = {
-        "role": info.get("role"), "replicas": len(replicas), "min_replicas_to_write": wanted,
+        "role": info.get("role"),
+        "replicas": len(replicas),
+        "min_replicas_to_write": wanted,
         "good_replicas": good,
-    }  # fmt: skip
+    }
     if info.get("role") != "master":
         yield Diagnosis(
-            "replication", "wrong", "this server is a read-only replica",
-            "connect to its primary, or by redis+sentinel:// or redis+cluster://", facts=facts,
-        )  # fmt: skip
+            "replication",
+            "wrong",
+            "this server is a read-only replica",
+            "connect to its primary, or by redis+sentinel:// or redis+cluster://",
+            facts=facts,
+        )
         return
     late = [
         one for one in replicas if one.get("state") != "online" or int(one.get("lag", 0)) > LAG_S
@@ -151,31 +173,45 @@ def _replication(report: ServerReport) -> Iterator[Diagnosis]:
     n = count(len(replicas))
     if not replicas:
         yield Diagnosis(
-            "replication", "warning", "no replica: if this machine is lost, so are its queues",
-            "add a replica (REPLICAOF), and Sentinel or Cluster for the failover", facts=facts,
-        )  # fmt: skip
+            "replication",
+            "warning",
+            "no replica: if this machine is lost, so are its queues",
+            "add a replica (REPLICAOF), and Sentinel or Cluster for the failover",
+            facts=facts,
+        )
     elif late:
         yield Diagnosis(
-            "replication", "warning", f"replicas behind or not online: {count(len(late))} of {n};"
+            "replication",
+            "warning",
+            f"replicas behind or not online: {count(len(late))} of {n};"
             " a failover to one of them loses what it lacks",
-            "see the replica's log; INFO replication shows its lag", facts=facts,
-        )  # fmt: skip
+            "see the replica's log; INFO replication shows its lag",
+            facts=facts,
+        )
     else:
         yield Diagnosis("replication", "ok", f"replicas online: {n} of {n}", facts=facts)
     if good is not None and int(good) < int(wanted or 1):
         yield Diagnosis(
-            "min-replicas", "wrong", f"min-replicas-to-write is {wanted or 'set'}, replicas "
-            f"in reach: {good}: writes are refused", "bring the replicas back", facts=facts,
-        )  # fmt: skip
+            "min-replicas",
+            "wrong",
+            f"min-replicas-to-write is {wanted or 'set'}, replicas "
+            f"in reach: {good}: writes are refused",
+            "bring the replicas back",
+            facts=facts,
+        )
     elif good is None and replicas:
         yield Diagnosis(
-            "min-replicas", "warning", "min-replicas-to-write is not set: a primary that is cut off"
+            "min-replicas",
+            "warning",
+            "min-replicas-to-write is not set: a primary that is cut off"
             " accepts work that a failover loses",
-            "CONFIG SET min-replicas-to-write 1, also in its configuration file", facts=facts,
-        )  # fmt: skip
+            "CONFIG SET min-replicas-to-write 1, also in its configuration file",
+            facts=facts,
+        )
     elif good is not None:
-        yield Diagnosis("min-replicas", "ok", f"min-replicas-to-write is {wanted or 'set'}",
-                      facts=facts)  # fmt: skip
+        yield Diagnosis(
+            "min-replicas", "ok", f"min-replicas-to-write is {wanted or 'set'}", facts=facts
+        )
 
 
 def _cluster(report: ServerReport) -> Iterator[Diagnosis]:
@@ -189,10 +225,12 @@ def _cluster(report: ServerReport) -> Iterator[Diagnosis]:
     facts = {"state": state, "slots_ok": int(slots or 0)}
     if state != "ok" or facts["slots_ok"] != 16384:
         yield Diagnosis(
-            "cluster", "wrong", f"the Cluster's state is {state}: {slots} of 16384 slots are "
-            "served",
-            "redis-cli --cluster check says which nodes are missing", facts=facts,
-        )  # fmt: skip
+            "cluster",
+            "wrong",
+            f"the Cluster's state is {state}: {slots} of 16384 slots are served",
+            "redis-cli --cluster check says which nodes are missing",
+            facts=facts,
+        )
     else:
         nodes = report.cluster.get("cluster_known_nodes")
         yield Diagnosis("cluster", "ok", f"all slots are served; {nodes} nodes", facts=facts)
@@ -210,20 +248,28 @@ def _scripts(report: ServerReport) -> Iterator[Diagnosis]:
     facts = {"p99_us": p99, "slow": None if slow is None else len(slow)}
     if p99 is not None and p99 >= SLOW_US:
         yield Diagnosis(
-            "scripts", "wrong", f"one of 100 scripts takes {p99 / 1000:,.0f} ms or more of the"
-            " server's time", _advice(report), facts=facts,
-        )  # fmt: skip
+            "scripts",
+            "wrong",
+            f"one of 100 scripts takes {p99 / 1000:,.0f} ms or more of the server's time",
+            _advice(report),
+            facts=facts,
+        )
     elif slow:
         longest, what = max(slow)
         yield Diagnosis(
-            "scripts", "warning", f"scripts in the slow log: {count(len(slow))}, the longest"
-            f" {longest / 1000:,.1f} ms: {what}", _advice(report), facts=facts,
-        )  # fmt: skip
+            "scripts",
+            "warning",
+            f"scripts in the slow log: {count(len(slow))}, the longest"
+            f" {longest / 1000:,.1f} ms: {what}",
+            _advice(report),
+            facts=facts,
+        )
     elif p99 is None:
         yield Diagnosis("scripts", "ok", f"no script ran yet{rest}", facts=facts)
     else:
-        yield Diagnosis("scripts", "ok", f"99 of 100 scripts take less than {p99:,} µs{rest}",
-                      facts=facts)  # fmt: skip
+        yield Diagnosis(
+            "scripts", "ok", f"99 of 100 scripts take less than {p99:,} µs{rest}", facts=facts
+        )
 
 
 def _advice(report: ServerReport) -> str:
@@ -235,5 +281,11 @@ def _advice(report: ServerReport) -> str:
 
 
 CHECKS: tuple[Callable[[ServerReport], Iterator[Diagnosis]], ...] = (
-    _version, _eviction, _memory, _persistence, _replication, _cluster, _scripts,
-)  # fmt: skip
+    _version,
+    _eviction,
+    _memory,
+    _persistence,
+    _replication,
+    _cluster,
+    _scripts,
+)

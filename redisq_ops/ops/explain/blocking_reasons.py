@@ -59,9 +59,12 @@ class BlockingReasons(ReasonParts):
         """A part of the queue can't be read, and may hold the cause."""
         if problem := self.observed.counts.problem:
             yield Reason(
-                "unread", f"queue {self.queue.name} can only be read in part: {problem}", "fsck",
-                hint("fsck", self.queue.name), facts={"problem": problem},
-            )  # fmt: skip
+                "unread",
+                f"queue {self.queue.name} can only be read in part: {problem}",
+                "fsck",
+                hint("fsck", self.queue.name),
+                facts={"problem": problem},
+            )
 
     def _only_shown(self) -> Iterator[Reason]:
         if why := self.observed.counts.only_shown:
@@ -74,16 +77,20 @@ class BlockingReasons(ReasonParts):
         facts = {"paused": why}
         if "paused" not in self.observed.settings:
             yield Reason(
-                "paused", f"queue {self.queue.name} is paused by its own program: {why}",
+                "paused",
+                f"queue {self.queue.name} is paused by its own program: {why}",
                 facts=facts,
-            )  # fmt: skip
+            )
             return
         change = self._change("pause", f"paused = {why}")
         by = f": {why!r}, {self._by(None)}" if change is None else f" {self._by(change)}"
         yield Reason(
-            "paused", f"queue {self.queue.name} is paused{by}", "resume",
-            hint("queue", "resume", self.queue.name), facts=facts | self._op_facts(change),
-        )  # fmt: skip
+            "paused",
+            f"queue {self.queue.name} is paused{by}",
+            "resume",
+            hint("queue", "resume", self.queue.name),
+            facts=facts | self._op_facts(change),
+        )
 
     def _closed(self) -> Iterator[Reason]:
         why = self.observed.counts.closed
@@ -94,16 +101,20 @@ class BlockingReasons(ReasonParts):
             "closed",
             f"queue {self.queue.name} is draining and accepts no new entries; drained "
             f"{self._by(change)}",
-            "resume", hint("queue", "resume", self.queue.name),
+            "resume",
+            hint("queue", "resume", self.queue.name),
             facts={"closed": why} | self._op_facts(change),
-        )  # fmt: skip
+        )
 
     def _unfinished_moves(self) -> Iterator[Reason]:
         for move in self.observed.unfinished:
             yield Reason(
-                "unfinished", move.sentence(self.when), "undo", move.command,
+                "unfinished",
+                move.sentence(self.when),
+                "undo",
+                move.command,
                 facts={"op": move.operation.id, "idle_ms": move.idle_ms},
-            )  # fmt: skip
+            )
 
     def _open_resize(self) -> Iterator[Reason]:
         resize, name = self.observed.resize, self.queue.name
@@ -134,9 +145,11 @@ class BlockingReasons(ReasonParts):
         last_take = position.asked_ms
         silent = None if last_take is None else self.now - last_take
         facts = {
-            "asked_ms": last_take, "silent_ms": silent, "consumers_seen": position.askers,
+            "asked_ms": last_take,
+            "silent_ms": silent,
+            "consumers_seen": position.askers,
             "all_looked_at": position.askers_all,
-        }  # fmt: skip
+        }
         command = hint("work", "MODULE:FUNCTION", queue=self.queue.name)
         work: dict[str, Any] = {"verb": "work", "command": command}
         if position.group is not None or not self.queue.worked_on_here:
@@ -150,8 +163,9 @@ class BlockingReasons(ReasonParts):
                     "busy",
                     f"all workers seem to be busy: {count(n)} pending, and no worker has asked for "
                     f"more for {age(silent)}",
-                    facts=facts | {"pending": n}, **work,
-                )  # fmt: skip
+                    facts=facts | {"pending": n},
+                    **work,
+                )
             return
         source = f"group {position.group}" if position.group is not None else self.queue.name
         examined = "" if position.askers_all else f" (among {position.askers} consumers examined)"
@@ -174,10 +188,12 @@ class BlockingReasons(ReasonParts):
             return
         change = self._change("pause", f"request {request.id}")
         yield Reason(
-            "request-paused", f"request {request.id} is paused {self._by(change)}", "resume",
+            "request-paused",
+            f"request {request.id} is paused {self._by(change)}",
+            "resume",
             hint("request", "resume", f"{self.queue.name}/{request.id}"),
             facts={"request": request.id} | self._op_facts(change),
-        )  # fmt: skip
+        )
 
     def _client(self) -> Iterator[Reason]:
         """The entry's client, in a fair queue, is blocked or has reached its cap."""
@@ -185,21 +201,28 @@ class BlockingReasons(ReasonParts):
         if client is None:
             return
         facts = {
-            "client": client.client, "waiting": client.waiting, "pending": client.pending,
-            "weight": client.weight, "cap": client.cap,
-        }  # fmt: skip
+            "client": client.client,
+            "waiting": client.waiting,
+            "pending": client.pending,
+            "weight": client.weight,
+            "cap": client.cap,
+        }
         if client.blocked:
             yield Reason(
-                "blocked", f"client {client.client} is blocked: its entries are not delivered",
-                facts=facts, **self._client_command("unblock", client.client),
-            )  # fmt: skip
+                "blocked",
+                f"client {client.client} is blocked: its entries are not delivered",
+                facts=facts,
+                **self._client_command("unblock", client.client),
+            )
         if client.cap is not None and client.pending >= client.cap:
             yield Reason(
-                "cap", f"client {client.client} has reached its cap: {client.pending} pending of "
-                f"at most {client.cap}", facts=facts,
+                "cap",
+                f"client {client.client} has reached its cap: {client.pending} pending of "
+                f"at most {client.cap}",
+                facts=facts,
                 **self._client_command("cap", client.client, str(2 * client.cap)),
                 **self._after(1),
-            )  # fmt: skip
+            )
 
     def _client_command(self, verb: str, client: str, *words: str) -> dict[str, Any]:
         """The command that changes a client's rule; empty if the queue has no such rules."""
@@ -228,15 +251,19 @@ class BlockingReasons(ReasonParts):
             f"request {request.id} is at its limit of {request.limit}: {named}{more}",
             "limit",
             hint(
-                "request", "limit", f"{self.queue.name}/{request.id}",
+                "request",
+                "limit",
+                f"{self.queue.name}/{request.id}",
                 str(min(1000, 2 * request.limit)),
             ),
             facts={
-                "request": request.id, "limit": request.limit, "pending": request.pending,
+                "request": request.id,
+                "limit": request.limit,
+                "pending": request.pending,
                 "holders": [asdict(holder) for holder in holders],
             },
             **self._after(own + 1, share),
-        )  # fmt: skip
+        )
 
     def _in_line(self, subject: str = "it", waits: str = "waits") -> Reason:
         """What is delivered earlier, or that it is next.
@@ -246,13 +273,15 @@ class BlockingReasons(ReasonParts):
         position = self.observed.position
         facts: dict[str, Any] = {
             "ahead": [asdict(ahead) for ahead in position.ahead],
-            "before": position.before, "before_exact": position.before_exact,
-        }  # fmt: skip
+            "before": position.before,
+            "before_exact": position.before_exact,
+        }
         if not position.here and not self.queue.tells_position:
             return Reason(
-                "waiting", f"{subject} {waits}; {kind_of(self.queue.kind)} does not show what is "
-                "before it", facts=facts,
-            )  # fmt: skip
+                "waiting",
+                f"{subject} {waits}; {kind_of(self.queue.kind)} does not show what is before it",
+                facts=facts,
+            )
         before = position.before
         eta = {} if before is None else self._after(before + 1)
         request = position.request
@@ -270,9 +299,7 @@ class BlockingReasons(ReasonParts):
         others = any(ahead.what != "entries of its request" for ahead in position.ahead)
         if request is not None and request.priority and others:
             address = f"{self.queue.name}/{request.id}"
-            verb = {
-                "verb": "priority", "command": hint("request", "priority", address, "0")
-            }  # fmt: skip
+            verb = {"verb": "priority", "command": hint("request", "priority", address, "0")}
         rule: Rule = "behind"
         sentence = f"{subject} {waits} behind {parts}{total}"
         if position.client is not None:
@@ -296,8 +323,13 @@ class BlockingReasons(ReasonParts):
         return f"{subject} {waits} and {is_next} next: nothing is delivered before {pronoun}"
 
 
-_SINGULAR = {"tokens ": "token ", "entries ": "entry ", "clients ": "client ", "jobs ": "job ",
-             "elements ": "element "}  # fmt: skip
+_SINGULAR = {
+    "tokens ": "token ",
+    "entries ": "entry ",
+    "clients ": "client ",
+    "jobs ": "job ",
+    "elements ": "element ",
+}
 
 
 def _singular(ahead: Ahead) -> str:

@@ -111,9 +111,12 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
     def _held_back(self) -> list[Reason]:
         """What keeps an entry that is ready from delivery; busy workers last."""
         held = [
-            *self._paused(), *self._request_paused(), *self._client(), *self._no_worker(),
+            *self._paused(),
+            *self._request_paused(),
+            *self._client(),
+            *self._no_worker(),
             *self._limit(),
-        ]  # fmt: skip
+        ]
         return sorted(held, key=lambda reason: reason.rule == "busy")
 
     def _waiting(self) -> Iterator[Reason]:
@@ -138,9 +141,12 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
             held = self._held_back()
             yield from held
             yield Reason(
-                "due", f"it became ready {age(self.now - at)} ago: the next takes deliver it, a "
-                "few ready entries per take", facts={"ready_ms": at}, **({} if held else requeue),
-            )  # fmt: skip
+                "due",
+                f"it became ready {age(self.now - at)} ago: the next takes deliver it, a "
+                "few ready entries per take",
+                facts={"ready_ms": at},
+                **({} if held else requeue),
+            )
             return
         until = "an unknown time" if at is None else f"{self.when(at)}, {self._until(at)}"
         if entry.failures:
@@ -148,13 +154,20 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
             of = f" of {most}" if most and self.queue.counts_failures else ""
             error = error_text(self.redacted(entry.error))
             yield Reason(
-                "retry", f"it will be retried at {until}; failure {entry.failures}{of}: {error}"
-                f"{why_not}",
-                eta_ms=at, facts=facts | {"max_failures": most}, **requeue,
-            )  # fmt: skip
+                "retry",
+                f"it will be retried at {until}; failure {entry.failures}{of}: {error}{why_not}",
+                eta_ms=at,
+                facts=facts | {"max_failures": most},
+                **requeue,
+            )
         else:
-            yield Reason("delayed", f"it is delayed until {until}{why_not}", eta_ms=at, facts=facts,
-                         **requeue)  # fmt: skip
+            yield Reason(
+                "delayed",
+                f"it is delayed until {until}{why_not}",
+                eta_ms=at,
+                facts=facts,
+                **requeue,
+            )
         yield from self._paused()
         yield from self._no_worker_at_all()
 
@@ -162,9 +175,12 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
         who = f"consumer {entry.consumer}" if entry.consumer else "an unknown consumer"
         held = "" if entry.since_ms is None else f" for {age(self.now - entry.since_ms)}"
         facts = {
-            "consumer": entry.consumer, "since_ms": entry.since_ms, "deadline_ms": entry.at_ms,
-            "lost": entry.lost, "deliveries": entry.deliveries,
-        }  # fmt: skip
+            "consumer": entry.consumer,
+            "since_ms": entry.since_ms,
+            "deadline_ms": entry.at_ms,
+            "lost": entry.lost,
+            "deliveries": entry.deliveries,
+        }
         claim = self._operation(entry.op)
         claimed = ""
         if claim is not None and claim.verb == "claim":
@@ -176,10 +192,13 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
             )
         elif entry.at_ms > self.now:
             yield Reason(
-                "pending", f"{who} has had it{held}{claimed}; its lease ends "
-                f"{self._until(entry.at_ms)}, unless it is extended", eta_ms=entry.at_ms,
-                facts=facts, **self._command("requeue", "pending"),
-            )  # fmt: skip
+                "pending",
+                f"{who} has had it{held}{claimed}; its lease ends "
+                f"{self._until(entry.at_ms)}, unless it is extended",
+                eta_ms=entry.at_ms,
+                facts=facts,
+                **self._command("requeue", "pending"),
+            )
         else:
             late = self.now - entry.at_ms
             max_lost = self._setting("max_lost")
@@ -187,12 +206,13 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
             no_worker = self._no_worker_at_all()
             but = f", but {no_worker[0].sentence}" if no_worker else ""
             yield Reason(
-                "overdue", f"{who} was silent for at least {age(late)}: it has had the entry{held}"
+                "overdue",
+                f"{who} was silent for at least {age(late)}: it has had the entry{held}"
                 f"{claimed}, and its lease ended {self._ago(entry.at_ms)}; the next take, or a "
                 f"worker's maintenance every 30 s, makes it {becomes}{but}",
                 facts=facts | {"silent_ms": late, "max_lost": max_lost},
                 **self._command("requeue", "pending"),
-            )  # fmt: skip
+            )
             yield from no_worker
 
     def _without_lease(self, entry: Entry, who: str, held: str, facts: dict[str, Any]) -> Reason:
@@ -223,10 +243,12 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
         group = self.observed.position.group
         also = f"; consumers claim or remove of {entry.consumer} removes it and moves the others"
         return Reason(
-            "trimmed", "its payload was deleted or trimmed from the stream, so no consumer can "
+            "trimmed",
+            "its payload was deleted or trimmed from the stream, so no consumer can "
             f"process it. {held}, until an XACK from any client removes it"
-            f"{'' if group is None else also}", facts=facts | {"group": group},
-        )  # fmt: skip
+            f"{'' if group is None else also}",
+            facts=facts | {"group": group},
+        )
 
     def _other_groups(self, entry: Entry) -> Iterator[Reason]:
         """The state of the same stream entry in other consumer groups."""
@@ -238,7 +260,9 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
                 since = age(self.now - (other.since_ms or self.now))
                 sentence = f"in group {name}, consumer {other.consumer} has had it for {since}"
             yield Reason(
-                "group", f"the answer is for group {group}; {sentence}", "explain",
+                "group",
+                f"the answer is for group {group}; {sentence}",
+                "explain",
                 hint("explain", f"{self.queue.name}/{other.id}"),
                 facts={"group": name, "state": other.state, "consumer": other.consumer},
-            )  # fmt: skip
+            )

@@ -51,17 +51,32 @@ class Explanation:
         """The stable JSON form."""
         first = self.reason
         return {
-            "address": self.address, "queue": self.queue, "kind": self.kind, "id": self.id,
-            "what": self.what, "state": self.state, "now_ms": self.now_ms, "rule": first.rule,
-            "sentence": first.sentence, "verb": first.verb, "command": first.command,
-            "eta_ms": first.eta_ms, "estimate": first.estimate, "basis": first.basis,
+            "address": self.address,
+            "queue": self.queue,
+            "kind": self.kind,
+            "id": self.id,
+            "what": self.what,
+            "state": self.state,
+            "now_ms": self.now_ms,
+            "rule": first.rule,
+            "sentence": first.sentence,
+            "verb": first.verb,
+            "command": first.command,
+            "eta_ms": first.eta_ms,
+            "estimate": first.estimate,
+            "basis": first.basis,
             "facts": dict(first.facts),
             "also": [
-                {"rule": reason.rule, "sentence": reason.sentence, "verb": reason.verb,
-                 "command": reason.command, "facts": dict(reason.facts)}
+                {
+                    "rule": reason.rule,
+                    "sentence": reason.sentence,
+                    "verb": reason.verb,
+                    "command": reason.command,
+                    "facts": dict(reason.facts),
+                }
                 for reason in self.also
             ],
-        }  # fmt: skip
+        }
 
 
 async def explain_text(
@@ -134,9 +149,16 @@ class _Explainer(EntryReasons, RequestReasons, QueueReasons):
             what, state = "request" if is_request else "entry", None
             reasons = [self._gone(what)]
         return Explanation(
-            self.address, self.queue.name, self.queue.kind, observed.id, what, state, self.now,
-            reasons[0], tuple(_each_command_once(reasons))[1:],
-        )  # fmt: skip
+            self.address,
+            self.queue.name,
+            self.queue.kind,
+            observed.id,
+            what,
+            state,
+            self.now,
+            reasons[0],
+            tuple(_each_command_once(reasons))[1:],
+        )
 
 
 def _each_command_once(reasons: Sequence[Reason]) -> Iterator[Reason]:

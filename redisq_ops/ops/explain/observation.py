@@ -130,16 +130,33 @@ async def observe(queue: Queue[Any], id: str | None) -> Observation:
     now = await queue.now.op()
     address = id or ""
     reads: list[Description[Any]] = [
-        _blocked(queue, id), queue.counts.op(now), queue.rates.op(now, RATE_MINUTES + 1),
-        queue.settings.op(), queue.queue_position.op(address), _entry_or_request(queue, address),
+        _blocked(queue, id),
+        queue.counts.op(now),
+        queue.rates.op(now, RATE_MINUTES + 1),
+        queue.settings.op(),
+        queue.queue_position.op(address),
+        _entry_or_request(queue, address),
         together(queue.page.op(state, None, 1, glance=True) for state in _FIRST_OF),
-        history_of(queue, address), audit_log.last(queue, OPERATIONS), unfinished(queue),
-        _failures(queue, id, now), queue.open_resize.op(),
-    ]  # fmt: skip
+        history_of(queue, address),
+        audit_log.last(queue, OPERATIONS),
+        unfinished(queue),
+        _failures(queue, id, now),
+        queue.open_resize.op(),
+    ]
     (
-        (blockers, reports), counts, rates, settings, position, (entry, request), first, history,
-        operations, moves, failures, resize,
-    ) = await together(reads)  # fmt: skip
+        (blockers, reports),
+        counts,
+        rates,
+        settings,
+        position,
+        (entry, request),
+        first,
+        history,
+        operations,
+        moves,
+        failures,
+        resize,
+    ) = await together(reads)
     if id and entry is None and request is None and not history.events:
         history = await history_of(queue, address, HISTORY_EVENTS)
     same_error = None
@@ -150,8 +167,9 @@ async def observe(queue: Queue[Any], id: str | None) -> Observation:
         operations = [*operations, *([last_change] if last_change else [])]
     known = {operation.id for operation in operations}
     operations = [
-        *operations, *(move.operation for move in moves if move.operation.id not in known)
-    ]  # fmt: skip
+        *operations,
+        *(move.operation for move in moves if move.operation.id not in known),
+    ]
     periodic = () if entry or request else await _periodic(queue, address, now)
     first_entries = {
         state: page.entries[0] if page.entries else None
@@ -159,10 +177,28 @@ async def observe(queue: Queue[Any], id: str | None) -> Observation:
     }
     refused, related = await _refused(queue, entry or (None if id else first_entries["pending"]))
     return Observation(
-        queue, id, now, counts, rates, settings, entry, request, position, first_entries, history,
-        tuple(operations), same_error, tuple(moves), blockers, periodic, tuple(reports), refused,
-        related, failures, resize,
-    )  # fmt: skip
+        queue,
+        id,
+        now,
+        counts,
+        rates,
+        settings,
+        entry,
+        request,
+        position,
+        first_entries,
+        history,
+        tuple(operations),
+        same_error,
+        tuple(moves),
+        blockers,
+        periodic,
+        tuple(reports),
+        refused,
+        related,
+        failures,
+        resize,
+    )
 
 
 async def _refused(

@@ -41,23 +41,33 @@ class OutcomeReasons(ReasonParts):
         }.get(entry.reason or "", entry.reason or "the reason is not recorded")
         error = f": {error_text(self.redacted(entry.error))}" if entry.error is not None else ""
         facts: dict[str, Any] = {
-            "reason": entry.reason, "since_ms": since, "failures": entry.failures,
-            "lost": entry.lost, "error": error_row(self.redacted(entry.error)), "group": None,
+            "reason": entry.reason,
+            "since_ms": since,
+            "failures": entry.failures,
+            "lost": entry.lost,
+            "error": error_row(self.redacted(entry.error)),
+            "group": None,
             "alike": None,
-        }  # fmt: skip
+        }
         alike = ""
         if (same := self.observed.same_error) is not None:
-            facts |= {"group": same.group, "alike": same.number, "scanned": same.examined,
-                      "dead": same.total if same.exact else None}  # fmt: skip
+            facts |= {
+                "group": same.group,
+                "alike": same.number,
+                "scanned": same.examined,
+                "dead": same.total if same.exact else None,
+            }
             examined, of = count(same.examined), f" of {count(same.total)}" if same.exact else ""
             alike = (
                 f"; {count(same.number)} with this error (group {same.group}) among {examined}{of} "
                 "dead entries"
             )
         return Reason(
-            "dead", f"dead{at} because {because}{error}{alike}{self._why_not('replay', 'dead')}",
-            facts=facts, **self._command("replay", "dead"),
-        )  # fmt: skip
+            "dead",
+            f"dead{at} because {because}{error}{alike}{self._why_not('replay', 'dead')}",
+            facts=facts,
+            **self._command("replay", "dead"),
+        )
 
     def _trash(self, entry: Entry) -> Reason:
         request = self.request
@@ -79,8 +89,11 @@ class OutcomeReasons(ReasonParts):
         if change is not None and change.into:
             return self._moved_away(entry, change, when, kept, facts)
         return Reason(
-            "purged", f"purged{when} {self._by(change)}{kept}", facts=facts, **verb,
-        )  # fmt: skip
+            "purged",
+            f"purged{when} {self._by(change)}{kept}",
+            facts=facts,
+            **verb,
+        )
 
     def _undo_until(self, until: int | None) -> str:
         if until is None:
@@ -126,10 +139,12 @@ class OutcomeReasons(ReasonParts):
         else:
             sentence += f"; {has} kept until {self.when(until)} ({self._until(until)})"
         return Reason(
-            "done", sentence, "results",
+            "done",
+            sentence,
+            "results",
             hint("results", f"{self.queue.name}/{request.id}"),
             facts=facts | {"kept_until_ms": until, "result": entry.payload is not None},
-        )  # fmt: skip
+        )
 
     def _cancelled(self, request: Request, subject: str) -> Reason:
         change = self._change("cancel", f"request {request.id}")
@@ -140,9 +155,10 @@ class OutcomeReasons(ReasonParts):
         return Reason(
             "cancelled",
             f"{subject} was cancelled {self._by(change)}{self._undo_until(until)}",
-            facts={"request": request.id, "cancelled_ms": request.closed_ms,
-                   "undo_until_ms": until} | self._op_facts(change), **verb,
-        )  # fmt: skip
+            facts={"request": request.id, "cancelled_ms": request.closed_ms, "undo_until_ms": until}
+            | self._op_facts(change),
+            **verb,
+        )
 
     def _finished(self, request: Request) -> Reason:
         """A request that is done."""
@@ -159,35 +175,42 @@ class OutcomeReasons(ReasonParts):
                 at += " (when it was first done is not recorded)"
             else:
                 at = f" at {self.when(done)} ({self._ago(done)}), and again{at}"
-        facts = {
-            "closed_ms": closed, "done_ms": done, "dead": request.dead, "trash": request.trash
-        }  # fmt: skip
+        facts = {"closed_ms": closed, "done_ms": done, "dead": request.dead, "trash": request.trash}
         if request.dead:
             return Reason(
-                "done-dead", f"done{at}, with {count(request.dead)} of {count(request.total)} "
-                "entries dead; it is kept while it has dead entries", "replay",
-                hint("replay", self.address), facts=facts | {"kept_until_ms": None},
-            )  # fmt: skip
+                "done-dead",
+                f"done{at}, with {count(request.dead)} of {count(request.total)} "
+                "entries dead; it is kept while it has dead entries",
+                "replay",
+                hint("replay", self.address),
+                facts=facts | {"kept_until_ms": None},
+            )
         kept = "" if until is None else f"; results are kept until {self.when(until)}"
         if request.trash:
             kept = f", {count(request.trash)} of them purged or moved to another queue{kept}"
         return Reason(
-            "done", f"done{at}, all {count(request.total)} settled{kept}", "results",
-            hint("results", self.address), facts=facts | {"kept_until_ms": until},
-        )  # fmt: skip
+            "done",
+            f"done{at}, all {count(request.total)} settled{kept}",
+            "results",
+            hint("results", self.address),
+            facts=facts | {"kept_until_ms": until},
+        )
 
     def _gone(self, what: str) -> Reason:
         """Nothing has this id; ``what`` is ``request`` or ``entry``."""
         observed, history = self.observed, self.observed.history
         facts: dict[str, Any] = {
-            "scanned": history.searched, "events": history.total, "history": None
-        }  # fmt: skip
+            "scanned": history.searched,
+            "events": history.total,
+            "history": None,
+        }
         if not self.queue.keeps_history:
             return Reason(
-                "unknown", f"queue {self.queue.name} has no entry {observed.id}; a "
+                "unknown",
+                f"queue {self.queue.name} has no entry {observed.id}; a "
                 f"{self.queue.kind} queue keeps no history that shows what became of it",
                 facts=facts,
-            )  # fmt: skip
+            )
         facts["history"] = self._history_level
         request = observed.position.request
         number = (observed.id or "").partition("/")[2]
@@ -195,10 +218,11 @@ class OutcomeReasons(ReasonParts):
         within = is_number and request is not None and int(number) <= request.total
         if request is not None and number and not within:
             return Reason(
-                "unknown", f"there is no {observed.id}: request {request.id} has "
+                "unknown",
+                f"there is no {observed.id}: request {request.id} has "
                 f"{count(request.total)} entries, numbered from 1",
                 facts=facts | {"total": request.total},
-            )  # fmt: skip
+            )
         event = next((event for event in history.events if not _of_client(event)), None)
         if event is None and history.events:
             return self._is_client(history.events[0], facts)
@@ -228,10 +252,13 @@ class OutcomeReasons(ReasonParts):
         """``event`` changed a rule of the client whose name the id is."""
         words = event.what["op"][0].split("|")
         return Reason(
-            "unknown", f"{self.observed.id} is a client of queue {self.queue.name}, not an entry; "
+            "unknown",
+            f"{self.observed.id} is a client of queue {self.queue.name}, not an entry; "
             f"its {words[1]} was set to {words[3]} {self._by(self._operation(words[0]))}",
-            facts=facts, verb="client", command=hint("client", "ls", self.queue.name),
-        )  # fmt: skip
+            facts=facts,
+            verb="client",
+            command=hint("client", "ls", self.queue.name),
+        )
 
     def _certain_removals(self, certain: Sequence[Operation], event: Event | None) -> str:
         """The changes that removed it; ``event``: its last one before."""
@@ -309,9 +336,11 @@ def _removed(change: Operation) -> str:
     if change.into:
         return f"moved from {change.source} to {change.into}"
     if change.target == "gone":
-        return "removed from the trash" if change.source == "trash" else (
-            f"purged for good from {change.source}"
-        )  # fmt: skip
+        return (
+            "removed from the trash"
+            if change.source == "trash"
+            else (f"purged for good from {change.source}")
+        )
     if change.verb == "cancel":
         return "cancelled with its request"
     past = PAST.get(cast(Verb, change.verb), change.verb)  # newer releases may have other verbs

@@ -28,41 +28,54 @@ class PeriodicReasons(BlockingReasons):
         """Everything about one periodic entry, beginning with what holds it back."""
         entry = status.entry
         facts = {
-            "next_ms": entry.next_ms, "run": entry.run, "run_state": status.run_state,
+            "next_ms": entry.next_ms,
+            "run": entry.run,
+            "run_state": status.run_state,
             "missed_runs": status.missed,
-        }  # fmt: skip
+        }
         if entry.problem:
             yield Reason(
-                "periodic-corrupt", entry.problem, "rm",
-                self._periodic_command("rm", entry.name), facts=facts,
-            )  # fmt: skip
+                "periodic-corrupt",
+                entry.problem,
+                "rm",
+                self._periodic_command("rm", entry.name),
+                facts=facts,
+            )
             return
         if entry.paused:
             change = self._change("periodic-pause", f"periodic entry {entry.name}")
             yield Reason(
-                "periodic-paused", f"it is paused {self._by(change)}: no run is scheduled",
-                "resume", self._periodic_command("resume", entry.name),
+                "periodic-paused",
+                f"it is paused {self._by(change)}: no run is scheduled",
+                "resume",
+                self._periodic_command("resume", entry.name),
                 facts=facts | self._op_facts(change),
-            )  # fmt: skip
+            )
         if status.missed:
             yield from self._closed()
             held = status.held and entry.run is not None
             if held:
                 yield Reason(
-                    "periodic-held", f"its next run begins after the end of its latest one, "
-                    f"{entry.run}, which is {status.run_state}", "explain",
-                    hint("explain", f"{self.queue.name}/{entry.run}"), facts=facts,
-                )  # fmt: skip
+                    "periodic-held",
+                    f"its next run begins after the end of its latest one, "
+                    f"{entry.run}, which is {status.run_state}",
+                    "explain",
+                    hint("explain", f"{self.queue.name}/{entry.run}"),
+                    facts=facts,
+                )
             else:
                 yield from self._no_worker()
-            yield Reason("periodic-overdue", f"{_missed(status)}: {self._policy(status)}",
-                         facts=facts)  # fmt: skip
+            yield Reason(
+                "periodic-overdue", f"{_missed(status)}: {self._policy(status)}", facts=facts
+            )
         elif entry.next_ms is not None:
             at = entry.next_ms
             yield Reason(
-                "periodic", f"its next run is at {self.when(at)}, {self._until(at)}", eta_ms=at,
+                "periodic",
+                f"its next run is at {self.when(at)}, {self._until(at)}",
+                eta_ms=at,
                 facts=facts,
-            )  # fmt: skip
+            )
         if entry.run is not None:
             yield Reason("periodic-run", self._latest(status), facts=facts)
 
@@ -88,15 +101,20 @@ class PeriodicReasons(BlockingReasons):
         corrupt = [one.name for one in periodic if one.entry.problem]
         if late:
             yield Reason(
-                "periodic-overdue", f"missed runs: {_named([_missed(one, True) for one in late])}",
-                "explain", hint("explain", f"{self.queue.name}/{late[0].name}"),
+                "periodic-overdue",
+                f"missed runs: {_named([_missed(one, True) for one in late])}",
+                "explain",
+                hint("explain", f"{self.queue.name}/{late[0].name}"),
                 facts={"overdue": [one.name for one in late]},
-            )  # fmt: skip
+            )
         if corrupt:
             yield Reason(
-                "periodic-corrupt", f"corrupt periodic entries: {_named(corrupt)}", "periodic",
-                hint("periodic", "ls", self.queue.name), facts={"corrupt": corrupt},
-            )  # fmt: skip
+                "periodic-corrupt",
+                f"corrupt periodic entries: {_named(corrupt)}",
+                "periodic",
+                hint("periodic", "ls", self.queue.name),
+                facts={"corrupt": corrupt},
+            )
 
     def _next_periodic(self, periodic: Sequence[PeriodicStatus]) -> Iterator[Reason]:
         """Of a queue: which periodic entry runs next."""
@@ -104,9 +122,11 @@ class PeriodicReasons(BlockingReasons):
             at = one.entry.next_ms
             if at is not None and at > self.now and not one.entry.problem:
                 yield Reason(
-                    "periodic", f"periodic entry {one.name} runs next, {self._until(at)}",
-                    eta_ms=at, facts={"periodic": one.name, "next_ms": at},
-                )  # fmt: skip
+                    "periodic",
+                    f"periodic entry {one.name} runs next, {self._until(at)}",
+                    eta_ms=at,
+                    facts={"periodic": one.name, "next_ms": at},
+                )
                 return
 
 

@@ -26,9 +26,11 @@ class QueueReasons(PeriodicReasons):
 
     def _queue_state(self) -> str:
         counts = self.observed.counts
-        return "paused" if counts.paused is not None else (
-            "draining" if counts.closed is not None else "open"
-        )  # fmt: skip
+        return (
+            "paused"
+            if counts.paused is not None
+            else ("draining" if counts.closed is not None else "open")
+        )
 
     def _queue_reasons(self) -> Iterator[Reason]:
         counts, expired = self.observed.counts, self._first_expired
@@ -74,10 +76,11 @@ class QueueReasons(PeriodicReasons):
         waiting, pending = f"{count(counts.waiting)} waiting", f"{count(counts.pending)} pending"
         if next_ms is not None and ready and not self._may_wait and not counts.pending:
             return Reason(
-                "due", f"{entries(counts.delayed)} delayed; the first became ready "
+                "due",
+                f"{entries(counts.delayed)} delayed; the first became ready "
                 f"{age(self.now - next_ms)} ago: the next take delivers it",
                 facts={"delayed": counts.delayed, "next_ms": next_ms},
-            )  # fmt: skip
+            )
         if rate is not None:
             return self._moving(rate, f"{waiting}, {pending}")
         if counts.pending and expired is None:
@@ -85,22 +88,26 @@ class QueueReasons(PeriodicReasons):
             if self.observed.rates.settled:
                 settled = f"none settled in the last {RATE_MINUTES} minutes"
             return Reason(
-                "pending", f"{pending}, {waiting}; {settled}",
+                "pending",
+                f"{pending}, {waiting}; {settled}",
                 facts={"pending": counts.pending, "waiting": counts.waiting},
-            )  # fmt: skip
+            )
         if counts.waiting:
             oldest = counts.oldest_ms
             since = "" if oldest is None else f", the oldest for {age(self.now - oldest)}"
             return Reason(
-                "waiting", f"{entries(counts.waiting)} waiting{since}",
+                "waiting",
+                f"{entries(counts.waiting)} waiting{since}",
                 facts={"waiting": counts.waiting, "oldest_ms": oldest},
-            )  # fmt: skip
+            )
         if counts.delayed:
             first = "" if next_ms is None else f"; the first is ready {self._until(next_ms)}"
             return Reason(
-                "delayed", f"{entries(counts.delayed)} delayed, none ready{first}",
-                eta_ms=next_ms, facts={"delayed": counts.delayed, "next_ms": next_ms},
-            )  # fmt: skip
+                "delayed",
+                f"{entries(counts.delayed)} delayed, none ready{first}",
+                eta_ms=next_ms,
+                facts={"delayed": counts.delayed, "next_ms": next_ms},
+            )
         if expired is not None:
             return None
         if self._may_wait:
@@ -117,7 +124,7 @@ class QueueReasons(PeriodicReasons):
             "dying": ("dlq", hint("dlq", "groups", name)),
             "poison": ("select", hint("select", name, where=TRIED_AGAIN)),
             "failing": ("history", hint("history", name)),
-        }  # fmt: skip
+        }
         for rule, (verb, command) in commands.items():
             if rule in found and (rule != "failing" or len(found) == 1):
                 yield Reason(rule, found[rule].reason, verb, command)
@@ -138,13 +145,16 @@ class QueueReasons(PeriodicReasons):
         named = {
             noun: [name for b in blockers if b.rule in rules for name in b.names][:NAMED]
             for noun, rules in (
-                ("requests", ("request-paused", "limit")), ("clients", ("blocked", "cap")),
+                ("requests", ("request-paused", "limit")),
+                ("clients", ("blocked", "cap")),
             )
-        }  # fmt: skip
+        }
         return Reason(
-            "held", f"{entries(waiting)} waiting, and none can be delivered: {why}", **helps,
+            "held",
+            f"{entries(waiting)} waiting, and none can be delivered: {why}",
+            **helps,
             facts={"waiting": waiting, "held": [b.sentence for b in blockers], **named},
-        )  # fmt: skip
+        )
 
     def _expired(self, entry: Entry, deadline_ms: int) -> Reason:
         """A lease has expired. What a silent consumer holds besides goes the same way."""
@@ -159,10 +169,11 @@ class QueueReasons(PeriodicReasons):
         else:
             command = self._command("requeue", "pending", f"{self.queue.name}/{entry.id}")
         return Reason(
-            "overdue", sentence,
+            "overdue",
+            sentence,
             facts={"id": entry.id, "consumer": entry.consumer, "deadline_ms": deadline_ms},
             **command,
-        )  # fmt: skip
+        )
 
     def _holding(self) -> Iterator[tuple[str | None, ConsumerStatus, int]]:
         """Silent consumers, with their group and the number of entries they hold; in a queue in
@@ -191,9 +202,15 @@ class QueueReasons(PeriodicReasons):
             yield Reason(
                 "holder" if one.silent_ms is None else "silent",
                 f"consumer {one.name}{of} {silent}{holds}",
-                facts={"consumer": one.name, "group": group, "pending": held,
-                       "silent_ms": one.silent_ms, "oldest_age_ms": one.oldest_ms}, **command,
-            )  # fmt: skip
+                facts={
+                    "consumer": one.name,
+                    "group": group,
+                    "pending": held,
+                    "silent_ms": one.silent_ms,
+                    "oldest_age_ms": one.oldest_ms,
+                },
+                **command,
+            )
 
     def _requeue_all_of(self, consumer: str) -> dict[str, Any]:
         """The command that makes all that a consumer holds wait again, if the queue can."""
@@ -217,5 +234,6 @@ class QueueReasons(PeriodicReasons):
             "moving",
             f"≈ {out:,.1f} settled and ≈ {come:,.1f} added per minute (last {RATE_MINUTES} "
             f"minutes); {counts}",
-            facts={"out_per_min": round(out, 2), "in_per_min": round(come, 2)}, **eta,
-        )  # fmt: skip
+            facts={"out_per_min": round(out, 2), "in_per_min": round(come, 2)},
+            **eta,
+        )

@@ -95,17 +95,22 @@ class ReasonParts:
             return {"operation": None}
         return {
             "operation": {
-                "id": operation.id, "verb": operation.verb, "started_ms": operation.started_ms,
-                "user": operation.who, "host": operation.whence, "reason": operation.why,
+                "id": operation.id,
+                "verb": operation.verb,
+                "started_ms": operation.started_ms,
+                "user": operation.who,
+                "host": operation.whence,
+                "reason": operation.why,
             }
-        }  # fmt: skip
+        }
 
     @property
     def _rate(self) -> float | None:
         """Entries settled per millisecond in the last minutes; None: none, or not counted."""
         arrived, settled = self.observed.rates.arrived, self.observed.rates.settled
-        began = next((n for n, pair in enumerate(zip(arrived, settled, strict=True)) if any(pair)),
-                     0)  # fmt: skip
+        began = next(
+            (n for n, pair in enumerate(zip(arrived, settled, strict=True)) if any(pair)), 0
+        )
         span = (len(settled) - 1 - began) * 60_000 + self.now % 60_000
         return sum(settled) / span if sum(settled) and span > 0 else None
 

@@ -28,9 +28,12 @@ class RequestReasons(BlockingReasons, OutcomeReasons):
             yield from self._unfinished(request)
         if request.dead and request.state != "done":
             yield Reason(
-                "dead", f"{_its_entries(request.dead)} dead; it can finish without them",
-                "replay", hint("replay", self.address), facts={"dead": request.dead},
-            )  # fmt: skip
+                "dead",
+                f"{_its_entries(request.dead)} dead; it can finish without them",
+                "replay",
+                hint("replay", self.address),
+                facts={"dead": request.dead},
+            )
 
     def _unfinished(self, request: Request) -> Iterator[Reason]:
         left = request.waiting + request.pending + request.delayed
@@ -53,8 +56,12 @@ class RequestReasons(BlockingReasons, OutcomeReasons):
             yield self._moving_entries(request, alone=not left)
             yield from self._unfinished_moves()
         elif not left and request.state != "open":
-            yield Reason("sealed", "no entry is left to do, but it is not done: run redisq fsck",
-                         "fsck", hint("fsck", self.queue.name))  # fmt: skip
+            yield Reason(
+                "sealed",
+                "no entry is left to do, but it is not done: run redisq fsck",
+                "fsck",
+                hint("fsck", self.queue.name),
+            )
 
     def _waiting_entries(self, request: Request, eta: Mapping[str, Any]) -> Iterator[Reason]:
         if limited := list(self._limit()):
@@ -68,39 +75,50 @@ class RequestReasons(BlockingReasons, OutcomeReasons):
         at = self.observed.position.next_ms
         first = "" if at is None else f"; the first is ready {self._until(at)} ({self.when(at)})"
         return Reason(
-            "delayed", f"{_its_entries(request.delayed)} delayed{first}",
-            "requeue", hint("requeue", self.address, state="delayed"), at,
+            "delayed",
+            f"{_its_entries(request.delayed)} delayed{first}",
+            "requeue",
+            hint("requeue", self.address, state="delayed"),
+            at,
             facts={"delayed": request.delayed, "next_ms": at},
-        )  # fmt: skip
+        )
 
     def _open(self, request: Request) -> Reason:
         added = request.added_ms or request.created_ms
         return Reason(
-            "open", f"it is not sealed: its producer may still add to its "
+            "open",
+            f"it is not sealed: its producer may still add to its "
             f"{entries(request.total)}; the last addition was {self._ago(added)}",
             "submit",
             hint(
-                "submit", "FILE", queue=self.queue.name, id=request.id,
-                limit=str(request.limit), priority=str(request.priority),
+                "submit",
+                "FILE",
+                queue=self.queue.name,
+                id=request.id,
+                limit=str(request.limit),
+                priority=str(request.priority),
             ),
             facts={"added_ms": added, "created_ms": request.created_ms, "total": request.total},
-        )  # fmt: skip
+        )
 
     def _moving_entries(self, request: Request, alone: bool) -> Reason:
         """``alone``: no other entry of the request is left to do."""
         but = "; no other entry is left to do" if alone else ""
         return Reason(
-            "moving", f"{_its_entries(request.moving)} on the way to another queue, by an "
-            f"unfinished move{but}", "log",
-            hint("log", queue=self.queue.name), facts={"moving": request.moving},
-        )  # fmt: skip
+            "moving",
+            f"{_its_entries(request.moving)} on the way to another queue, by an "
+            f"unfinished move{but}",
+            "log",
+            hint("log", queue=self.queue.name),
+            facts={"moving": request.moving},
+        )
 
     def _in_work(self, request: Request, eta: Mapping[str, Any]) -> Reason:
         oldest = next(iter(self.observed.position.holders), None)
         facts: dict[str, Any] = {
             "pending": request.pending,
             "oldest": None if oldest is None else asdict(oldest),
-        }  # fmt: skip
+        }
         sentence = f"{_its_entries(request.pending)} pending"
         command = None
         if oldest is not None:

@@ -39,14 +39,23 @@ class Export:
         self.redacted = 0
         self._redaction = redaction
         self.scan = Scan(
-            target.queue, target.state, target.filter, now_ms, needs=frozenset({"payload"}),
+            target.queue,
+            target.state,
+            target.filter,
+            now_ms,
+            needs=frozenset({"payload"}),
             partly=True,
-        )  # fmt: skip
+        )
         self._head: dict[str, Any] | None = {
-            "redisq": "export", "version": VERSION, "queue": target.queue.name,
-            "kind": target.queue.kind, "state": target.state, "filter": str(target.filter),
-            "at_ms": now_ms, "redacted": bool(redaction),
-        }  # fmt: skip
+            "redisq": "export",
+            "version": VERSION,
+            "queue": target.queue.name,
+            "kind": target.queue.kind,
+            "state": target.state,
+            "filter": str(target.filter),
+            "at_ms": now_ms,
+            "redacted": bool(redaction),
+        }
 
     async def step(self) -> bool:
         """Read some entries; False when the last line is in ``rows``."""
@@ -61,11 +70,15 @@ class Export:
             return True
         self.rows.append(
             {
-                "redisq": "end", "queue": self.queue.name, "state": self.state,
-                "entries": self.written, "scanned": self.scan.scanned,
-                "complete": self.scan.complete and not self.scan.unread, "left": self.left,
+                "redisq": "end",
+                "queue": self.queue.name,
+                "state": self.state,
+                "entries": self.written,
+                "scanned": self.scan.scanned,
+                "complete": self.scan.complete and not self.scan.unread,
+                "left": self.left,
             }
-        )  # fmt: skip
+        )
         return False
 
     async def _whole(self, batch: Sequence[Entry]) -> list[tuple[Entry, Request | None]]:
@@ -88,13 +101,19 @@ class Export:
     def _row(self, entry: Entry, request: Request | None) -> dict[str, Any]:
         shown = self._redaction.entry(entry)
         row: dict[str, Any] = {
-            "id": entry.id, "state": entry.state, "since_ms": entry.since_ms,
+            "id": entry.id,
+            "state": entry.state,
+            "since_ms": entry.since_ms,
             "ready_ms": entry.at_ms if entry.state in ("waiting", "delayed") else None,
-            "first_ms": entry.first_ms, "failures": entry.failures, "lost": entry.lost,
-            "attempts": entry.attempts, "reason": entry.reason,
-            "error": asdict(shown.error) if shown.error else None, "client": entry.client,
+            "first_ms": entry.first_ms,
+            "failures": entry.failures,
+            "lost": entry.lost,
+            "attempts": entry.attempts,
+            "reason": entry.reason,
+            "error": asdict(shown.error) if shown.error else None,
+            "client": entry.client,
             "task": shown.task,
-        }  # fmt: skip
+        }
         if request is not None:
             row["request"] = {name: getattr(request, name) for name in REQUEST}
         if shown != entry:

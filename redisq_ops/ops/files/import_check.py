@@ -220,11 +220,18 @@ def _row_of(row: dict[str, Any], kind: str) -> ImportRow:
     failure = _failure(row, id)
     since, ready = _number(row, "since_ms"), _number(row, "ready_ms")
     entry = Entry(
-        id, cast(State, state), at_ms=since if state in ("dead", "trash") else ready,
-        since_ms=since, payload=payload, failures=_number(row, "failures") or 0,
-        lost=_number(row, "lost") or 0, first_ms=_number(row, "first_ms"), reason=reason,
-        error=failure, client=client if issubclass(_class_of(kind), HasClients) else None,
-    )  # fmt: skip
+        id,
+        cast(State, state),
+        at_ms=since if state in ("dead", "trash") else ready,
+        since_ms=since,
+        payload=payload,
+        failures=_number(row, "failures") or 0,
+        lost=_number(row, "lost") or 0,
+        first_ms=_number(row, "first_ms"),
+        reason=reason,
+        error=failure,
+        client=client if issubclass(_class_of(kind), HasClients) else None,
+    )
     if not issubclass(_class_of(kind), HasRequests):
         if "/" in id:
             raise BadInput(f"{id} is no entry of a {kind} queue")

@@ -36,9 +36,12 @@ async def receiver(deployment: Deployment, content: Content, name: str | None) -
         made = queue_class(content.kind)
         assert made is not None
         new = made(
-            deployment.client, to, prefix=deployment.prefix, clock=deployment.clock,
+            deployment.client,
+            to,
+            prefix=deployment.prefix,
+            clock=deployment.clock,
             callers=deployment.callers,
-        )  # fmt: skip
+        )
         await new.check_creatable.op()
         return new
     if not queue.accepts_imports:
@@ -59,10 +62,15 @@ def import_preview(
     ``whole``: the file ends as an export does. `Refused` for entries this kind can't take in."""
     undo, n = undoable(content), content.entries
     facts = {
-        "verb": "import", "queue": queue.name, "kind": queue.kind, "from_queue": content.queue,
-        "matched": n, "states": content.states, "bytes": content.bytes,
+        "verb": "import",
+        "queue": queue.name,
+        "kind": queue.kind,
+        "from_queue": content.queue,
+        "matched": n,
+        "states": content.states,
+        "bytes": content.bytes,
         "undoable": undo,
-    }  # fmt: skip
+    }
     title = f"import {entries(n)} into {queue.name}" + (" (new)" if new else "")
     return Preview(title, tuple(_lines(content, queue, as_waiting, whole)), typed_number(n), facts)
 

@@ -225,9 +225,15 @@ class ImportSteps(ChangeSteps):
         if entry.state in self._states:
             return entry
         return replace(
-            entry, state="waiting", at_ms=None, since_ms=None, failures=0, lost=0, reason=None,
+            entry,
+            state="waiting",
+            at_ms=None,
+            since_ms=None,
+            failures=0,
+            lost=0,
+            reason=None,
             error=None,
-        )  # fmt: skip
+        )
 
     # --- requests ------------------------------------------------------------------------------
 

@@ -136,9 +136,12 @@ class LineCounts:
 async def opened(deployment: Deployment, name: str) -> Queue[Any]:
     """The queue of that name; else a request queue, which its first use creates."""
     return await deployment.named(name) or RequestQueue(
-        deployment.client, name, prefix=deployment.prefix, clock=deployment.clock,
+        deployment.client,
+        name,
+        prefix=deployment.prefix,
+        clock=deployment.clock,
         callers=deployment.callers,
-    )  # fmt: skip
+    )
 
 
 def memory(requests: int, bytes: int) -> int:
@@ -260,9 +263,14 @@ class Submission:
         self._digest.extend(chunk)
         self.read += len(chunk)
         call: Description[SubmittedRequest] = self.queue.append.op(
-            self.id, start, chunk, before=before, after=str(self._digest), seal=seal,
+            self.id,
+            start,
+            chunk,
+            before=before,
+            after=str(self._digest),
+            seal=seal,
             **self._parameters,
-        )  # fmt: skip
+        )
         return call
 
 

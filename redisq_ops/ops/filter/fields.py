@@ -217,20 +217,29 @@ _ALL = (
     Field("id", "text", "the id, `REQUEST/N` for a sub-request", lambda s: (s.entry.id,)),
     Field("state", "state", "the state", lambda s: (s.entry.state,)),
     Field("queue", "text", "the queue's name", lambda s: _texts(s.context.queue)),
-    Field("kind", "text", "the kind of queue: `request`, `delay` …",
-          lambda s: _texts(s.context.kind)),
-    Field("task", "text", "the name of its task, in queues of task programs such as Celery",
-          lambda s: _texts(s.entry.task)),
+    Field(
+        "kind", "text", "the kind of queue: `request`, `delay` …", lambda s: _texts(s.context.kind)
+    ),
+    Field(
+        "task",
+        "text",
+        "the name of its task, in queues of task programs such as Celery",
+        lambda s: _texts(s.entry.task),
+    ),
     Field("request", "text", "its request", lambda s: _texts(s.request)),
     Field("number", "number", "its number in the request", lambda s: s.number),
     Field("priority", "number", "the priority of the request, 0 first", _priority, need="priority"),
     Field("client", "text", "its client, in a fair queue", lambda s: _texts(s.entry.client)),
-    Field("consumer", "text", "the consumer that has or had it",
-          lambda s: _texts(s.entry.consumer)),
-    Field("reason", "text",
-          "why it is dead: `failed`, `lost`, `rejected`; `invalid`: pushed with an invalid id; in "
-          "any state `gone`: its record is gone, only its id is left",
-          lambda s: _texts(s.entry.reason)),
+    Field(
+        "consumer", "text", "the consumer that has or had it", lambda s: _texts(s.entry.consumer)
+    ),
+    Field(
+        "reason",
+        "text",
+        "why it is dead: `failed`, `lost`, `rejected`; `invalid`: pushed with an invalid id; in "
+        "any state `gone`: its record is gone, only its id is left",
+        lambda s: _texts(s.entry.reason),
+    ),
     Field("error", "text", "the last error: its type, its message, or `TYPE: MESSAGE`", _error),
     Field("error.type", "text", "the type of the last error", _error_part("type")),
     Field("error.message", "text", "the message of the last error", _error_part("message")),
@@ -243,14 +252,21 @@ _ALL = (
     Field("failures", "number", "failures of its handler", _attempts("failures")),
     Field("lost", "number", "leases that expired", _attempts("lost")),
     Field("attempts", "number", "`failures` + `lost`", _attempts("attempts")),
-    Field("deliveries", "number", "deliveries, as a stream's pending list counts them",
-          lambda s: s.entry.deliveries),
-    Field("op", "text",
-          "the operator's change that last changed it, unless something else did since",
-          lambda s: _texts(s.entry.op)),
+    Field(
+        "deliveries",
+        "number",
+        "deliveries, as a stream's pending list counts them",
+        lambda s: s.entry.deliveries,
+    ),
+    Field(
+        "op",
+        "text",
+        "the operator's change that last changed it, unless something else did since",
+        lambda s: _texts(s.entry.op),
+    ),
     Field("size", "bytes", "size of its payload", _size, need="payload"),
     Field("payload", "text", "its payload as text", lambda s: _texts(s.text), need="payload"),
-)  # fmt: skip
+)
 FIELDS: Mapping[str, Field] = {each.name: each for each in _ALL}
 
 

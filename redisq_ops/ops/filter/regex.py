@@ -46,12 +46,15 @@ _BACK_REFERENCE = (
 )
 _ATOMIC = "is not supported and not needed, as no search backtracks: leave it out"
 _REFUSED_GROUPS = {
-    "(?=": _LOOK_AROUND, "(?!": _LOOK_AROUND, "(?<=": _LOOK_AROUND, "(?<!": _LOOK_AROUND,
+    "(?=": _LOOK_AROUND,
+    "(?!": _LOOK_AROUND,
+    "(?<=": _LOOK_AROUND,
+    "(?<!": _LOOK_AROUND,
     "(?P=": _BACK_REFERENCE,
     "(?(": "a conditional is not supported: write alternatives, a|b",
     "(?>": f"an atomic group {_ATOMIC}",
     "(?#": "a comment is not supported: leave it out",
-}  # fmt: skip
+}
 _REFUSED_ESCAPES = {
     "Z": r"write \z for the end of the text",
     "u": r"write \x{00E9} for a character by its number",
@@ -220,9 +223,7 @@ def _compile(text: str, pattern: str) -> Any:
             at = pattern.rfind(")" if what[0] == "u" else "(" if what[-1] == ")" else "[")
             about = ""
         what = _MESSAGES.get(what, what)
-        raise BadRegex(
-            f"{what}: {about}" if about else what, at if at >= 0 else None
-        ) from error  # fmt: skip
+        raise BadRegex(f"{what}: {about}" if about else what, at if at >= 0 else None) from error
 
 
 def _bytes(text: str) -> bytes:

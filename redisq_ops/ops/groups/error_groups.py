@@ -92,9 +92,11 @@ class ErrorGroup:
         type = self.type and redaction.text(self.type)
         form = self.form if self.type is None else normalized(message)
         return replace(
-            self, type=type, message=message[:MESSAGE],
+            self,
+            type=type,
+            message=message[:MESSAGE],
             form=redaction.text(form if message != self.message else self.form),
-        )  # fmt: skip
+        )
 
 
 @dataclass(slots=True)

@@ -72,8 +72,20 @@ _NAME_WITH_DIGITS = re.compile(
     r"sqlite|neo|u?int|float|win|x|p|pkcs|log|slf|junit|mp|lz|b|web|[vV])\d{1,3}[ejs]?$"
 )
 # After these a number is an error code, not a count or an id.
-_CODES = (" error", "errno", "http", "http/1.0", "http/1.1", "http/2", "signal", "sqlstate",
-    "status", " code", "_code", "-code")  # fmt: skip
+_CODES = (
+    " error",
+    "errno",
+    "http",
+    "http/1.0",
+    "http/1.1",
+    "http/2",
+    "signal",
+    "sqlstate",
+    "status",
+    " code",
+    "_code",
+    "-code",
+)
 # A quoted name of the program (attribute, column, class) belongs to the error; other quoted words
 # are data.
 _IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z_$.:?!-]{0,79}$")

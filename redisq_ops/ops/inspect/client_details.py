@@ -43,10 +43,11 @@ async def client_details(queue: HasClients[Any], name: str) -> ClientDetails | N
     if client is None:
         return None
     return ClientDetails(
-        client, tuple(waiting),
+        client,
+        tuple(waiting),
         tuple(entry for entry in pending.entries if entry.client == name),
         tuple(one for one in latest if _about(one, name)),
-    )  # fmt: skip
+    )
 
 
 def _about(change: Operation, client: str) -> bool:

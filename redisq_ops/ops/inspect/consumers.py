@@ -82,11 +82,14 @@ async def consumer_reports(
     names = [load.group for load in loads] if independent or group is not None else [""]
     return await together(
         _report(
-            queue, name, [load for load in loads if load.group == name or not independent],
-            silent_ms, poison,
+            queue,
+            name,
+            [load for load in loads if load.group == name or not independent],
+            silent_ms,
+            poison,
         )
         for name in names
-    )  # fmt: skip
+    )
 
 
 def independent_groups(queue: Queue[Any]) -> bool:
@@ -107,12 +110,17 @@ async def _report(
         if row.age_ms is not None and row.deliveries is not None:
             heat[_heat_row(row.deliveries)][sum(row.age_ms >= age for age in AGES_MS)] += 1
     return ConsumerReport(
-        queue.name, group or None, tuple(loads), tuple(_statuses(rows, known, silent_ms)),
+        queue.name,
+        group or None,
+        tuple(loads),
+        tuple(_statuses(rows, known, silent_ms)),
         tuple(map(tuple, heat)),
         tuple(row for row in rows if row.deliveries is None or row.deliveries >= poison),
-        len(rows), held.total,
-        tuple(sorted(rows, key=lambda row: -(row.age_ms or 0))), held.errors,
-    )  # fmt: skip
+        len(rows),
+        held.total,
+        tuple(sorted(rows, key=lambda row: -(row.age_ms or 0))),
+        held.errors,
+    )
 
 
 def _heat_row(deliveries: int) -> int:
@@ -144,8 +152,10 @@ def _statuses(
         silence = min(lates) if lates else idle
         pending = consumer.pending if consumer else len(pending_deliveries)
         yield ConsumerStatus(
-            name, pending, idle,
+            name,
+            pending,
+            idle,
             max((row.age_ms for row in pending_deliveries if row.age_ms is not None), default=None),
             sum(late > 0 for late in lates) if lates else None,
             silence if pending and silence is not None and silence >= silent_ms else None,
-        )  # fmt: skip
+        )

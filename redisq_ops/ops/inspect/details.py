@@ -116,10 +116,20 @@ async def queue_details(queue: Queue[Any]) -> QueueDetails:
     options = await queue.creation_options.op()
     periodic = await periodic_status(queue) if isinstance(queue, HasPeriodicEntries) else None
     return QueueDetails(
-        queue, now, counts, rates, tuple(settings), history, tuple(requests), tuple(levels),
-        tuple(consumers), checkup, clients, options,
+        queue,
+        now,
+        counts,
+        rates,
+        tuple(settings),
+        history,
+        tuple(requests),
+        tuple(levels),
+        tuple(consumers),
+        checkup,
+        clients,
+        options,
         None if periodic is None else tuple(periodic),
-    )  # fmt: skip
+    )
 
 
 async def request_details(queue: Queue[Any], id: str, window: int = PAGE) -> RequestDetails:
@@ -150,9 +160,16 @@ async def request_details(queue: Queue[Any], id: str, window: int = PAGE) -> Req
         if entry is not None and entry.state == "pending"
     )
     return RequestDetails(
-        queue, now, request, stream.key, stream.length, tuple(consumers), pending,
-        tuple(differences(request, consumers)), history,
-    )  # fmt: skip
+        queue,
+        now,
+        request,
+        stream.key,
+        stream.length,
+        tuple(consumers),
+        pending,
+        tuple(differences(request, consumers)),
+        history,
+    )
 
 
 async def entry_details(queue: Queue[Any], id: str, window: int = PAGE) -> EntryDetails:

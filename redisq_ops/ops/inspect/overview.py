@@ -97,9 +97,11 @@ class Overview:
 
 
 async def overview(
-    deployment: Deployment, minutes: int = 60, signs: bool = False,
+    deployment: Deployment,
+    minutes: int = 60,
+    signs: bool = False,
     limits: Callable[[str], Thresholds] = lambda name: USUAL,
-) -> Overview:  # fmt: skip
+) -> Overview:
     """Read the registry and the clock, then every queue: two round trips.
 
     ``minutes``: length of the rates. With ``signs`` also what `ops.trouble` judges by: three more
@@ -113,9 +115,12 @@ async def overview(
 
 
 async def queue_rows(
-    deployment: Deployment, entries: Sequence[Registered], now: int, minutes: int,
+    deployment: Deployment,
+    entries: Sequence[Registered],
+    now: int,
+    minutes: int,
     limits: Callable[[str], Thresholds] | None = None,
-) -> list[QueueRow]:  # fmt: skip
+) -> list[QueueRow]:
     """The rows of some queues; one round trip."""
     read = await together(
         apart(_row(deployment, entry, now, minutes, limits and limits(entry.name)))
@@ -150,17 +155,23 @@ def queue_fields(row: QueueRow, now_ms: int) -> dict[str, Any]:
     arrived, settled, failed = row.rates.last_minute(now_ms) if row.rates else (None, None, None)
     oldest = counts.oldest_ms if counts else None
     return {
-        "name": row.name, "kind": row.kind,
+        "name": row.name,
+        "kind": row.kind,
         **{state: counts and counts.of(state) for state in STATES},
-        "in_per_min": arrived, "out_per_min": settled, "failed_per_min": failed,
-        "oldest_ms": oldest, "oldest_age_ms": oldest and max(0, now_ms - oldest),
-        "paused": counts and counts.paused, "draining": counts and counts.closed,
+        "in_per_min": arrived,
+        "out_per_min": settled,
+        "failed_per_min": failed,
+        "oldest_ms": oldest,
+        "oldest_age_ms": oldest and max(0, now_ms - oldest),
+        "paused": counts and counts.paused,
+        "draining": counts and counts.closed,
         "only_shown": counts and counts.only_shown,
-        "problem": row.problem or (counts and counts.problem), "unfinished": row.unfinished,
+        "problem": row.problem or (counts and counts.problem),
+        "unfinished": row.unfinished,
         "resizing": None if row.resize is None else str(row.resize),
         "periodic": row.periodic and row.periodic[0],
         "periodic_overdue": row.periodic and row.periodic[1],
-    }  # fmt: skip
+    }
 
 
 async def _row(
@@ -185,9 +196,13 @@ def _problem(error: Exception) -> str:
 
 
 async def queue_row(
-    queue: Queue[Any], name: str, kind: str, now: int, rates: Description[Rates | None],
+    queue: Queue[Any],
+    name: str,
+    kind: str,
+    now: int,
+    rates: Description[Rates | None],
     limits: Thresholds | None,
-) -> QueueRow:  # fmt: skip
+) -> QueueRow:
     """A queue in the overview; ``rates``: how its rates are read.
 
     ``limits``: by which it is judged; None: what it is judged by isn't read.
@@ -244,9 +259,12 @@ async def _signs(
 
 
 async def _with_evidence(
-    deployment: Deployment, entries: Sequence[Registered], rows: Sequence[QueueRow], now: int,
+    deployment: Deployment,
+    entries: Sequence[Registered],
+    rows: Sequence[QueueRow],
+    now: int,
     limits: Callable[[str], Thresholds],
-) -> list[QueueRow]:  # fmt: skip
+) -> list[QueueRow]:
     found = [trouble.troubles(row, now, limits(row.name)) for row in rows]
     bad = [at for at in range(len(rows)) if found[at] and rows[at].counts is not None]
     bad = sorted(bad, key=lambda at: trouble.rank(found[at]))[:EXAMINED]

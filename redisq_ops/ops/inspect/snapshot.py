@@ -29,18 +29,49 @@ if TYPE_CHECKING:
     from .periodic import PeriodicStatus
 
 View: TypeAlias = Literal[
-    "overview", "levels", "requests", "pending", "dead", "delayed", "groups", "consumers",
-    "waiting", "trash", "clients", "processes", "log", "settings", "periodic", "charts",
-]  # fmt: skip
+    "overview",
+    "levels",
+    "requests",
+    "pending",
+    "dead",
+    "delayed",
+    "groups",
+    "consumers",
+    "waiting",
+    "trash",
+    "clients",
+    "processes",
+    "log",
+    "settings",
+    "periodic",
+    "charts",
+]
 VIEWS: tuple[View, ...] = get_args(View)
 GROUPED = 500
 """latest dead letters that are grouped at every refresh"""
 _SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
 BAR_WIDTHS = (
-    _SECOND, 2 * _SECOND, 5 * _SECOND, 10 * _SECOND, 15 * _SECOND, 30 * _SECOND,
-    _MINUTE, 2 * _MINUTE, 5 * _MINUTE, 10 * _MINUTE, 15 * _MINUTE, 30 * _MINUTE,
-    _HOUR, 2 * _HOUR, 6 * _HOUR, 12 * _HOUR, _DAY, 2 * _DAY, 7 * _DAY, 30 * _DAY,
-)  # fmt: skip
+    _SECOND,
+    2 * _SECOND,
+    5 * _SECOND,
+    10 * _SECOND,
+    15 * _SECOND,
+    30 * _SECOND,
+    _MINUTE,
+    2 * _MINUTE,
+    5 * _MINUTE,
+    10 * _MINUTE,
+    15 * _MINUTE,
+    30 * _MINUTE,
+    _HOUR,
+    2 * _HOUR,
+    6 * _HOUR,
+    12 * _HOUR,
+    _DAY,
+    2 * _DAY,
+    7 * _DAY,
+    30 * _DAY,
+)
 """possible widths of a bar of the timeline (ms)"""
 
 

@@ -31,9 +31,16 @@ from ..typed_json import json_object, typed
 
 VERSION: Final = 1
 _GZIP: Final = b"".join(
-    (b"\x1f\x8b\x08\x04", bytes(4), b"\x00\xff", struct.pack("<H", 26), b"RQ",
-     struct.pack("<H", 22), b"redisq")
-)  # fmt: skip
+    (
+        b"\x1f\x8b\x08\x04",
+        bytes(4),
+        b"\x00\xff",
+        struct.pack("<H", 26),
+        b"RQ",
+        struct.pack("<H", 22),
+        b"redisq",
+    )
+)
 """a gzip header with an extra field, up to the version, the time and the checksum in it"""
 _HEADER: Final = re.compile(re.escape(_GZIP) + rb"(\d{4})(.{8})(.{4})", re.DOTALL)
 _HEADER_SIZE: Final = len(_GZIP) + 16
@@ -127,9 +134,13 @@ class RecordedState:
     def whole(self) -> dict[str, Any]:
         """The line that begins a member."""
         return {
-            "redisq": "recording", "at_ms": self.at_ms, "lost": self.lost, "queues": self.queues,
-            "consumers": self.consumers, "operations": self.operations,
-        }  # fmt: skip
+            "redisq": "recording",
+            "at_ms": self.at_ms,
+            "lost": self.lost,
+            "queues": self.queues,
+            "consumers": self.consumers,
+            "operations": self.operations,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,8 +75,12 @@ def differences(before: RecordedState, after: RecordedState) -> list[QueueDiffer
 
 def _report(row: dict[str, Any]) -> ConsumerReport:
     return ConsumerReport(
-        row["queue"], row["group"], tuple(GroupLoad(**each) for each in row["loads"]),
+        row["queue"],
+        row["group"],
+        tuple(GroupLoad(**each) for each in row["loads"]),
         tuple(ConsumerStatus(**each) for each in row["consumers"]),
-        tuple(map(tuple, row["heat"])), tuple(PendingDelivery(**each) for each in row["poison"]),
-        row["looked"], row["pending"],
-    )  # fmt: skip
+        tuple(map(tuple, row["heat"])),
+        tuple(PendingDelivery(**each) for each in row["poison"]),
+        row["looked"],
+        row["pending"],
+    )

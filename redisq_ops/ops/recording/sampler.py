@@ -146,9 +146,10 @@ class Sampler:
             asked = zip(self._pulse, replies, strict=True)
             self._uncounted |= {name for (name, _, _), got in asked if isinstance(got, Exception)}
         found = [
-            (name, key, got) for (name, key, _), got in zip(self._pulse, replies, strict=True)
+            (name, key, got)
+            for (name, key, _), got in zip(self._pulse, replies, strict=True)
             if name not in self._uncounted
-        ]  # fmt: skip
+        ]
         self._pulse = [one for one in self._pulse if one[0] not in self._uncounted]
         return found
 

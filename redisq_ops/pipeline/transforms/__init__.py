@@ -13,7 +13,22 @@ from .fairness import client_submissions, fairness
 from .requests import critical_paths, requests
 
 __all__ = [
-    "anomalies", "attempts", "changes", "client_submissions", "contrasts", "critical_paths",
-    "dead_groups", "entry_events", "fairness", "latency", "open_entries", "payload_fields",
-    "readable", "requests", "retries", "throughput", "window_totals", "workers",
-]  # fmt: skip
+    "anomalies",
+    "attempts",
+    "changes",
+    "client_submissions",
+    "contrasts",
+    "critical_paths",
+    "dead_groups",
+    "entry_events",
+    "fairness",
+    "latency",
+    "open_entries",
+    "payload_fields",
+    "readable",
+    "requests",
+    "retries",
+    "throughput",
+    "window_totals",
+    "workers",
+]

@@ -51,10 +51,11 @@ def anomalies(throughput: DataFrame, latency: DataFrame, step_ms: int = MINUTE) 
         .fillna(0.0, ["value"])
     )
     times = latency.select(
-        "queue", "from_at",
+        "queue",
+        "from_at",
         F.when(F.col("waits") >= SAMPLES, F.col("wait_p95_ms")).alias("wait_ms"),
         F.when(F.col("runs") >= SAMPLES, F.col("run_p95_ms")).alias("run_ms"),
-    )  # fmt: skip
+    )
     values = dense.unionByName(_by_metric(times, ("wait_ms", "run_ms")))
     medians = values.groupBy("queue", "metric").agg(
         F.percentile("value", F.lit(0.5)).alias("median"), F.count("*").alias("steps")
@@ -105,19 +106,29 @@ def anomalies(throughput: DataFrame, latency: DataFrame, step_ms: int = MINUTE) 
             F.max_by("z", F.abs("z")).alias("z"),
         )
         .select(
-            "queue", "metric", "side", "from_at", "to_at", "value", "median", "mad", "z",
+            "queue",
+            "metric",
+            "side",
+            "from_at",
+            "to_at",
+            "value",
+            "median",
+            "mad",
+            "z",
         )
         .orderBy("from_at", "queue", "metric")
-    )  # fmt: skip
+    )
 
 
 def _by_metric(table: DataFrame, metrics: Sequence[str]) -> DataFrame:
     """One row per metric: queue, step (ms), metric, value."""
     pairs = F.explode(
         F.array(
-            *(F.struct(F.lit(m).alias("metric"), F.col(m).cast("double").alias("value"))
-              for m in metrics)
+            *(
+                F.struct(F.lit(m).alias("metric"), F.col(m).cast("double").alias("value"))
+                for m in metrics
+            )
         )
-    )  # fmt: skip
+    )
     rows = table.select("queue", F.unix_millis("from_at").alias("step"), pairs.alias("pair"))
     return rows.select("queue", "step", "pair.*").where(F.col("value").isNotNull())

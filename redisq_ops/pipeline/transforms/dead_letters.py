@@ -60,11 +60,22 @@ def dead_groups(dead: DataFrame, redaction: Redaction = NO_REDACTION) -> DataFra
         .withColumn("message", F.substring("message", 1, 1000))
         .withColumn("form", F.coalesce(_forms("message"), "reason", F.lit("no error known")))
         .select(
-            "queue", "fingerprint", "entries", "share", *_REASONS, "clients", "requests",
-            "first_at", "last_at", "sample", "error_type", "form", "message",
+            "queue",
+            "fingerprint",
+            "entries",
+            "share",
+            *_REASONS,
+            "clients",
+            "requests",
+            "first_at",
+            "last_at",
+            "sample",
+            "error_type",
+            "form",
+            "message",
         )
         .orderBy("queue", F.desc("entries"), F.desc("last_at"), "fingerprint")
-    )  # fmt: skip
+    )
 
 
 def contrasts(dead: DataFrame, payloads: DataFrame | None = None) -> DataFrame:
@@ -78,14 +89,17 @@ def contrasts(dead: DataFrame, payloads: DataFrame | None = None) -> DataFrame:
     rows = readable(dead)
     request = F.when(F.instr("id", "/") > 0, F.regexp_extract("id", r"^(.*)/", 1))
     fields = {
-        "client": F.col("client"), "request": F.coalesce("request", request),
-        "consumer": F.col("consumer"), "reason": F.col("reason"),
+        "client": F.col("client"),
+        "request": F.coalesce("request", request),
+        "consumer": F.col("consumer"),
+        "reason": F.col("reason"),
         "hour": step_start_ms("since_at", HOUR).cast("string"),
-    }  # fmt: skip
+    }
     pairs = F.explode(
-        F.array(*(F.struct(F.lit(name).alias("field"), v.alias("value"))
-                  for name, v in fields.items()))
-    )  # fmt: skip
+        F.array(
+            *(F.struct(F.lit(name).alias("field"), v.alias("value")) for name, v in fields.items())
+        )
+    )
     sizes = rows.groupBy("queue", "fingerprint").agg(F.count("*").alias("n"))
     counted = (
         rows.select("queue", "fingerprint", pairs.alias("pair"))

@@ -39,10 +39,16 @@ def latency(attempts: DataFrame, step_ms: int = HOUR, accuracy: int | None = Non
         .orderBy("queue", "from_at")
     )
     return summary.select(
-        "queue", "from_at", "taken",
-        "waits", *_percentile_columns("wait"), "wait_max_ms",
-        "runs", *_percentile_columns("run"), "run_max_ms",
-    )  # fmt: skip
+        "queue",
+        "from_at",
+        "taken",
+        "waits",
+        *_percentile_columns("wait"),
+        "wait_max_ms",
+        "runs",
+        *_percentile_columns("run"),
+        "run_max_ms",
+    )
 
 
 def throughput(
@@ -136,7 +142,10 @@ def workers(attempts: DataFrame, step_ms: int) -> DataFrame:
     overlap = F.least(F.col("end"), step_end) - F.greatest(F.col("begin"), F.col("step"))
     return (
         attempts.select(
-            "queue", "consumer", begin.alias("begin"), end.alias("end"),
+            "queue",
+            "consumer",
+            begin.alias("begin"),
+            end.alias("end"),
             F.explode(steps).alias("step"),
         )
         .groupBy("queue", F.timestamp_millis("step").alias("from_at"))
@@ -145,7 +154,7 @@ def workers(attempts: DataFrame, step_ms: int) -> DataFrame:
             (F.sum(overlap) / step_ms).alias("busy"),
         )
         .orderBy("queue", "from_at")
-    )  # fmt: skip
+    )
 
 
 def window_totals(
@@ -154,15 +163,23 @@ def window_totals(
     """One row per queue and metric over a whole window: counts of events, percentiles of waits and
     run times (ms), and the number of workers."""
     n, event = F.col("entries"), F.col("event")
-    counts = with_entry_counts(history).groupBy("queue").agg(
-        *(F.sum(F.when(event == e, n).otherwise(0)).cast("double").alias(e) for e in ENTRY_EVENTS)
-    )  # fmt: skip
+    counts = (
+        with_entry_counts(history)
+        .groupBy("queue")
+        .agg(
+            *(
+                F.sum(F.when(event == e, n).otherwise(0)).cast("double").alias(e)
+                for e in ENTRY_EVENTS
+            )
+        )
+    )
     wait = F.when(F.col("since") == "submitted", F.col("wait_ms"))
     run = F.when(F.col("ended") == "done", F.col("run_ms"))
     times = attempts.groupBy("queue").agg(
-        _percentiles(wait, accuracy).alias("wait"), _percentiles(run, accuracy).alias("run"),
+        _percentiles(wait, accuracy).alias("wait"),
+        _percentiles(run, accuracy).alias("run"),
         F.countDistinct("consumer").cast("double").alias("workers"),
-    )  # fmt: skip
+    )
     wide = counts.join(times, "queue", "left").select(
         "queue", *ENTRY_EVENTS, *_percentile_columns("wait"), *_percentile_columns("run"), "workers"
     )

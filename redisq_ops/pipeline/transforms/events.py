@@ -68,9 +68,10 @@ def attempts(history: DataFrame, client: str | None = None) -> DataFrame:
     # If "lost" and "dead" are in one call, the delivery ended dead.
     next_, second_next = F.lead("event").over(w), F.lead("event", 2).over(w)
     dead_after_lost = (
-        (next_ == "lost") & (second_next == "dead")
+        (next_ == "lost")
+        & (second_next == "dead")
         & (F.lead("event_id").over(w) == F.lead("event_id", 2).over(w))
-    )  # fmt: skip
+    )
     detail, previous = F.col("detail"), F.lag("event").over(w)
     ready = F.when(
         (previous == "submitted") & (F.col("kind") != "request"),
@@ -97,18 +98,25 @@ def attempts(history: DataFrame, client: str | None = None) -> DataFrame:
     by_id = client_from_id(client) if client else F.lit("")
     client_column = F.when(F.col("kind") == "fair", detail) if client is None else by_id
     return rows.select(
-        "queue", "kind", "id", "request", "number",
+        "queue",
+        "kind",
+        "id",
+        "request",
+        "number",
         F.when(client_column != "", client_column).alias("client"),
         (1 + F.col("bad") - F.coalesce("before", F.lit(0))).cast("int").alias("attempt"),
         F.col("by").alias("consumer"),
-        "since", F.timestamp_millis("since_ms").alias("since_at"),
-        F.col("at").alias("taken_at"), "ended", F.timestamp_millis("ended_ms").alias("ended_at"),
+        "since",
+        F.timestamp_millis("since_ms").alias("since_at"),
+        F.col("at").alias("taken_at"),
+        "ended",
+        F.timestamp_millis("ended_ms").alias("ended_at"),
         "reason",
         F.when(
             F.col("since_ms").isNotNull(), F.greatest(F.lit(0), F.col("at_ms") - F.col("since_ms"))
         ).alias("wait_ms"),
         F.when(~unknown, F.coalesce("own_ms", F.col("ended_ms") - F.col("at_ms"))).alias("run_ms"),
-    )  # fmt: skip
+    )
 
 
 def with_entry_counts(history: DataFrame) -> DataFrame:
@@ -162,11 +170,14 @@ def changes(history: DataFrame) -> DataFrame:
         readable(history)
         .where((F.col("event") == "op") & (F.size(part) == 4))
         .select(
-            "queue", "at", part[0].alias("op"), text.alias("change"),
+            "queue",
+            "at",
+            part[0].alias("op"),
+            text.alias("change"),
             F.when(first != "set", size).alias("entries"),
         )
         .orderBy("queue", "at", "op")
-    )  # fmt: skip
+    )
 
 
 def client_from_id(pattern: str) -> Column:

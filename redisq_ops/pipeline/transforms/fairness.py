@@ -38,9 +38,11 @@ def fairness(
     )
     steps_with_events = submitted.join(taken, ["queue", "client", "step"], "full")
     last = F.max("step").over(Window.partitionBy("queue"))
-    steps = steps_with_events.withColumn("last", last).groupBy("queue", "client").agg(
-        F.explode(F.sequence(F.min("step"), F.max("last"), F.lit(HOUR))).alias("step")
-    )  # fmt: skip
+    steps = (
+        steps_with_events.withColumn("last", last)
+        .groupBy("queue", "client")
+        .agg(F.explode(F.sequence(F.min("step"), F.max("last"), F.lit(HOUR))).alias("step"))
+    )
     w = Window.partitionBy("queue", "client").orderBy("step")
     taken_so_far = F.sum("taken").over(w)
     demands = (
@@ -86,12 +88,20 @@ def fairness(
         ratios.withColumn("jain", F.pow(F.sum("ratio").over(per_step), 2) / squares)
         .withColumn("share", F.col("taken") / F.nullif(F.sum("taken").over(per_step), F.lit(0)))
         .select(
-            "queue", F.timestamp_millis("step").alias("from_at"), "client",
-            F.col("weight").cast("int").alias("weight"), "demand", "taken", "share", "fair",
-            "ratio", "wait_p50_ms", "jain",
+            "queue",
+            F.timestamp_millis("step").alias("from_at"),
+            "client",
+            F.col("weight").cast("int").alias("weight"),
+            "demand",
+            "taken",
+            "share",
+            "fair",
+            "ratio",
+            "wait_p50_ms",
+            "jain",
         )
         .orderBy("queue", "from_at", F.desc("taken"), "client")
-    )  # fmt: skip
+    )
 
 
 def client_submissions(history: DataFrame, client: str | None = None) -> DataFrame:

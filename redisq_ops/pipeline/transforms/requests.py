@@ -51,19 +51,33 @@ def critical_paths(attempts: DataFrame) -> DataFrame:
     One row per segment, in order and without gaps. One task reads all deliveries of a request.
     """
     rows = attempts.where(F.col("request").isNotNull()).select(
-        "queue", "request", "id", "attempt", "consumer", "since", "ended",
+        "queue",
+        "request",
+        "id",
+        "attempt",
+        "consumer",
+        "since",
+        "ended",
         *(F.unix_millis(f"{name}_at").alias(f"{name}_ms") for name in ("since", "taken", "ended")),
-    )  # fmt: skip
+    )
     paths = rows.groupBy("queue", "request").applyInPandas(
         _path_rows,
         "queue string, request string, place int, what string, id string, attempt int, "
         "consumer string, ended string, from_ms long, to_ms long",
     )
     return paths.select(
-        "queue", "request", "place", "what", "id", "attempt", "consumer", "ended",
-        F.timestamp_millis("from_ms").alias("from_at"), F.timestamp_millis("to_ms").alias("to_at"),
+        "queue",
+        "request",
+        "place",
+        "what",
+        "id",
+        "attempt",
+        "consumer",
+        "ended",
+        F.timestamp_millis("from_ms").alias("from_at"),
+        F.timestamp_millis("to_ms").alias("to_at"),
         (F.col("to_ms") - F.col("from_ms")).alias("took_ms"),
-    ).orderBy("queue", "request", "place")  # fmt: skip
+    ).orderBy("queue", "request", "place")
 
 
 def _path_rows(rows: pd.DataFrame) -> pd.DataFrame:
@@ -76,11 +90,17 @@ def _path_rows(rows: pd.DataFrame) -> pd.DataFrame:
 
     segments = critical_path(
         Attempt(
-            row.id, int(row.attempt), row.consumer, row.since, optional_int(row.since_ms),
-            int(row.taken_ms), row.ended, optional_int(row.ended_ms),
+            row.id,
+            int(row.attempt),
+            row.consumer,
+            row.since,
+            optional_int(row.since_ms),
+            int(row.taken_ms),
+            row.ended,
+            optional_int(row.ended_ms),
         )
         for row in rows.itertuples(index=False)
-    )  # fmt: skip
+    )
     queue, request = rows["queue"].iloc[0], rows["request"].iloc[0]
     return pd.DataFrame(
         [

@@ -19,9 +19,23 @@ from .trash import TrashView
 from .waiting import WaitingView
 
 ALL: tuple[type[QueueView], ...] = (
-    OverviewView, Levels, Requests, PendingView, Dead, Delayed, GroupsView, Consumers, WaitingView,
-    TrashView, ClientsView, ProcessesView, AuditLogView, SettingsView, PeriodicView, ChartsView,
-)  # fmt: skip
+    OverviewView,
+    Levels,
+    Requests,
+    PendingView,
+    Dead,
+    Delayed,
+    GroupsView,
+    Consumers,
+    WaitingView,
+    TrashView,
+    ClientsView,
+    ProcessesView,
+    AuditLogView,
+    SettingsView,
+    PeriodicView,
+    ChartsView,
+)
 """in the order of their keys"""
 
 

@@ -203,8 +203,10 @@ def _span(ms: int | None) -> Cell:
 
 def drawn(reports: tuple[ConsumerReport, ...], width: int) -> Text:
     """How often and how long ago what is held was delivered; where there is room, the groups."""
-    heat = [[sum(r.heat[i][j] for r in reports) for j in range(len(_AGES))]
-            for i in range(len(_DELIVERIES))]  # fmt: skip
+    heat = [
+        [sum(r.heat[i][j] for r in reports) for j in range(len(_AGES))]
+        for i in range(len(_DELIVERIES))
+    ]
     loads = [load for report in reports for load in report.loads]
     lag = None if any(x.lag is None for x in loads) else sum(x.lag or 0 for x in loads)
     pending = sum(report.pending for report in reports)
@@ -230,8 +232,9 @@ def drawn(reports: tuple[ConsumerReport, ...], width: int) -> Text:
         text.append(f"\n {_name(at):<{_LABEL}}", DIM)
         for n in row:
             text.append(" ")
-            text.append(f"{short_count(n):>{_CELL - 1}}" if n else " " * (_CELL - 2) + "·",
-                        _heat(n, peak))  # fmt: skip
+            text.append(
+                f"{short_count(n):>{_CELL - 1}}" if n else " " * (_CELL - 2) + "·", _heat(n, peak)
+            )
         if at < len(lines):
             text.append("  ").append_text(lines[at])
     text.append("\n")

@@ -42,8 +42,9 @@ class GroupsView(QueueView):
     verbs = frozenset({"replay", "purge"})
     has_details = True
     of_some_kinds: ClassVar[Mapping[str, str]] = {
-        "clients": "HasClients", "requests": "HasRequests"
-    }  # fmt: skip
+        "clients": "HasClients",
+        "requests": "HasRequests",
+    }
     columns = (
         TableColumn("group", "group", 8),
         TableColumn("count", "entries", 7, align="right"),

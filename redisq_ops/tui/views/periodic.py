@@ -79,9 +79,10 @@ class PeriodicView(QueueView):
             when = when if at > now else f"{when} ago"
             state = status.run_state or "ended, and was removed"
             latest = [
-                fact("id", entry.run), fact("state", state, BAD if state == "dead" else ""),
+                fact("id", entry.run),
+                fact("state", state, BAD if state == "dead" else ""),
                 fact("due", f"{moment(at, zone_of(self))}  ({when})"),
-            ]  # fmt: skip
+            ]
         found = [fact_section("latest", "latest run", latest)]
         if spec is not None:
             from redisq_ops.core.queues.delay.periodic import slots

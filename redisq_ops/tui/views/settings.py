@@ -92,7 +92,12 @@ class SettingsView(QueueView):
         origin = "default" if setting.default else "an operator"
         return TableRow(
             setting.name,
-            (setting.name, setting.value or ("-", DIM), span, origin,
-             _MEANINGS.get(setting.name, "")),
+            (
+                setting.name,
+                setting.value or ("-", DIM),
+                span,
+                origin,
+                _MEANINGS.get(setting.name, ""),
+            ),
             DIM if setting.default else "",
-        )  # fmt: skip
+        )

@@ -530,10 +530,14 @@ def test_rights_to_sidekiq_s_keys_as_the_docs_name_them(
         client.sadd("processes", "web-1:4711:0a1b2c3d4e5f")
         one_of_us = Redisq(url.replace("//", "//redisq-sidekiq:change-me@"), redisq._capsys)
         for words in (
-            "dlq replay sidekiq:mail --yes", "undo --yes",
-            "purge sidekiq:mail --state dead --yes", "trash restore sidekiq:mail --yes",
-            "inspect queue sidekiq:mail", "workers prune sidekiq --yes", "dlq groups sidekiq:mail",
-        ):  # fmt: skip
+            "dlq replay sidekiq:mail --yes",
+            "undo --yes",
+            "purge sidekiq:mail --state dead --yes",
+            "trash restore sidekiq:mail --yes",
+            "inspect queue sidekiq:mail",
+            "workers prune sidekiq --yes",
+            "dlq groups sidekiq:mail",
+        ):
             one_of_us(*words.split())
     finally:
         client.acl_deluser("redisq-sidekiq")

@@ -27,10 +27,12 @@ SENTENCE = "on a cluster its keys must begin with one hash tag, like {app}:, and
 CHANGED = [kind for kind in LAYOUTS if issubclass(foreign_class(kind) or object, ForeignChanges)]
 SPREAD = [kind for kind in CHANGED if kind != "asynq"]
 LINES = (
-    "purge {0} --state waiting --yes", "purge {0} --state waiting --dry-run",
-    "dlq replay {0} --yes", "queue pause {0} --yes",
+    "purge {0} --state waiting --yes",
+    "purge {0} --state waiting --dry-run",
+    "dlq replay {0} --yes",
+    "queue pause {0} --yes",
     "work tests.core.cluster.test_several_slots:handle --queue {0} --burst",
-)  # fmt: skip
+)
 
 
 def handle(work: Any) -> None:

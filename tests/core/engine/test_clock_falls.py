@@ -48,12 +48,13 @@ KINDS: dict[str, tuple[Callable[..., Any], str, Put]] = {
     "fair": (FairQueue, "q", lambda q, n: q.submit("ann", pairs(n))),
     "carmine": (CarmineQueue, "carmine:q", lambda q, n: q.enqueue(pairs(n))),
     "shards": (
-        ShardedRequestQueue, "q",
+        ShardedRequestQueue,
+        "q",
         lambda q, n: [q.submit([b"x"], id=f"r{i}", limit=1000) for i in range(n)],
     ),
     "resque": (ResqueQueue, "resque:q", lambda q, n: q.push(jobs(n))),
     "sidekiq": (SidekiqQueue, "sidekiq:q", lambda q, n: q.push(jobs(n))),
-}  # fmt: skip
+}
 OURS = [kind for kind in KINDS if kind not in ("resque", "sidekiq")]
 """kinds whose back-offs are ours; a retry of the others is their owner's, in their owner's set"""
 

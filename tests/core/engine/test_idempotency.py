@@ -106,8 +106,9 @@ def scene(client: redis.Redis, kind: type[Queue[Any]]) -> Scene:
             Settlement(third, "release"),
         ]
     )
-    queue.move("purge-0", 1, [scene_waiting(queue)], source="waiting", target="trash",
-               high_water_ms=NOW)  # fmt: skip
+    queue.move(
+        "purge-0", 1, [scene_waiting(queue)], source="waiting", target="trash", high_water_ms=NOW
+    )
     return Scene(queue, clock, held)
 
 
@@ -127,9 +128,7 @@ def seen(client: redis.Redis) -> Picture:
 
 Act = Callable[[Scene, Any], Any]
 ACTS: dict[str, tuple[Act, tuple[type[Queue[Any]], ...]]] = {}
-ALL: tuple[type[Queue[Any]], ...] = (
-    RequestQueue, DelaySet, CircularQueue, FairQueue, CarmineQueue
-)  # fmt: skip
+ALL: tuple[type[Queue[Any]], ...] = (RequestQueue, DelaySet, CircularQueue, FairQueue, CarmineQueue)
 
 
 def act(name: str, do: Act, kinds: tuple[type[Queue[Any]], ...] = ALL) -> None:
@@ -144,9 +143,15 @@ def settling(outcome: Any, delay_ms: int = 0) -> Act:
 
 def moving(verb: Any, source: Any) -> Act:
     return lambda scene, queue: queue.move(
-        f"{verb}-1", 1, [scene.one(source)], source=source, target=VERBS[verb][1],
-        high_water_ms=NOW, consumer="op", lease_ms=NOW + 5000 if verb == "reschedule" else LEASE_MS,
-    )  # fmt: skip
+        f"{verb}-1",
+        1,
+        [scene.one(source)],
+        source=source,
+        target=VERBS[verb][1],
+        high_water_ms=NOW,
+        consumer="op",
+        lease_ms=NOW + 5000 if verb == "reschedule" else LEASE_MS,
+    )
 
 
 def undoing(scene: Scene, queue: Any) -> Any:
@@ -207,12 +212,16 @@ def enqueuing(state: Any) -> Act:
 for state in ("pending", "delayed", "dead", "trash"):
     act(f"push what is {state}", pushing(state), CIRCLES)
     act(f"enqueue what is {state}", enqueuing(state), CARMINES)
-act("enqueue once more",
+act(
+    "enqueue once more",
     lambda s, q: q.enqueue([(s.held[0].id, b"\xff"), ("new", b"")], requeue=True, backoff_ms=9),
-    CARMINES)  # fmt: skip
-act("enqueue other content",
+    CARMINES,
+)
+act(
+    "enqueue other content",
     lambda s, q: q.enqueue([(s.one("waiting"), b"\xff"), (s.held[0].id, b"")], update=True),
-    CARMINES)  # fmt: skip
+    CARMINES,
+)
 act("submit a client's", lambda s, q: q.submit("ann", [("new", b"\x00"), ("e1", b"other")]), FAIRS)
 act("weigh", lambda s, q: q.weigh("ann", 5), FAIRS)
 act("block", lambda s, q: q.set_client_rule("block-1", 1, "blocked", "bob", 1), FAIRS)
@@ -234,9 +243,13 @@ for verb, (sources, _) in VERBS.items():
 act("undo", undoing)
 act("configure", lambda s, q: q.configure("set-1", 1, {"paused": "a b|c", "aging": "3"}))
 for control, given in [
-    ("cancel", ""), ("reopen", "sealed"), ("pause", ""), ("resume", ""), ("limit", "2"),
+    ("cancel", ""),
+    ("reopen", "sealed"),
+    ("pause", ""),
+    ("resume", ""),
+    ("limit", "2"),
     ("priority", "3"),
-]:  # fmt: skip
+]:
     act(control, controlling(control, given), REQUESTS)
 CASES = [
     pytest.param(do, kind, id=f"{kind.kind} {name}")

@@ -48,13 +48,21 @@ SUBMIT: dict[str, Submit] = {
     "resque": lambda q, n: q.push([Job("A", [n])]),
 }
 KINDS: dict[str, Any] = {
-    "request": RequestQueue, "delay": DelaySet, "circular": CircularQueue, "fair": FairQueue,
-    "carmine": CarmineQueue, "sidekiq": SidekiqQueue, "resque": ResqueQueue,
-}  # fmt: skip
+    "request": RequestQueue,
+    "delay": DelaySet,
+    "circular": CircularQueue,
+    "fair": FairQueue,
+    "carmine": CarmineQueue,
+    "sidekiq": SidekiqQueue,
+    "resque": ResqueQueue,
+}
 SHARDED: dict[str, Any] = {
-    "request": ShardedRequestQueue, "delay": ShardedDelaySet, "circular": ShardedCircularQueue,
-    "fair": ShardedFairQueue, "carmine": ShardedCarmineQueue,
-}  # fmt: skip
+    "request": ShardedRequestQueue,
+    "delay": ShardedDelaySet,
+    "circular": ShardedCircularQueue,
+    "fair": ShardedFairQueue,
+    "carmine": ShardedCarmineQueue,
+}
 CASES = [(kind, 0) for kind in KINDS] + [(kind, 3) for kind in SHARDED]
 
 

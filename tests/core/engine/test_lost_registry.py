@@ -31,10 +31,14 @@ SUBMIT: dict[str, Submit] = {
 }
 NAMES = {kind: ["mail"] for kind in KINDS} | {
     "carmine": [
-        "carmine:mail", "carmine:%7Bmail%7D", "carmine:a%7Bmail%7Db", "carmine:почта",
-        "carmine:%7Bпочта%7D", "carmine:a%20b%25",
+        "carmine:mail",
+        "carmine:%7Bmail%7D",
+        "carmine:a%7Bmail%7Db",
+        "carmine:почта",
+        "carmine:%7Bпочта%7D",
+        "carmine:a%20b%25",
     ]
-}  # fmt: skip
+}
 
 
 def opened(client: redis.Redis, kind: str, shards: int, name: str = "") -> Any:
@@ -92,10 +96,10 @@ def test_a_change_of_an_operator_registers_the_queue_again(client: redis.Redis) 
         "fair": lambda queue: queue.block("client"),
         "delay": lambda queue: queue.configure("op-1", 1, {"max_waiting": "7"}),
         "request": lambda queue: run(
-            client, audit_log.begin(queue, "op-2", "pause", audit_log.Author("me", "here"), "",
-                                    now_ms=1),
+            client,
+            audit_log.begin(queue, "op-2", "pause", audit_log.Author("me", "here"), "", now_ms=1),
         ),
-    }  # fmt: skip
+    }
     for kind, change in changes.items():
         queue = opened(client, kind, 1)
         SUBMIT[kind](queue, "before")

@@ -118,8 +118,20 @@ def test_undo_puts_back_what_was_moved_whole(made: Callable[[str], Any], target:
     queue = made("q")
     before = everything(queue)
     author = Author("me", "here")
-    run(queue.client, begin(queue, "op", "replay", author, "all", now_ms=queue.now(),
-        source="dead", target=target, matched=queue.counts().dead))  # fmt: skip
+    run(
+        queue.client,
+        begin(
+            queue,
+            "op",
+            "replay",
+            author,
+            "all",
+            now_ms=queue.now(),
+            source="dead",
+            target=target,
+            matched=queue.counts().dead,
+        ),
+    )
     front(queue, "op", target)
     assert everything(queue) != before
     deployment = Deployment(queue.client, clock=queue.clock)
@@ -149,8 +161,20 @@ def test_a_step_that_arrives_behind_the_undos_moves_nothing(made: Callable[[str]
     queue = made("q")
     before = everything(queue)
     author = Author("me", "here")
-    run(queue.client, begin(queue, "op", "replay", author, "all", now_ms=queue.now(),
-        source="dead", target="waiting", matched=queue.counts().dead))  # fmt: skip
+    run(
+        queue.client,
+        begin(
+            queue,
+            "op",
+            "replay",
+            author,
+            "all",
+            now_ms=queue.now(),
+            source="dead",
+            target="waiting",
+            matched=queue.counts().dead,
+        ),
+    )
     say = {"source": "dead", "target": "waiting", "high_water_ms": queue.now()}
     assert queue.move_range("op", 1, 5, **say).moved
     _, operation = run(queue.client, find(Deployment(queue.client, clock=queue.clock), "op"))
@@ -265,8 +289,20 @@ def test_the_history_is_told_nothing_twice_when_shards_are_given_up(client: redi
     clock.advance(1000)
     author = Author("me", "here")
     say = {"source": "dead", "target": "waiting", "high_water_ms": queue.now()}
-    run(client, begin(queue, "op", "replay", author, "all", now_ms=queue.now(),
-        source="dead", target="waiting", matched=N))  # fmt: skip
+    run(
+        client,
+        begin(
+            queue,
+            "op",
+            "replay",
+            author,
+            "all",
+            now_ms=queue.now(),
+            source="dead",
+            target="waiting",
+            matched=N,
+        ),
+    )
 
     def told() -> int:
         items = [item for event in queue.history(100) for item in event.what.get("op", ())]

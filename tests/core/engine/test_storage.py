@@ -13,8 +13,12 @@ from redisq_ops.core.engine.storage import Storage
 from redisq_ops.core.engine.timed_queue import TimedQueue
 
 KINDS: tuple[type[Storage], ...] = (
-    RequestQueue, DelaySet, CircularQueue, FairQueue, CarmineQueue,
-)  # fmt: skip
+    RequestQueue,
+    DelaySet,
+    CircularQueue,
+    FairQueue,
+    CarmineQueue,
+)
 HOOKS = {name for name, _ in inspect.getmembers(Storage, inspect.isfunction) if name[1] != "_"}
 
 

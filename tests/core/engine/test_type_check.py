@@ -108,8 +108,13 @@ def attempts(
             op, n, known[source], source=source, target=target, high_water_ms=now
         )
 
-    known: dict[str, list[str]] = {"waiting": [], "delayed": [held[4].id], "dead": [held[2].id],
-                                   "pending": [held[6].id], "trash": [held[0].id]}  # fmt: skip
+    known: dict[str, list[str]] = {
+        "waiting": [],
+        "delayed": [held[4].id],
+        "dead": [held[2].id],
+        "pending": [held[6].id],
+        "trash": [held[0].id],
+    }
     done: dict[str, Callable[[], Any]] = {
         "undo": lambda: queue.undo("early", 1, target="waiting", by="undone", seq=1),
         "undo of a purge": lambda: queue.undo("before", 1, target="trash", by="undo2", seq=1),

@@ -47,9 +47,12 @@ from ...foreign_keys import arq_program, bullmq_program
 SCRIPT = Path(__file__).parents[2] / "foreign_keys" / "numbered_jobs.py"
 NODE_SCRIPT = SCRIPT.with_name("bullmq_jobs.cjs")
 NAMES = {
-    "rq": "rq:mail", "arq": "arq:arq:queue", "celery": "celery:celery", "bullmq": "bullmq:mail",
+    "rq": "rq:mail",
+    "arq": "arq:arq:queue",
+    "celery": "celery:celery",
+    "bullmq": "bullmq:mail",
     "dramatiq": "dramatiq:mail",
-}  # fmt: skip
+}
 IN_HAND = 8
 """jobs that a worker may have ended and not yet acknowledged"""
 SLOTS = 2
@@ -147,9 +150,13 @@ class Run:
                 more["FAILS"] = "1"
             words = [sys.executable, str(SCRIPT), self.kind, command, *rest]
         process = subprocess.Popen(
-            words, env=os.environ | more, start_new_session=True, cwd=SCRIPT.parent,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            words,
+            env=os.environ | more,
+            start_new_session=True,
+            cwd=SCRIPT.parent,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         self._groups.add(process.pid)
         return process
 
@@ -392,8 +399,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that nobody is left behind
-    print("| kind | operators | jobs | workers killed | operators killed | entries changed "
-          "| lost | again, by a kill | again |\n|---|---|--:|--:|--:|--:|--:|--:|--:|")  # fmt: skip
+    print(
+        "| kind | operators | jobs | workers killed | operators killed | entries changed "
+        "| lost | again, by a kill | again |\n|---|---|--:|--:|--:|--:|--:|--:|--:|"
+    )
     for kind in NAMES if given.kind == "all" else [given.kind]:
         for operators in (False, True):
             with EmbeddedServer(binaries()["valkey"]) as server:

@@ -43,19 +43,27 @@ class Cost:
 def commands_of(kind: str, n: int) -> list[tuple[str, ...]]:
     name = NAMES[kind]
     looks = [
-        ("ls",), ("waiting", "ls", "--queue", name, "--max", "100"), ("inspect", "queue", name),
-        ("explain", name), ("top", "--once", "--queue", name),
-        ("inspect", "entry", f"{name}/w5"), ("inspect", "entry", f"{name}/w{n // 2}"),
-        ("waiting", "purge", "--queue", name, "--max", "100", "--yes"), ("undo", "--yes"),
-        ("waiting", "purge", f"{name}/w7", "--yes"), ("undo", "--yes"),
+        ("ls",),
+        ("waiting", "ls", "--queue", name, "--max", "100"),
+        ("inspect", "queue", name),
+        ("explain", name),
+        ("top", "--once", "--queue", name),
+        ("inspect", "entry", f"{name}/w5"),
+        ("inspect", "entry", f"{name}/w{n // 2}"),
+        ("waiting", "purge", "--queue", name, "--max", "100", "--yes"),
+        ("undo", "--yes"),
+        ("waiting", "purge", f"{name}/w7", "--yes"),
+        ("undo", "--yes"),
         ("waiting", "purge", f"{name}/w{n // 2}", "--yes"),
-    ]  # fmt: skip
+    ]
     if kind != "celery":
         looks += [
             ("dlq", "ls", "--queue", name, "--max", "100"),
-            ("dlq", "replay", "--queue", name, "--max", "100", "--yes"), ("undo", "--yes"),
-            ("dlq", "replay", f"{name}/d7", "--yes"), ("undo", "--yes"),
-        ]  # fmt: skip
+            ("dlq", "replay", "--queue", name, "--max", "100", "--yes"),
+            ("undo", "--yes"),
+            ("dlq", "replay", f"{name}/d7", "--yes"),
+            ("undo", "--yes"),
+        ]
     return looks
 
 

@@ -99,13 +99,15 @@ def rq_payloads(client: Any) -> Mapping[str, bytes]:
 def bullmq_jobs(client: Any) -> Stated:
     bullmq_program.specimen(client)
     return {
-        "waiting": [*reversed(texts(client.lrange("bull:mail:wait", 0, -1))),
-                    *texts(client.zrange("bull:mail:prioritized", 0, -1))],
+        "waiting": [
+            *reversed(texts(client.lrange("bull:mail:wait", 0, -1))),
+            *texts(client.zrange("bull:mail:prioritized", 0, -1)),
+        ],
         "pending": texts(client.lrange("bull:mail:active", 0, -1))[::-1],
         "delayed": numbered("d", 5),
         "dead": texts(client.zrange("bull:mail:failed", 0, -1)),
         "done": texts(client.zrange("bull:mail:completed", 0, -1)),
-    }  # fmt: skip
+    }
 
 
 def bullmq_times(client: Any) -> Mapping[str, int | None]:
@@ -196,18 +198,23 @@ def dramatiq_enqueues(client: Any, id: str) -> None:
 def arq_jobs(client: Any) -> Stated:
     arq_program.specimen(client)
     return {
-        "waiting": numbered("w", 6), "pending": numbered("run", 4), "delayed": numbered("d", 6),
-        "dead": numbered("bad", 4), "done": numbered("good", 4),
-    }  # fmt: skip
+        "waiting": numbered("w", 6),
+        "pending": numbered("run", 4),
+        "delayed": numbered("d", 6),
+        "dead": numbered("bad", 4),
+        "done": numbered("good", 4),
+    }
 
 
 def asynq_tasks(client: Any) -> Stated:
     asynq_program.specimen(client)
     return {
-        "waiting": numbered("w", 6), "pending": [*numbered("run", 4), *numbered("h", 4)],
+        "waiting": numbered("w", 6),
+        "pending": [*numbered("run", 4), *numbered("h", 4)],
         "delayed": [*numbered("again", 4), *numbered("s", 6), *numbered("g", 4), "alone"],
-        "dead": numbered("bad", 4), "done": numbered("good", 4),
-    }  # fmt: skip
+        "dead": numbered("bad", 4),
+        "done": numbered("good", 4),
+    }
 
 
 def asynq_runs(client: Any, id: str) -> None:
@@ -224,9 +231,11 @@ def celery_tasks(client: Any) -> Stated:
         celery_program.app_on(client).send_task("shop.fine", (id,), task_id=id)
     return {
         "waiting": ["w0", "w4", "w6", "w7", "w1", "w5", "w2", "w3"],  # by priority
-        "pending": numbered("run", 4), "delayed": [*numbered("eta", 5), "again"],
-        "dead": numbered("bad", 4), "done": numbered("good", 4),
-    }  # fmt: skip
+        "pending": numbered("run", 4),
+        "delayed": [*numbered("eta", 5), "again"],
+        "dead": numbered("bad", 4),
+        "done": numbered("good", 4),
+    }
 
 
 def sidekiq_jobs(client: Any) -> Stated:
@@ -338,8 +347,9 @@ def resque_times(client: Any) -> Mapping[str, int | None]:
     jobs = client.lrange("resque:queue:low", 0, -1)
     failures = client.lrange("resque:failed", 0, -1)
     ids = resque_ids(client)
-    died = [datetime.strptime(json.loads(one)["failed_at"], "%Y/%m/%d %H:%M:%S UTC")
-            for one in failures]  # fmt: skip
+    died = [
+        datetime.strptime(json.loads(one)["failed_at"], "%Y/%m/%d %H:%M:%S UTC") for one in failures
+    ]
     ms = [int(at.replace(tzinfo=UTC).timestamp() * 1000) for at in died]
     return (
         {**dict.fromkeys(ids["waiting"]), **dict(zip(ids["dead"], ms, strict=True))} if jobs else {}
@@ -358,9 +368,11 @@ def laravel_jobs(client: Any) -> Stated:
         return [laravel_program.uuid(f"{name}{k}") for k in range(n)]
 
     return {
-        "waiting": named("w", 6), "pending": [*named("lost", 5), laravel_program.uuid("runs")],
-        "delayed": named("late", 6), "dead": named("bad", 5)[::-1],
-    }  # fmt: skip
+        "waiting": named("w", 6),
+        "pending": [*named("lost", 5), laravel_program.uuid("runs")],
+        "delayed": named("late", 6),
+        "dead": named("bad", 5)[::-1],
+    }
 
 
 def laravel_migrates(part: str, client: Any, id: str) -> None:
@@ -369,19 +381,29 @@ def laravel_migrates(part: str, client: Any, id: str) -> None:
 
 
 RQ = Specimen(
-    "rq:low", rq_jobs, times=rq_times, payloads=rq_payloads, again=rq_enqueues,
+    "rq:low",
+    rq_jobs,
+    times=rq_times,
+    payloads=rq_payloads,
+    again=rq_enqueues,
     fixed=frozenset(numbered("d", 6)),
     matters=r"\S+ (score|changed)|rq:(failed|scheduled|queue):low gone"
     r"|rq:job:{id} (gone|status|created_at|enqueued_at|ended_at)",
     follows="rq:job:{id} (started_at|ended_at|exc_info)",
     own_verbs={
-        ("replay", "dead"): rq_requeues, ("requeue", "delayed"): rq_runs,
-        ("hard", "waiting"): rq_deletes, ("hard", "dead"): rq_deletes,
+        ("replay", "dead"): rq_requeues,
+        ("requeue", "delayed"): rq_runs,
+        ("hard", "waiting"): rq_deletes,
+        ("hard", "dead"): rq_deletes,
     },
     differs={"rq:job:{id} enqueued_at": "the time of the call"},
-)  # fmt: skip
+)
 BULLMQ = Specimen(
-    "bullmq:mail", bullmq_jobs, times=bullmq_times, payloads=bullmq_payloads, again=bullmq_adds,
+    "bullmq:mail",
+    bullmq_jobs,
+    times=bullmq_times,
+    payloads=bullmq_payloads,
+    again=bullmq_adds,
     logs="bull:mail:(events|pc)",
     matters=r"bull:mail:\S+ (score|gone|changed)"
     r"|bull:mail:{id} (timestamp|processedOn|finishedOn|atm|name|data|opts|priority)",
@@ -394,9 +416,10 @@ BULLMQ = Specimen(
         ("hard", "dead"): partial(bullmq_does, "remove"),
     },
     meanwhile={"a worker's": lambda client, id: client.set(f"bull:mail:{id}:lock", "token")},
-)  # fmt: skip
+)
 BULL = Specimen(
-    "bull:mail", bull_jobs,
+    "bull:mail",
+    bull_jobs,
     matters=r"bull:mail:(?!priority)\S+ (score|gone|changed)"
     r"|bull:mail:{id} (timestamp|processedOn|finishedOn|attemptsMade|name|data|opts|priority)",
     follows="bull:mail:{id} (delay|retriedOn)",
@@ -409,41 +432,52 @@ BULL = Specimen(
     },
     differs={"bull:mail:{id} retriedOn": "the time of the call"},
     meanwhile={"a worker's": lambda client, id: client.set(f"bull:mail:{id}:lock", "token")},
-)  # fmt: skip
+)
 DRAMATIQ = Specimen(
-    "dramatiq:low", dramatiq_messages, unordered=frozenset({"pending"}),
-    times=dramatiq_times, payloads=dramatiq_payloads,
+    "dramatiq:low",
+    dramatiq_messages,
+    unordered=frozenset({"pending"}),
+    times=dramatiq_times,
+    payloads=dramatiq_payloads,
     own_verbs={
-        ("requeue", "pending"): dramatiq_gives_back, ("requeue", "delayed"): dramatiq_enqueues,
+        ("requeue", "pending"): dramatiq_gives_back,
+        ("requeue", "delayed"): dramatiq_enqueues,
     },
     differs={"dramatiq:__heartbeats__ .*": "a broker says with every call that it is there"},
-)  # fmt: skip
+)
 """it has no verb for one dead letter, and none that removes one message"""
 ARQ = Specimen(
-    "arq:arq:queue", arq_jobs, unordered=frozenset({"dead", "done"}),
+    "arq:arq:queue",
+    arq_jobs,
+    unordered=frozenset({"dead", "done"}),
     times=lambda client: {"d0": int(client.zscore("arq:queue", "d0"))},
     meanwhile={"in progress": lambda client, id: client.set(f"arq:in-progress:{id}", "1")},
-)  # fmt: skip
+)
 """none of its verbs is one of ours: `Job.abort` makes a worker end a job, which leaves a result"""
 ASYNQ = Specimen(
-    "asynq:low", asynq_tasks,
+    "asynq:low",
+    asynq_tasks,
     matters=r"asynq:{low}:\S+ (score|changed)"
     r"|asynq:{low}:(pending|scheduled|retry|archived|completed|g:(ann|zoe)) gone"
     r"|asynq:{low}:t:{id} (gone|msg|state|pending_since|group|unique_key)",
     own_verbs={
-        ("replay", "dead"): asynq_runs, ("requeue", "delayed"): asynq_runs,
+        ("replay", "dead"): asynq_runs,
+        ("requeue", "delayed"): asynq_runs,
         **{("hard", state): asynq_deletes for state in ("waiting", "delayed", "dead", "done")},
     },
     meanwhile={
         "with a worker": lambda client, id: client.hset(f"asynq:{{low}}:t:{id}", "state", "active")
     },
-)  # fmt: skip
+)
 CELERY = Specimen(
     "celery:celery", celery_tasks, unordered=frozenset({"pending", "delayed", "dead", "done"})
 )
 SIDEKIQ = Specimen(
-    "sidekiq:low", sidekiq_jobs, unordered=frozenset({"pending"}),
-    times=sidekiq_times, payloads=sidekiq_payloads,
+    "sidekiq:low",
+    sidekiq_jobs,
+    unordered=frozenset({"pending"}),
+    times=sidekiq_times,
+    payloads=sidekiq_payloads,
     own_verbs={
         ("replay", "dead"): sidekiq_retries,
         ("hard", "dead"): partial(sidekiq_does, "delete"),
@@ -452,19 +486,28 @@ SIDEKIQ = Specimen(
         ("hard", "waiting"): partial(sidekiq_does, "delete"),
     },
     differs={"queue:low elements enqueued_at": "the time when it was put there"},
-    matters=LEASED, follows=LEASE,
-)  # fmt: skip
+    matters=LEASED,
+    follows=LEASE,
+)
 RESQUE = Specimen(
-    "resque:low", resque_jobs, unordered=frozenset({"pending"}), matters=LEASED, follows=LEASE,
-    times=resque_times, payloads=resque_payloads,
+    "resque:low",
+    resque_jobs,
+    unordered=frozenset({"pending"}),
+    matters=LEASED,
+    follows=LEASE,
+    times=resque_times,
+    payloads=resque_payloads,
     own_verbs={
-        ("replay", "dead"): resque_retries, ("hard", "dead"): resque_removes,
+        ("replay", "dead"): resque_retries,
+        ("hard", "dead"): resque_removes,
         ("hard", "waiting"): resque_destroys,
     },
-)  # fmt: skip
+)
 """its own verbs are made from its sources: these tests don't run it"""
 LARAVEL = Specimen(
-    "laravel:low", laravel_jobs, fixed=frozenset({laravel_program.uuid("runs")}),
+    "laravel:low",
+    laravel_jobs,
+    fixed=frozenset({laravel_program.uuid("runs")}),
     matters=r"laravel_database_queues:\S+ .*|laravel_horizon:failed_jobs .*"
     r"|laravel_horizon:{id} (gone|status|queue|connection|name|payload|failed_at|retried_by)",
     own_verbs={
@@ -479,7 +522,7 @@ LARAVEL = Specimen(
         "laravel_horizon:[0-9a-f-]{36} (payload|created_at|updated_at|ttl)": "that time",
         "laravel_horizon:{id} retried_by": "that time",
     },
-)  # fmt: skip
+)
 SPECIMENS = {
     one.queue.partition(":")[0]: one
     for one in (RQ, BULLMQ, BULL, DRAMATIQ, ARQ, ASYNQ, CELERY, SIDEKIQ, RESQUE, LARAVEL)

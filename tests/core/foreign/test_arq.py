@@ -90,10 +90,13 @@ def test_every_state_is_seen(client: Client) -> None:
     assert bad.error and (bad.error.type, bad.error.message) == ("ValueError", "no luck")
     assert (bad.reason, bad.failures, bad.called) == ("failed", 1, "failed")
     assert json.loads(bad.payload or b"") == {
-        "function": "fails", "call": "fails('luck', order=2)", "try": 1,
-        "args": ["luck"], "kwargs": {"order": 2},
+        "function": "fails",
+        "call": "fails('luck', order=2)",
+        "try": 1,
+        "args": ["luck"],
+        "kwargs": {"order": 2},
         "data_bytes": client.strlen(RESULT + "bad2"),
-    }  # fmt: skip
+    }
     delayed = entries(client, "delayed")
     assert delayed["d3"].at_ms == client.zscore("arq:queue", "d3")
     assert list(entries(client, "done")) == [f"good{n}" for n in range(4)]
@@ -211,10 +214,14 @@ def test_nothing_is_unpickled(redisq: Redisq, client: Client, tmp_path: Path) ->
     client.set(RESULT + "bad0", pickle.dumps(job | ended))
     assert b"<posix.mkdir>" in (entries(client, "delayed")["d0"].payload or b"")
     for words in (
-        ["discover"], ["ls"], ["inspect", "entry", f"{NAME}/bad0"], ["dlq", "groups", NAME],
-        ["explain", f"{NAME}/d0"], ["replay", NAME, "--yes"],
+        ["discover"],
+        ["ls"],
+        ["inspect", "entry", f"{NAME}/bad0"],
+        ["dlq", "groups", NAME],
+        ["explain", f"{NAME}/d0"],
+        ["replay", NAME, "--yes"],
         ["purge", NAME, "--state", "delayed", "--yes"],
-    ):  # fmt: skip
+    ):
         redisq(*words)
     assert not folder.exists()
     pickle.loads(pickle.dumps(Trap(folder)))
@@ -222,9 +229,24 @@ def test_nothing_is_unpickled(redisq: Redisq, client: Client, tmp_path: Path) ->
 
 
 PLAIN: list[Any] = [
-    None, True, -5, 2**70, 1.5, "é", b"x", bytearray(b"y"), "s" * 300, (), (1,), (1, 2, 3, 4), [],
-    [1, [2, "a"], {"s": "s"}], {}, {"k": {"f": (None, False)}, 1: [2.5]}, ["same", "same"],
-]  # fmt: skip
+    None,
+    True,
+    -5,
+    2**70,
+    1.5,
+    "é",
+    b"x",
+    bytearray(b"y"),
+    "s" * 300,
+    (),
+    (1,),
+    (1, 2, 3, 4),
+    [],
+    [1, [2, "a"], {"s": "s"}],
+    {},
+    {"k": {"f": (None, False)}, 1: [2.5]},
+    ["same", "same"],
+]
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])

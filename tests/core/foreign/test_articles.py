@@ -583,8 +583,26 @@ def test_glob_characters_in_a_queues_name(client: Client) -> None:
 
 # --- all of them --------------------------------------------------------------------
 
-WRITES = ("set", "del", "unlink", "lpush", "rpush", "lrem", "zadd", "zrem", "hset", "hsetnx",
-          "xadd", "xack", "xclaim", "eval", "evalsha", "expire", "sadd", "srem")  # fmt: skip
+WRITES = (
+    "set",
+    "del",
+    "unlink",
+    "lpush",
+    "rpush",
+    "lrem",
+    "zadd",
+    "zrem",
+    "hset",
+    "hsetnx",
+    "xadd",
+    "xack",
+    "xclaim",
+    "eval",
+    "evalsha",
+    "expire",
+    "sadd",
+    "srem",
+)
 NAMES = ("raw-request:req", "raw-circular:queue", "raw-delay:delay_set", "raw-fair:worker1")
 
 
@@ -610,9 +628,15 @@ def test_looking_at_everything_writes_nothing(
     before = picture(filled)
     filled.config_resetstat()
     for words in (
-        f"inspect queue {name}", f"fsck {name}", f"pending ls {name}", f"waiting ls {name}",
-        f"delay ls {name}", f"dlq ls {name}", f"history {name}", f"retention {name}",
-    ):  # fmt: skip
+        f"inspect queue {name}",
+        f"fsck {name}",
+        f"pending ls {name}",
+        f"waiting ls {name}",
+        f"delay ls {name}",
+        f"dlq ls {name}",
+        f"history {name}",
+        f"retention {name}",
+    ):
         for more in ([], ["--json"]):
             redisq(
                 *words.split(), *more, code=1 if name.endswith("worker1") and "fsck" in words else 0
@@ -656,5 +680,8 @@ def test_awaited_they_are_the_same(
             return [await queue.counts(), page, await queue.checkup(), await queue.exists()]
 
     assert asyncio.run(awaited()) == [
-        blocking.counts(), blocking.page("waiting"), blocking.checkup(), True
-    ]  # fmt: skip
+        blocking.counts(),
+        blocking.page("waiting"),
+        blocking.checkup(),
+        True,
+    ]

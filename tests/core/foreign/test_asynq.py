@@ -61,19 +61,29 @@ def test_fields_that_are_unknown_are_skipped() -> None:
     fixed = b"\x09" + b"\x00" * 8 + b"\x15" + b"\x01" * 4  # fields 1 and 2, of other wire types
     read = Message(message("t1", "mail", b"{}", failed_at=2**33) + newer + fixed)
     assert (read.text(1), read.data(2), read.number(11), read.number(90)) == (
-        "mail", b"{}", 2**33, 7,
-    )  # fmt: skip
+        "mail",
+        b"{}",
+        2**33,
+        7,
+    )
     assert Message(encoded((6, -1), (1, b"a"), (1, b"b"))).number(6, 32) == -1
     assert Message(encoded((1, b"a"), (1, b"b"))).text(1) == "b"
 
 
-@pytest.mark.parametrize("data", [
-    b"\x0a\x05mail",  # cut
-    b"\x08", b"\x80" * 11, b"\x08" + b"\xff" * 10,  # numbers that don't end
-    b"\x0b\x0c", b"\x0f",  # groups, and no wire type
-    b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7fx", b"\x09\x01",
-    b"\x08\x01" * (MOST + 1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x0a\x05mail",  # cut
+        b"\x08",
+        b"\x80" * 11,
+        b"\x08" + b"\xff" * 10,  # numbers that don't end
+        b"\x0b\x0c",
+        b"\x0f",  # groups, and no wire type
+        b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7fx",
+        b"\x09\x01",
+        b"\x08\x01" * (MOST + 1),
+    ],
+)
 def test_what_is_no_message_is_a_problem_of_its_entry(
     client: redis.Redis, queue: AsynqQueue[Any], data: bytes, program: Program, redisq: Redisq
 ) -> None:
@@ -89,12 +99,23 @@ def test_what_is_no_message_is_a_problem_of_its_entry(
 def test_a_task_is_shown_with_its_data_options_and_headers(
     queue: AsynqQueue[Any], program: Program
 ) -> None:
-    program.send("w1", "order:charge", {"order": 7}, retry=3, timeout=60, headers={"trace": "x"},
-                 retention=90)  # fmt: skip
+    program.send(
+        "w1",
+        "order:charge",
+        {"order": 7},
+        retry=3,
+        timeout=60,
+        headers={"trace": "x"},
+        retention=90,
+    )
     assert shown(queue, "w1") == {
-        "type": "order:charge", "data": {"order": 7}, "retry": 3, "timeout": 60, "retention": 90,
+        "type": "order:charge",
+        "data": {"order": 7},
+        "retry": 3,
+        "timeout": 60,
+        "retention": 90,
         "headers": {"trace": "x"},
-    }  # fmt: skip
+    }
     raw = message("w1", "binary", b"\xff\x00gob")
     program.client.hset(f"{AT}t:w1", "msg", raw)
     assert shown(queue, "w1")["data"] == "\\xff\x00gob"
@@ -125,10 +146,18 @@ def test_since_when_a_task_waits_is_read_from_nanoseconds(
     assert entry(queue, "w1").since_ms is queue.counts().oldest_ms is None
 
 
-@pytest.mark.parametrize(("text", "number"), [
-    (b"1700000000123456789", 1_700_000_000_123_456_789), (b"9223372036854775807", 2**63 - 1),
-    (b"9223372036854775808", None), (b"1" * 20, None), (b"-1", None), (b"", None), (b"1e3", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        (b"1700000000123456789", 1_700_000_000_123_456_789),
+        (b"9223372036854775807", 2**63 - 1),
+        (b"9223372036854775808", None),
+        (b"1" * 20, None),
+        (b"-1", None),
+        (b"", None),
+        (b"1e3", None),
+    ],
+)
 def test_a_number_of_a_job_has_up_to_63_bits(text: bytes, number: int | None) -> None:
     assert JobHash({"at": text}).number("at") == number
 
@@ -148,14 +177,15 @@ def test_times_and_failures_of_each_state(queue: AsynqQueue[Any], program: Progr
     program.client.zadd(AT + "archived", {"put-off": now - 1})
     program.client.hset(f"{AT}t:put-off", "state", "archived")
     found = {id: entry(queue, id) for id in ("again", "dead", "gone", "put-off", "good")}
-    assert {id: (e.state, e.at_ms, e.since_ms, e.failures, e.lost, e.reason)
-            for id, e in found.items()} == {
+    assert {
+        id: (e.state, e.at_ms, e.since_ms, e.failures, e.lost, e.reason) for id, e in found.items()
+    } == {
         "again": ("delayed", (now + 60) * 1000, (now - 5) * 1000, 1, 0, None),
         "dead": ("dead", (now - 4) * 1000, (now - 4) * 1000, 1, 0, "failed"),
         "gone": ("dead", (now - 3) * 1000, (now - 3) * 1000, 0, 1, "lost"),
         "put-off": ("dead", (now - 1) * 1000, (now - 1) * 1000, 1, 0, "rejected"),
         "good": ("done", None, (now - 2) * 1000, 0, 0, None),
-    }  # fmt: skip
+    }
     assert found["again"].error and found["again"].error.message == "no luck"
     assert shown(queue, "good")["result"] == {"sent": 1}
 
@@ -297,23 +327,38 @@ def test_what_runs_is_not_taken_from_its_worker(
     assert client.lrange(AT + "active", 0, -1) == [b"run"]
 
 
-@pytest.mark.parametrize(("source", "target", "word"), [
-    ("pending", "waiting", "busy"), ("pending", "trash", "whole"),
-    ("delayed", "delayed", "invalid"), ("waiting", "pending", "invalid"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("source", "target", "word"),
+    [
+        ("pending", "waiting", "busy"),
+        ("pending", "trash", "whole"),
+        ("delayed", "delayed", "invalid"),
+        ("waiting", "pending", "invalid"),
+    ],
+)
 def test_the_library_refuses_what_asynq_has_no_call_for(
-    client: redis.Redis, queue: AsynqQueue[Any], program: Program,
-    source: Any, target: str, word: str,
-) -> None:  # fmt: skip
+    client: redis.Redis,
+    queue: AsynqQueue[Any],
+    program: Program,
+    source: Any,
+    target: str,
+    word: str,
+) -> None:
     program.send("pending")
     program.dequeue()
     program.send("waiting")
     program.send("delayed", at=time.time() + 900)
     before = {key: client.dump(key) for key in client.scan_iter(AT + "[!r]*")}
     said = queue.move(
-        "op", 1, [source], source=source, target=target, lease_ms=2**41, high_water_ms=2**50,
+        "op",
+        1,
+        [source],
+        source=source,
+        target=target,
+        lease_ms=2**41,
+        high_water_ms=2**50,
         consumer="ann",
-    )  # fmt: skip
+    )
     assert said == [word]
     assert {key: client.dump(key) for key in before} == before
 
@@ -391,8 +436,9 @@ def test_servers_and_what_they_run(
     assert busy.queues == ("low", "other")
     assert (busy.alive, busy.quiet, stopped.quiet, old.alive) == (True, False, True, False)
     assert [(job.id, job.queue, job.since_ms) for job in busy.work] == [
-        ("run0", "low", 1_700_000_000_250), ("run1", "low", 1_700_000_000_250),
-    ]  # fmt: skip
+        ("run0", "low", 1_700_000_000_250),
+        ("run1", "low", 1_700_000_000_250),
+    ]
     assert busy.since_ms == 1_700_000_000_250
     assert busy.silent_ms is not None and busy.silent_ms < 5000
     assert old.silent_ms is not None and 65_000 < old.silent_ms < 80_000

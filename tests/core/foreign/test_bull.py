@@ -217,7 +217,7 @@ def test_jobs_run_in_the_order_in_which_redisq_lists_them(client: Client, versio
     program.call(
         *[add("fine", f"w{n}", priority=n % 3) for n in range(6)],
         *[add("fine", f"d{n}", delay=9_000_000, priority=n % 3) for n in range(6)],
-    )  # fmt: skip
+    )
     bulk(client, "requeue", "delayed")
     bulk(client, "replay", "dead")
     assert client.zscore(B + "priority", "bad1") is None, "Bull's retry forgets its priority"

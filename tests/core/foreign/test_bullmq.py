@@ -134,11 +134,15 @@ def test_queues_are_found_behind_any_prefix(redisq: Redisq, client: Client) -> N
     assert redisq.rows("dlq", "groups", NAME)[0]["entries"] == 4
 
 
-@pytest.mark.parametrize("values", [
-    {"name": b"\xff", "data": b"[" * 100_000, "opts": b"5"}, {"stacktrace": b'{"a":1}'},
-    {"name": b"x", "atm": b"-1", "timestamp": b"1e400", "stacktrace": b'[null, {"a": []}]'},
-    {"failedReason": b"\x00\x1b]52", "stacktrace": b'["\\ud800: x"]', "data": b'"\\ud800"'},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"name": b"\xff", "data": b"[" * 100_000, "opts": b"5"},
+        {"stacktrace": b'{"a":1}'},
+        {"name": b"x", "atm": b"-1", "timestamp": b"1e400", "stacktrace": b'[null, {"a": []}]'},
+        {"failedReason": b"\x00\x1b]52", "stacktrace": b'["\\ud800: x"]', "data": b'"\\ud800"'},
+    ],
+)
 def test_any_bytes_are_read(values: dict[str, bytes]) -> None:
     job = Job({field: values.get(field) for field in FIELDS})
     assert job.shown() and job.number("timestamp") is None
@@ -165,8 +169,9 @@ CHANGES: dict[str, tuple[Verb, State, tuple[str, ...]]] = {
     "requeue lost": ("requeue", "pending", ("run1", "run3")),
     "reschedule": ("reschedule", "delayed", ("d0", "d3")),
     "purge waiting": ("purge", "waiting", ("w1", "w2", "w4")),
-    "purge dead": ("purge", "dead", ("bad1",)), "purge delayed": ("purge", "delayed", ("d0", "d1")),
-}  # fmt: skip
+    "purge dead": ("purge", "dead", ("bad1",)),
+    "purge delayed": ("purge", "delayed", ("d0", "d1")),
+}
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -194,7 +199,7 @@ def test_workers_run_what_was_replayed_requeued_and_brought_back_once(
     program.call(
         *[add("fine", f"d{n}", delay=9_000_000, priority=n) for n in range(2)],
         *[add("fine", f"w{n}") for n in range(3)],
-    )  # fmt: skip
+    )
     client.delete("broken", "ran")
     assert bulk(client, "replay", "dead").outcome.done == 6
     assert bulk(client, "requeue", "delayed").outcome.done == 2

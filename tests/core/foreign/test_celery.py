@@ -152,10 +152,15 @@ def test_queues_are_found_behind_any_prefix(redisq: Redisq, client: Client) -> N
 # --- what an application sets itself -------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [
-    {"priority_steps": list(range(10))}, {"sep": ":"}, {"priority_steps": [1, 5], "sep": "||"},
-    {"priority_steps": list(range(10)), "sep": ":", "global_keyprefix": "shop:"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"priority_steps": list(range(10))},
+        {"sep": ":"},
+        {"priority_steps": [1, 5], "sep": "||"},
+        {"priority_steps": list(range(10)), "sep": ":", "global_keyprefix": "shop:"},
+    ],
+)
 def test_own_priority_steps_and_separator_are_read(
     redisq: Redisq, client: Client, options: dict[str, Any]
 ) -> None:
@@ -195,16 +200,27 @@ def failed(client: Client, n: int = 3, **config: Any) -> None:
 
 
 @pytest.mark.alike
-@pytest.mark.parametrize(("codec", "prefix", "own"), [
-    ("gzip", "", False), ("bzip2", "", False), ("lzma", "shop:", False), ("", "shop", False),
-    ("", "shop:", True), ("gzip", "shop", True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("codec", "prefix", "own"),
+    [
+        ("gzip", "", False),
+        ("bzip2", "", False),
+        ("lzma", "shop:", False),
+        ("", "shop", False),
+        ("", "shop:", True),
+        ("gzip", "shop", True),
+    ],
+)
 def test_compressed_results_and_those_beside_a_prefix_are_read(
     redisq: Redisq, client: Client, codec: str, prefix: str, own: bool
 ) -> None:
     options = {"global_keyprefix": prefix} if prefix else {}
-    failed(client, broker_transport_options=options, result_compression=codec or None,
-           result_backend_transport_options=options if own else {})  # fmt: skip
+    failed(
+        client,
+        broker_transport_options=options,
+        result_compression=codec or None,
+        result_backend_transport_options=options if own else {},
+    )
     name = redisq.rows("discover", "--register", "--yes")[0]["name"]
     (group,) = redisq.rows("dlq", "groups", name)
     assert (group["entries"], group["error"]["type"]) == (3, "ValueError")
@@ -217,13 +233,18 @@ BOMB = zlib.compress(b"0" * (1 << 25), 9)
 
 
 @pytest.mark.alike
-@pytest.mark.parametrize(("data", "said"), [
-    (MARK + b"application/zstd\0x", "compressed as application/zstd, which redisq can't read"),
-    (MARK + b"application/x-gzip\0" + BOMB, "over 16 MiB"),
-    (MARK + b"application/x-gzip\0" + zlib.compress(b"{}")[:-3], "cut short"),
-    (MARK + b"application/x-bz2\0x", "damaged"), (MARK, "can't read"),
-    (b"\x80\x04nothing", "not JSON"),
-], ids=["codec", "bomb", "cut", "damaged", "no codec", "pickle"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (MARK + b"application/zstd\0x", "compressed as application/zstd, which redisq can't read"),
+        (MARK + b"application/x-gzip\0" + BOMB, "over 16 MiB"),
+        (MARK + b"application/x-gzip\0" + zlib.compress(b"{}")[:-3], "cut short"),
+        (MARK + b"application/x-bz2\0x", "damaged"),
+        (MARK, "can't read"),
+        (b"\x80\x04nothing", "not JSON"),
+    ],
+    ids=["codec", "bomb", "cut", "damaged", "no codec", "pickle"],
+)
 def test_a_result_that_can_not_be_read_is_named(
     redisq: Redisq, client: Client, data: bytes, said: str
 ) -> None:
@@ -274,13 +295,26 @@ def test_nothing_is_unpickled(client: Client, tmp_path: Path) -> None:
 
 
 @pytest.mark.alike
-@pytest.mark.parametrize("data", [
-    b"", b"[]", b"{}", b"null", b"\xff", b"[" * 100_000, b'{"headers":[]}', b'{"headers":{"id":5}}',
-    b'{"headers":{"id":"a","eta":"never","retries":-1},"body":5}', b'[1,"",""]', b'["a","b"]',
-    b'{"headers":{"id":"a"},"body":"=","properties":{"body_encoding":"base64"},'
-    b'"content-type":"application/json"}', b'{"status":"FAILURE","result":7,"date_done":"x"}',
-    b'{"status":"FAILURE","result":{"exc_message":{"a":["\\ud800"]}},"retries":1e999}',
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b"null",
+        b"\xff",
+        b"[" * 100_000,
+        b'{"headers":[]}',
+        b'{"headers":{"id":5}}',
+        b'{"headers":{"id":"a","eta":"never","retries":-1},"body":5}',
+        b'[1,"",""]',
+        b'["a","b"]',
+        b'{"headers":{"id":"a"},"body":"=","properties":{"body_encoding":"base64"},'
+        b'"content-type":"application/json"}',
+        b'{"status":"FAILURE","result":7,"date_done":"x"}',
+        b'{"status":"FAILURE","result":{"exc_message":{"a":["\\ud800"]}},"retries":1e999}',
+    ],
+)
 def test_any_bytes_are_read(data: bytes, client: Client) -> None:
     for read in (Task.read, Result.read):
         assert read(data).shown()
@@ -296,9 +330,11 @@ def test_any_bytes_are_read(data: bytes, client: Client) -> None:
 def test_a_task_as_celery_3_sends_it_is_read(client: Client) -> None:
     body = {"task": "shop.old", "id": "a", "args": [1], "kwargs": {"x": 2}, "retries": 2}
     message = {
-        "body": base64.b64encode(json.dumps(body).encode()).decode(), "headers": {},
-        "content-type": "application/json", "properties": {"body_encoding": "base64"},
-    }  # fmt: skip
+        "body": base64.b64encode(json.dumps(body).encode()).decode(),
+        "headers": {},
+        "content-type": "application/json",
+        "properties": {"body_encoding": "base64"},
+    }
     client.lpush("celery", json.dumps(message))
     old = entries(client, "waiting")["a"]
     assert old.failures == 2 and json.loads(old.payload or b"")["kwargs"] == {"x": 2}
@@ -359,11 +395,15 @@ def test_a_task_sent_again_with_its_id_is_another_one(client: Client) -> None:
     assert change.outcome.done == 0 and list(entries(client, "waiting")) == ["b"]
 
 
-@pytest.mark.parametrize(("words", "why"), [
-    (["dlq", "replay", NAME], "send_task"), (["requeue", NAME], "visibility timeout"),
-    (["purge", NAME, "--state", "delayed"], "revoke"),
-    (["purge", NAME, "--state", "dead"], "forget"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["dlq", "replay", NAME], "send_task"),
+        (["requeue", NAME], "visibility timeout"),
+        (["purge", NAME, "--state", "delayed"], "revoke"),
+        (["purge", NAME, "--state", "dead"], "forget"),
+    ],
+)
 def test_what_is_refused_says_why_and_what_to_do(
     redisq: Redisq, client: Client, words: list[str], why: str
 ) -> None:

@@ -55,9 +55,11 @@ def test_a_wrong_statement_is_told(client: redis.Redis) -> None:
         return texts(client.zrange("dramatiq:low.XQ", 0, 0))
 
     wrong = replace(
-        DRAMATIQ, times=lambda client: dict.fromkeys(ids(client), 7), skips={"zz": "no reason"},
+        DRAMATIQ,
+        times=lambda client: dict.fromkeys(ids(client), 7),
+        skips={"zz": "no reason"},
         payloads=lambda client: dict.fromkeys(ids(client), b"{}"),
-    )  # fmt: skip
+    )
     found = [*islice(conform(client, wrong), 3)]
     assert "skips has zz" in found[0]
     assert "and should be b'{}'" in found[1] and "and should be 7" in found[2]

@@ -22,13 +22,17 @@ LOOKS = 5.3
 READS = 2.2
 """of each entry: when it is selected, and before the step that moves it"""
 CHANGES = {
-    "rq": ("dlq", "replay", 9.5), "bullmq": ("dlq", "replay", 4.5),
+    "rq": ("dlq", "replay", 9.5),
+    "bullmq": ("dlq", "replay", 4.5),
     "bull": ("dlq", "replay", 4.5),
-    "dramatiq": ("dlq", "replay", 2.5), "sidekiq": ("dlq", "replay", 0.5),
-    "resque": ("dlq", "replay", 0.5), "celery": ("waiting", "purge", 1.5),
-    "arq": ("waiting", "purge", 2.7), "asynq": ("dlq", "replay", 4.5),
+    "dramatiq": ("dlq", "replay", 2.5),
+    "sidekiq": ("dlq", "replay", 0.5),
+    "resque": ("dlq", "replay", 0.5),
+    "celery": ("waiting", "purge", 1.5),
+    "arq": ("waiting", "purge", 2.7),
+    "asynq": ("dlq", "replay", 4.5),
     "laravel": ("dlq", "replay", 4.5),
-}  # fmt: skip
+}
 """kind -> a change, and the commands for each entry of it at most: some programs keep each job in
 a key of its own, or in several"""
 

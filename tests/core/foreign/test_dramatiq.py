@@ -91,8 +91,10 @@ def test_every_state_is_seen(client: Client) -> None:
     dead = entries(client, "dead")[0]
     assert dead.at_ms == client.zscore("dramatiq:low.XQ", dead.id)
     assert dead.error and (dead.error.type, dead.failures, dead.reason) == (
-        "ValueError", 2, "failed",
-    )  # fmt: skip
+        "ValueError",
+        2,
+        "failed",
+    )
     shown = json.loads(dead.payload or b"")
     assert (shown["actor_name"], shown["kwargs"].keys()) == ("fails", {"order"})
     assert "traceback" not in shown["options"]
@@ -158,11 +160,21 @@ def test_queues_are_found_in_any_namespace(redisq: Redisq, client: Client) -> No
 # --- what is written ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("data", [
-    b'{"a":1}', b"[]", b"\x80\x04", b'{"options":{"eta":5}}', b'{"options":{}}', b"null",
-    b'{"args":[{"eta":17}],"options":{"eta":"17"}}', pickle.dumps({"options": {"eta": 4}}),
-    b'{"options":{"retries":1.5,"eta":true}}', b"[" * 100_000,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"a":1}',
+        b"[]",
+        b"\x80\x04",
+        b'{"options":{"eta":5}}',
+        b'{"options":{}}',
+        b"null",
+        b'{"args":[{"eta":17}],"options":{"eta":"17"}}',
+        pickle.dumps({"options": {"eta": 4}}),
+        b'{"options":{"retries":1.5,"eta":true}}',
+        b"[" * 100_000,
+    ],
+)
 def test_any_bytes_are_read(data: bytes) -> None:
     message = Message.read(data)
     message.shown(), message.error(), message.sent_ms
@@ -229,11 +241,14 @@ def test_a_replayed_message_runs_once_and_has_its_retries_again(
 
 
 CHANGES: dict[str, tuple[Verb, State]] = {
-    "replay": ("replay", "dead"), "requeue": ("requeue", "delayed"),
-    "requeue lost": ("requeue", "pending"), "reschedule": ("reschedule", "delayed"),
-    "purge waiting": ("purge", "waiting"), "purge delayed": ("purge", "delayed"),
+    "replay": ("replay", "dead"),
+    "requeue": ("requeue", "delayed"),
+    "requeue lost": ("requeue", "pending"),
+    "reschedule": ("reschedule", "delayed"),
+    "purge waiting": ("purge", "waiting"),
+    "purge delayed": ("purge", "delayed"),
     "purge dead": ("purge", "dead"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("change", CHANGES)

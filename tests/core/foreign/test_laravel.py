@@ -35,9 +35,10 @@ def ids(client: Client, state: State) -> list[str]:
 def keys(client: Client) -> dict[bytes, Any]:
     """What their keys hold."""
     reads: dict[Any, Any] = {
-        b"list": lambda key: client.lrange(key, 0, -1), b"hash": client.hgetall,
+        b"list": lambda key: client.lrange(key, 0, -1),
+        b"hash": client.hgetall,
         b"zset": lambda key: client.zrange(key, 0, -1, withscores=True),
-    }  # fmt: skip
+    }
     found = [key for key in client.scan_iter("laravel_*") if b"redisq:" not in key]
     return {key: reads[client.type(key)](key) for key in found}
 
@@ -61,8 +62,10 @@ def test_every_state_is_seen(client: Client) -> None:
     dead = ours(client).get(uuid("bad2"))
     assert dead and dead.error and (dead.state, dead.task) == ("dead", "App\\Jobs\\Charge")
     assert (dead.error.type, dead.error.message, dead.failures) == (
-        "App\\Exceptions\\Declined", "no card for order 2", 1,
-    )  # fmt: skip
+        "App\\Exceptions\\Declined",
+        "no card for order 2",
+        1,
+    )
     at = float(client.hget(HORIZON + dead.id, "failed_at") or 0) * 1000
     assert dead.at_ms == dead.since_ms == pytest.approx(at, abs=1)
     waiting, reserved = (ours(client).page(state).entries for state in ("waiting", "pending"))

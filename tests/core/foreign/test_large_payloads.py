@@ -261,13 +261,37 @@ def stream_entries(client: Any) -> str:
     return "stream:events"
 
 
-FILLED = [rq_jobs, bullmq_jobs, dramatiq_jobs, arq_jobs, asynq_jobs, celery_jobs, sidekiq_jobs,
-          resque_jobs, laravel_jobs, stream_entries]  # fmt: skip
+FILLED = [
+    rq_jobs,
+    bullmq_jobs,
+    dramatiq_jobs,
+    arq_jobs,
+    asynq_jobs,
+    celery_jobs,
+    sidekiq_jobs,
+    resque_jobs,
+    laravel_jobs,
+    stream_entries,
+]
 LOOKS = (
-    "ls", "discover", "inspect queue Q", "waiting ls Q", "pending ls Q", "dlq ls Q", "dlq groups Q",
-    "select Q --by task", "explain Q", "fsck Q", "check", "doctor", "metrics --once", "workers ls",
-    "consumers ls Q", "export Q", "purge Q --state waiting --dry-run",
-)  # fmt: skip
+    "ls",
+    "discover",
+    "inspect queue Q",
+    "waiting ls Q",
+    "pending ls Q",
+    "dlq ls Q",
+    "dlq groups Q",
+    "select Q --by task",
+    "explain Q",
+    "fsck Q",
+    "check",
+    "doctor",
+    "metrics --once",
+    "workers ls",
+    "consumers ls Q",
+    "export Q",
+    "purge Q --state waiting --dry-run",
+)
 
 
 @pytest.mark.alike
@@ -318,16 +342,26 @@ def one_of_celery(client: Any) -> None:
     client.sadd("_kombu.binding.celery", "celery\x06\x16\x06\x16celery")
 
 
-@pytest.mark.parametrize(("name", "fill", "state"), [
-    ("sidekiq:default", one_of_sidekiq, "waiting"), ("sidekiq:default", one_of_sidekiq, "dead"),
-    ("sidekiq", one_of_sidekiq, "dead"), ("resque:default", one_of_resque, "waiting"),
-    ("resque", one_of_resque, "dead"), ("celery:celery", one_of_celery, "waiting"),
-    ("celery:celery", one_of_celery, "pending"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "fill", "state"),
+    [
+        ("sidekiq:default", one_of_sidekiq, "waiting"),
+        ("sidekiq:default", one_of_sidekiq, "dead"),
+        ("sidekiq", one_of_sidekiq, "dead"),
+        ("resque:default", one_of_resque, "waiting"),
+        ("resque", one_of_resque, "dead"),
+        ("celery:celery", one_of_celery, "waiting"),
+        ("celery:celery", one_of_celery, "pending"),
+    ],
+)
 def test_one_huge_element_among_small_ones_is_named_and_not_parsed(
-    client: redis.Redis, redisq: Redisq, monkeypatch: pytest.MonkeyPatch,
-    name: str, fill: Callable[[Any], None], state: State,
-) -> None:  # fmt: skip
+    client: redis.Redis,
+    redisq: Redisq,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    fill: Callable[[Any], None],
+    state: State,
+) -> None:
     monkeypatch.setattr("redisq_ops.core.foreign.placed_pages.LARGEST", 500_000)
     fill(client)
     queue, found, cursor, first = run(client, Deployment(client).queue(name)), [], None, True
@@ -355,19 +389,33 @@ def one_of_a_stream(client: Any) -> None:
         client.xadd("events", {"data": "x" * 1_000_000 if n == SMALL - 30 else "x"})
 
 
-@pytest.mark.parametrize(("name", "fill", "state", "times"), [
-    ("sidekiq:default", one_of_sidekiq, "waiting", 1), ("sidekiq", one_of_sidekiq, "dead", 1),
-    ("resque:default", one_of_resque, "waiting", 1), ("resque", one_of_resque, "dead", 1),
-    ("celery:celery", one_of_celery, "waiting", 1), ("celery:celery", one_of_celery, "pending", 3),
-    ("stream:events", one_of_a_stream, "waiting", 1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "fill", "state", "times"),
+    [
+        ("sidekiq:default", one_of_sidekiq, "waiting", 1),
+        ("sidekiq", one_of_sidekiq, "dead", 1),
+        ("resque:default", one_of_resque, "waiting", 1),
+        ("resque", one_of_resque, "dead", 1),
+        ("celery:celery", one_of_celery, "waiting", 1),
+        ("celery:celery", one_of_celery, "pending", 3),
+        ("stream:events", one_of_a_stream, "waiting", 1),
+    ],
+)
 def test_a_huge_element_is_sent_once_and_kept_nowhere(
-    client: redis.Redis, url: str, monkeypatch: pytest.MonkeyPatch,
-    name: str, fill: Callable[[Any], None], state: State, times: int,
-) -> None:  # fmt: skip
+    client: redis.Redis,
+    url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    fill: Callable[[Any], None],
+    state: State,
+    times: int,
+) -> None:
     """A scan sends a small hash as a whole, again for each page of it."""
-    for module in ("core.foreign.placed_pages", "core.redis.cut_replies",
-                   "core.foreign.streams.groups"):  # fmt: skip
+    for module in (
+        "core.foreign.placed_pages",
+        "core.redis.cut_replies",
+        "core.foreign.streams.groups",
+    ):
         monkeypatch.setattr(f"redisq_ops.{module}.LARGEST", 500_000)
     fill(client)
     with connect(url) as looking:
@@ -402,10 +450,12 @@ def test_what_needs_whole_replies_gets_them_beside_cut_ones(
     def calls() -> list[Call[Any]]:
         everything = ("LRANGE", "l", 0, -1)
         return [
-            Call(("LLEN", "l"), int, key="l"), Call(everything, list, key="l", cut=True),
-            Call(("GET", "s"), bytes, key="s"), Call(("LINDEX", "l", 9), lambda r: r, cut=True),
+            Call(("LLEN", "l"), int, key="l"),
+            Call(everything, list, key="l", cut=True),
+            Call(("GET", "s"), bytes, key="s"),
+            Call(("LINDEX", "l", 9), lambda r: r, cut=True),
             Call(everything, list, key="l"),
-        ]  # fmt: skip
+        ]
 
     async def awaited() -> Any:
         async with aconnect(url) as there:
@@ -413,8 +463,9 @@ def test_what_needs_whole_replies_gets_them_beside_cut_ones(
 
     with connect(url) as looking:
         for size, listed, got, none, whole in (
-            run(looking, together(calls())), asyncio.run(awaited()),
-        ):  # fmt: skip
+            run(looking, together(calls())),
+            asyncio.run(awaited()),
+        ):
             assert size == 4 and got == long and none is None
             assert whole == [short, long, short, b""] and listed[::2] == whole[::2]
             assert len(listed[1]) < 2000 and listed[1].startswith(long[:1000])

@@ -21,10 +21,21 @@ from ...command_line import Redisq, dead_letters
 pytestmark = [pytest.mark.alike, pytest.mark.slow]
 
 LOOKS = (
-    "discover", "inspect queue {0}", "inspect queue {0}:mail", "waiting ls {0}",
-    "waiting ls {0}:mail", "pending ls {0}", "pending ls {0}:mail", "dlq ls {0}", "workers ls {0}",
-    "workers ls", "explain {0}:mail", "explain {0}", "fsck {0}", "fsck {0}:mail",
-)  # fmt: skip
+    "discover",
+    "inspect queue {0}",
+    "inspect queue {0}:mail",
+    "waiting ls {0}",
+    "waiting ls {0}:mail",
+    "pending ls {0}",
+    "pending ls {0}:mail",
+    "dlq ls {0}",
+    "workers ls {0}",
+    "workers ls",
+    "explain {0}:mail",
+    "explain {0}",
+    "fsck {0}",
+    "fsck {0}:mail",
+)
 
 
 def jid(n: int) -> str:
@@ -102,8 +113,9 @@ def test_names_of_any_bytes_are_shown_with_the_others(redisq: Redisq, client: re
     process(client, b"box\xfe:1:b", b'{"queue":"odd\xff","payload":"{\\"jid\\":\\"j6\\"}"}')
     looked_at(redisq, "sidekiq", "delay ls {0}", "inspect queue {0}:odd%FF", "fsck {0}:odd%FF")
     assert [p.name for p in SidekiqQueue(client, "sidekiq").worker_processes()] == [
-        "box\udcfe:1:b", "good:1:a"
-    ]  # fmt: skip
+        "box\udcfe:1:b",
+        "good:1:a",
+    ]
     assert {row["id"] for row in redisq.rows("pending", "ls", "sidekiq")} == {"j4", "j6"}
     assert [row["id"] for row in redisq.rows("waiting", "ls", "sidekiq:odd%FF")] == [jid(5)]
     assert "box\\xfe:1:b" in redisq("workers", "ls", "sidekiq")

@@ -268,8 +268,9 @@ def test_a_take_that_is_refused_writes_nothing(client: Client, case: Case) -> No
 def test_the_step_itself_only_removes_an_orphan(client: Client, case: Case) -> None:
     case.fill(client)
     queue, high = queue_of(client, case), 1 << 50
-    said = queue.move("op", 1, ["b"], source=case.state, target="delayed", high_water_ms=high,
-                      orphans={"b"})  # fmt: skip
+    said = queue.move(
+        "op", 1, ["b"], source=case.state, target="delayed", high_water_ms=high, orphans={"b"}
+    )
     assert said == ["gone"]
     said = queue.move("op", 2, ["b"], source=case.state, target="trash", high_water_ms=high)
     assert said == ["changed"], "it wasn't chosen as an orphan"
@@ -296,10 +297,15 @@ def test_a_plan_of_orphans_is_applied(redisq: Redisq, client: Client, tmp_path: 
     assert ids(client, CASES[1]) == [b"b"]
 
 
-@pytest.mark.parametrize(("case", "remnant"), [
-    (CASES[1], {"last_heartbeat": "2026-11-28T00:00:00Z"}), (CASES[8], {"ats": "1"}),
-    (CASES[6], {"delay": "0"}),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("case", "remnant"),
+    [
+        (CASES[1], {"last_heartbeat": "2026-11-28T00:00:00Z"}),
+        (CASES[8], {"ats": "1"}),
+        (CASES[6], {"delay": "0"}),
+    ],
+    ids=str,
+)
 def test_what_a_worker_left_of_a_job_is_no_orphan(client: Client, case: Case, remnant: Any) -> None:
     """RQ's and BullMQ's workers write some fields without asking whether there is a job."""
     case.fill(client)

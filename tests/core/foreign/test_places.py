@@ -71,8 +71,11 @@ def test_an_entry_is_found_by_its_id_with_its_value(client: redis.Redis) -> None
 def test_a_window_goes_on_where_the_one_before_ended(client: redis.Redis) -> None:
     queue = shelf.fill(client, pending=300, dead=300)
     for state in ("pending", "dead"):
-        rows = [e.id for start in range(0, 300, 50)
-                for e in queue.page(state, start=start, max=50).entries]  # fmt: skip
+        rows = [
+            e.id
+            for start in range(0, 300, 50)
+            for e in queue.page(state, start=start, max=50).entries
+        ]
         assert sorted(rows) == sorted(id for page in pages(queue, state, 100) for id in page)
 
 

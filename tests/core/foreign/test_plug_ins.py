@@ -42,9 +42,13 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ran(url: str, tmp_path: Path) -> Run:
     def run(site: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, check=False,
+            [sys.executable, *words],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
             env=os.environ | {"PYTHONPATH": str(site), "REDIS_URL": url},
-        )  # fmt: skip
+        )
         assert done.returncode == code, done.stdout + done.stderr
         return done
 
@@ -96,10 +100,15 @@ def test_a_package_has_the_name_that_was_given(redisq: Redisq, here: Path) -> No
 
 
 @pytest.mark.alike
-@pytest.mark.parametrize(("name", "why"), [
-    ("rq", "there is a kind rq already"), ("request", "there is a kind request already"),
-    ("../x", "is no name of a kind"), ("Shop", "is no name of a kind"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("rq", "there is a kind rq already"),
+        ("request", "there is a kind request already"),
+        ("../x", "is no name of a kind"),
+        ("Shop", "is no name of a kind"),
+    ],
+)
 def test_a_name_that_is_none_or_taken_writes_nothing(
     redisq: Redisq, here: Path, name: str, why: str
 ) -> None:
@@ -124,13 +133,17 @@ BROKEN: dict[str, tuple[str, str, str]] = {
     "recogniser loops": ("recogniser.py", LOOK, f"while True:\n            pass\n        {LOOK}"),
     "recogniser exits": ("recogniser.py", LOOK, f"raise SystemExit(3)\n        {LOOK}"),
     "finds no queues": ("recogniser.py", "return [Find(", "return [5] + [Find("),
-}  # fmt: skip
+}
 SAID = {
-    "raises": "ZeroDivisionError: division by zero", "another interface": "interface 2",
-    "another kind": "its class is of kind store", "no class": "is no class of queues",
-    "recogniser raises": "NameError", "recogniser loops": "for 5 s",
-    "recogniser exits": "SystemExit: 3", "finds no queues": "finds 5, and no queue of kind shop",
-}  # fmt: skip
+    "raises": "ZeroDivisionError: division by zero",
+    "another interface": "interface 2",
+    "another kind": "its class is of kind store",
+    "no class": "is no class of queues",
+    "recogniser raises": "NameError",
+    "recogniser loops": "for 5 s",
+    "recogniser exits": "SystemExit: 3",
+    "finds no queues": "finds 5, and no queue of kind shop",
+}
 
 
 def changed(shop: Path, at: Path, file: str, good: str, bad: str) -> Path:

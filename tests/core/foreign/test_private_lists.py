@@ -72,8 +72,11 @@ def test_a_private_list_that_was_registered_as_a_queue_is_refused(
 ) -> None:
     running(client)
     redisq("discover", "--register", "--yes")
-    (registry,) = [key for key in client.scan_iter() if client.type(key) == b"hash"
-                   and client.hexists(key, "sidekiq:default")]  # fmt: skip
+    (registry,) = [
+        key
+        for key in client.scan_iter()
+        if client.type(key) == b"hash" and client.hexists(key, "sidekiq:default")
+    ]
     entry = client.hget(registry, "sidekiq:default")
     private = f"sidekiq:sq%7C{ONE}%7Cdefault"
     client.hset(registry, private, entry or b"")
@@ -101,11 +104,15 @@ def test_a_process_whose_jobs_its_program_puts_back_is_not_pruned(
     assert not client.sismember("processes", TWO)
 
 
-@pytest.mark.parametrize(("key", "queue", "process"), [
-    (f"queue:sq|{ONE}|a|b", "a|b", ONE), (f"ns:queue:sq|{ONE}|low", "low", ONE),
-    ("working:queue:default:web-1:4711:0a1b2c", "default", "web-1:4711:0a1b2c"),
-    ("ns:working:queue:a:b:web-1:4711", "a:b", "web-1:4711"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("key", "queue", "process"),
+    [
+        (f"queue:sq|{ONE}|a|b", "a|b", ONE),
+        (f"ns:queue:sq|{ONE}|low", "low", ONE),
+        ("working:queue:default:web-1:4711:0a1b2c", "default", "web-1:4711:0a1b2c"),
+        ("ns:working:queue:a:b:web-1:4711", "a:b", "web-1:4711"),
+    ],
+)
 def test_private_lists_are_known_by_their_names(
     redisq: Redisq, client: Client, key: str, queue: str, process: str
 ) -> None:
@@ -133,9 +140,11 @@ def _others(client: Client) -> set[str]:
     client.hset("dramatiq:low.msgs", "m1", "{}")
     step = "\x06\x16"
     for exchange, queue in {
-        "celery": "celery", "celery.pidbox": "a@h.celery.pidbox",
-        "reply.celery.pidbox": "1f.reply.celery.pidbox", "celeryev": "celeryev.2a",
-    }.items():  # fmt: skip
+        "celery": "celery",
+        "celery.pidbox": "a@h.celery.pidbox",
+        "reply.celery.pidbox": "1f.reply.celery.pidbox",
+        "celeryev": "celeryev.2a",
+    }.items():
         client.sadd(f"_kombu.binding.{exchange}", f"{step}{step}{queue}")
         client.rpush(queue, "{}")
     client.hset("unacked", "t1", "[]")
@@ -145,8 +154,14 @@ def _others(client: Client) -> set[str]:
     client.sadd("resque:queues", "low")
     client.rpush("resque:queue:low", json.dumps({"class": "Pay", "args": []}))
     client.set("resque:worker:h:1:low", json.dumps({"queue": "low", "payload": {}}))
-    return {"rq:mail", "bullmq:mail", "dramatiq:low", "celery:celery", "arq:arq:queue",
-            "resque:low"}  # fmt: skip
+    return {
+        "rq:mail",
+        "bullmq:mail",
+        "dramatiq:low",
+        "celery:celery",
+        "arq:arq:queue",
+        "resque:low",
+    }
 
 
 def test_running_jobs_and_control_queues_of_other_programs_are_no_queues(

@@ -14,24 +14,45 @@ from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from ...command_line import Redisq
 
 
-@pytest.mark.parametrize(("there", "other"), [
-    ([], None), (["1.10"], None), (["1.10.1", "3.99.1"], None), (["1.9.9"], "1.9.9"), (["1"], "1"),
-    (["2.0", "4.0.0b1"], "4.0.0"), (["11.2", "4.1"], "4.1"), (["fork", ""], None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("there", "other"),
+    [
+        ([], None),
+        (["1.10"], None),
+        (["1.10.1", "3.99.1"], None),
+        (["1.9.9"], "1.9.9"),
+        (["1"], "1"),
+        (["2.0", "4.0.0b1"], "4.0.0"),
+        (["11.2", "4.1"], "4.1"),
+        (["fork", ""], None),
+    ],
+)
 def test_a_release_is_within_the_bounds_or_not(there: list[str], other: str | None) -> None:
     assert Releases(("1.10", "2.0"), known=("3.0",)).other(there) == other
 
 
-@pytest.mark.parametrize(("known", "bounds"), [
-    (("1.10", "3.2"), "1.10 to 3"), (("0.28",), "0.28"), (("0.23", "0.26"), "0.23 to 0.26"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("known", "bounds"),
+    [
+        (("1.10", "3.2"), "1.10 to 3"),
+        (("0.28",), "0.28"),
+        (("0.23", "0.26"), "0.23 to 0.26"),
+    ],
+)
 def test_the_bounds_are_said_in_words(known: tuple[str, ...], bounds: str) -> None:
     assert Releases((), known).bounds == bounds
 
 
-@pytest.mark.parametrize(("release", "shown"), [
-    ("5.2.9", True), ("6.3.9", True), ("6.4.0", False), ("8.0.4", False), ("9.1.0", True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("release", "shown"),
+    [
+        ("5.2.9", True),
+        ("6.3.9", True),
+        ("6.4.0", False),
+        ("8.0.4", False),
+        ("9.1.0", True),
+    ],
+)
 def test_another_sidekiq_is_only_shown_and_not_worked_for(
     client: redis.Redis, redisq: Redisq, release: str, shown: bool
 ) -> None:

@@ -73,8 +73,10 @@ def test_a_recorded_deployment_is_read(queue: Ours, whole: Ours, client: redis.R
     assert rows[0].id == rows[1].id != rows[2].id, "equal records are told apart by number"
     (dead,) = queue.page("dead").entries
     assert (dead.called, dead.reason, dead.payload) == (
-        "failed", "failed", b'{"class":"Archive","args":[40]}'
-    )  # fmt: skip
+        "failed",
+        "failed",
+        b'{"class":"Archive","args":[40]}',
+    )
     assert dead.error == Failure("ArgumentError", "no such branch", "app.rb:3:in `perform'")
     assert (dead.since_ms, dead.consumer) == (T, "box:77:low")
     assert [e.reason for e in whole.page("dead").entries] == ["failed", "lost"]
@@ -88,8 +90,9 @@ def test_a_recorded_deployment_is_read(queue: Ours, whole: Ours, client: redis.R
 def test_a_job_goes_its_way(queue: Ours, client: redis.Redis) -> None:
     first, second = queue.push([Job("A", [1]), Job("B", [2.0])])
     assert client.lrange("resque:queue:low", 0, -1) == [
-        b'{"class":"A","args":[1]}', b'{"class":"B","args":[2.0]}'
-    ]  # fmt: skip
+        b'{"class":"A","args":[1]}',
+        b'{"class":"B","args":[2.0]}',
+    ]
     assert client.smembers("resque:queues") == {b"low"}
     a, b = take(queue)
     assert [a.id, b.id] == [first, second]
@@ -100,10 +103,14 @@ def test_a_job_goes_its_way(queue: Ours, client: redis.Redis) -> None:
     assert end(queue, b, "fail", BOOM) == "dead"
     (said,) = failed(client)
     assert said == {
-        "payload": {"class": "B", "args": [2.0]}, "exception": "Boom", "error": 'it "broke"',
-        "backtrace": ["a.py", "b.py"], "worker": "w", "queue": "low",
+        "payload": {"class": "B", "args": [2.0]},
+        "exception": "Boom",
+        "error": 'it "broke"',
+        "backtrace": ["a.py", "b.py"],
+        "worker": "w",
+        "queue": "low",
         "failed_at": "2024/06/10 06:13:20 UTC",
-    }  # fmt: skip
+    }
     assert client.get("resque:stat:processed") == b"2"
     assert client.get("resque:stat:failed") == b"1"
     assert queue.invariants() == []
@@ -158,10 +165,18 @@ def test_one_failure_is_moved_and_no_other(queue: Ours, client: redis.Redis) -> 
     """Equal jobs that failed at different times are different failures."""
     put(client, "resque")
     for n in range(5):
-        client.rpush("resque:failed", json.dumps({
-            "failed_at": f"2024/06/10 07:00:0{n} UTC", "payload": {"class": "A", "args": []},
-            "exception": "E", "error": "same", "queue": "low",
-        }))  # fmt: skip
+        client.rpush(
+            "resque:failed",
+            json.dumps(
+                {
+                    "failed_at": f"2024/06/10 07:00:0{n} UTC",
+                    "payload": {"class": "A", "args": []},
+                    "exception": "E",
+                    "error": "same",
+                    "queue": "low",
+                }
+            ),
+        )
     before = client.lrange("resque:failed", 0, -1)
     rows = ids(queue.page("dead"))
     assert len(set(rows)) == 6 and len({id.split(".")[0] for id in rows}) == 2
@@ -177,9 +192,16 @@ def test_one_failure_is_moved_and_no_other(queue: Ours, client: redis.Redis) -> 
 @pytest.mark.slow
 def test_two_operators_at_once_hit_nothing_else(url: str, client: redis.Redis) -> None:
     for n in range(120):
-        client.rpush("resque:failed", json.dumps({
-            "payload": {"class": "A", "args": [n]}, "exception": "E", "queue": "low",
-        }))  # fmt: skip
+        client.rpush(
+            "resque:failed",
+            json.dumps(
+                {
+                    "payload": {"class": "A", "args": [n]},
+                    "exception": "E",
+                    "queue": "low",
+                }
+            ),
+        )
     client.sadd("resque:queues", "low")
     rows = ids(ResqueQueue(client, "resque:low").page("dead", max=200))
     said: dict[str, list[str]] = {"even": [], "odd": []}
@@ -189,9 +211,13 @@ def test_two_operators_at_once_hit_nothing_else(url: str, client: redis.Redis) -
             queue = ResqueQueue(own, "resque:low")
             for step, id in enumerate(mine):
                 said[name] += queue.move(
-                    name, step + 1, [id], source="dead", target="waiting",
+                    name,
+                    step + 1,
+                    [id],
+                    source="dead",
+                    target="waiting",
                     high_water_ms=queue.now(),
-                )  # fmt: skip
+                )
 
     threads = [
         threading.Thread(target=work, args=("even", rows[0:100:2])),
@@ -319,14 +345,20 @@ def test_a_refusal_while_it_is_entered_is_not_half_of_it(
 def test_a_silent_worker_is_pruned_as_resque_does(whole: Ours, client: redis.Redis) -> None:
     live = ResqueQueue(client, "resque")
     put(client, "resque")
-    client.hset("resque:workers:heartbeat", mapping={
-        "box:77:low": "2124-06-10T06:15:10Z", DEAD: "2024-06-10T06:15:10+00:00",
-    })  # fmt: skip
+    client.hset(
+        "resque:workers:heartbeat",
+        mapping={
+            "box:77:low": "2124-06-10T06:15:10Z",
+            DEAD: "2024-06-10T06:15:10+00:00",
+        },
+    )
     client.set(f"resque:stat:processed:{DEAD}", 7)
     there = {process.name: process for process in live.worker_processes()}
     assert {name: p.alive for name, p in there.items()} == {
-        "box:77:low": True, DEAD: False, "old:5:*": True,
-    }  # fmt: skip
+        "box:77:low": True,
+        DEAD: False,
+        "old:5:*": True,
+    }
     assert (there[DEAD].pid, there[DEAD].queues) == (78, ("mail:out", "low"))
     assert live.prune_process("old:5:*").word == "alive", "it never beat: it may be of another kind"
     assert live.prune_process("box:77:low").word == "alive"
@@ -395,9 +427,9 @@ def test_on_a_full_server_everything_goes_but_new_jobs(
             queue.push([Job("A", ["more"])])
         a, b, c, *_ = take(queue, 4)
         assert queue.extend([a]) == [True]
-        said = queue.settle([
-            Settlement(a, "ack"), Settlement(b, "reject", BOOM), Settlement(c, "release")
-        ])  # fmt: skip
+        said = queue.settle(
+            [Settlement(a, "ack"), Settlement(b, "reject", BOOM), Settlement(c, "release")]
+        )
         assert said == ["done", "dead", "released"]
         assert moved(queue, ids(queue.page("dead")), "dead", "trash") == ["moved"]
         assert queue.undo("op", 1, target="trash", by="u", seq=1) == (1, 0)

@@ -114,8 +114,9 @@ def test_every_state_is_seen(client: Client, queue: rq.Queue, redisq: Redisq) ->
     assert waiting.id == "two" and counts.oldest_ms == waiting.since_ms is not None
     delayed = {e.id: e for e in entries(mail, "delayed")}
     assert {id: e.called for id, e in delayed.items()} == {
-        "later": "scheduled", "after": "deferred",
-    }  # fmt: skip
+        "later": "scheduled",
+        "after": "deferred",
+    }
     score: Any = client.zscore("rq:scheduled:mail", "later")
     assert delayed["later"].at_ms == score * 1000 and delayed["after"].at_ms is None
     (dead,) = entries(mail, "dead")
@@ -133,17 +134,21 @@ def test_every_state_is_seen(client: Client, queue: rq.Queue, redisq: Redisq) ->
     assert mail.get("nothing") is None
     rows = redisq.rows("select", "rq:mail", "--by", "task")
     assert [(row["value"], row["by_state"]) for row in rows] == [
-        (f"{TASKS}.fine", {"waiting": 1, "delayed": 2}), (f"{TASKS}.fails", {"dead": 1}),
-    ]  # fmt: skip
+        (f"{TASKS}.fine", {"waiting": 1, "delayed": 2}),
+        (f"{TASKS}.fails", {"dead": 1}),
+    ]
 
 
 def test_a_job_in_work_is_seen_with_its_worker(client: Client, queue: rq.Queue, url: str) -> None:
     job = queue.enqueue(rq_tasks.lasts, job_id="long")
     command = [sys.executable, "-m", "rq.cli", "worker", "--url", url, "--name", "w1", "mail"]
     worker = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        command,
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
         start_new_session=True,
-    )  # fmt: skip
+    )
     try:
         mail = ours(client)
         eventually(lambda: client.zcard("rq:wip:mail") and job.get_status() == "started")
@@ -191,9 +196,16 @@ def test_started_jobs_of_rq_1_have_bare_ids(client: Client, queue: rq.Queue) -> 
     assert [job.id for job in mail.worker_processes()[0].work] == ["order:42"]
 
 
-@pytest.mark.parametrize(("release", "shown"), [
-    ("1.10.1", False), ("3.4.0", False), ("1.9.0", True), ("4.0.0", True), ("fork", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("release", "shown"),
+    [
+        ("1.10.1", False),
+        ("3.4.0", False),
+        ("1.9.0", True),
+        ("4.0.0", True),
+        ("fork", False),
+    ],
+)
 def test_queues_of_workers_of_another_release_are_only_shown(
     client: Client, queue: rq.Queue, redisq: Redisq, release: str, shown: bool
 ) -> None:
@@ -234,25 +246,37 @@ def test_nothing_is_unpickled(
     client.hset("rq:job:bad", mapping={"data": zlib.compress(trap), "meta": trap, "result": trap})
     client.xadd("rq:results:bad", {"type": 2, "return_value": trap, "exc_string": trap})
     for words in (
-        ["ls"], ["inspect", "entry", "rq:mail/bad"], ["dlq", "groups", "rq:mail"],
-        ["explain", "rq:mail/bad"], ["replay", "rq:mail", "--yes"],
-    ):  # fmt: skip
+        ["ls"],
+        ["inspect", "entry", "rq:mail/bad"],
+        ["dlq", "groups", "rq:mail"],
+        ["explain", "rq:mail/bad"],
+        ["replay", "rq:mail", "--yes"],
+    ):
         redisq(*words)
     assert not folder.exists()
     pickle.loads(trap)
     assert folder.exists(), "the trap works"
 
 
-@pytest.mark.parametrize(("description", "call"), [
-    ("shop.pay(4, 'ü', at=datetime.date(2026, 1, 2), to={'id': (1, None)})",
-     ("shop.pay", [4, "ü"], {"at": "datetime.date(2026, 1, 2)", "to": {"id": [1, None]}})),
-    (f"shop.pay('{'x' * 75}..., 1)", ("shop.pay", None, None)),  # as RQ cuts it
-    ("pay(*[1])", ("pay", ["*[1]"], {})), ("pay(**{'a': 1})", ("pay", None, None)),
-    ("pay(b'x', {1}, 1e999, \'\\d\')", ("pay", ["b'x'", "{1}", "inf", "\\d"], {})),
-    ("pay(" + "1+" * 3000 + "1)", ("pay",)), ("pay(" + "-" * 7000 + "1)", ("pay",)),
-    ("pay(" * 1500 + ")" * 1500, ("pay",)), ("pay(" + "9" * 7000 + ")", ("pay",)),
-    ("Send the report (weekly)", ()), ("", ()),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("description", "call"),
+    [
+        (
+            "shop.pay(4, 'ü', at=datetime.date(2026, 1, 2), to={'id': (1, None)})",
+            ("shop.pay", [4, "ü"], {"at": "datetime.date(2026, 1, 2)", "to": {"id": [1, None]}}),
+        ),
+        (f"shop.pay('{'x' * 75}..., 1)", ("shop.pay", None, None)),  # as RQ cuts it
+        ("pay(*[1])", ("pay", ["*[1]"], {})),
+        ("pay(**{'a': 1})", ("pay", None, None)),
+        ("pay(b'x', {1}, 1e999, '\\d')", ("pay", ["b'x'", "{1}", "inf", "\\d"], {})),
+        ("pay(" + "1+" * 3000 + "1)", ("pay",)),
+        ("pay(" + "-" * 7000 + "1)", ("pay",)),
+        ("pay(" * 1500 + ")" * 1500, ("pay",)),
+        ("pay(" + "9" * 7000 + ")", ("pay",)),
+        ("Send the report (weekly)", ()),
+        ("", ()),
+    ],
+)
 def test_a_call_is_read_out_of_a_description(description: str, call: tuple[Any, ...]) -> None:
     found = tuple(call_of(description).values())
     assert found[: len(call)] == call and bool(found) is bool(call)
@@ -460,9 +484,12 @@ def test_what_is_replayed_beside_a_live_worker_runs_once_more(
     )
     command = [sys.executable, "-c", script.format(url) + ".work(with_scheduler=True)"]
     worker = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        command,
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
         start_new_session=True,
-    )  # fmt: skip
+    )
     try:
         eventually(lambda: client.scard("rq:workers"))
         with ThreadPoolExecutor() as pool:

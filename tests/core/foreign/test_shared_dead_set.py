@@ -28,10 +28,16 @@ def redisq(client: redis.Redis, url: str, capsys: pytest.CaptureFixture[str]) ->
     for n in range(2 * OURS):
         error = "TimeoutError" if n % 20 < 2 else "KeyError"
         said = {
-            "class": "HardJob", "args": [], "jid": f"{n:024x}",
-            "queue": ("default", "other")[n % 2], "retry": True, "error_class": error,
-            "error_message": "no answer", "failed_at": T, "retry_count": 3,
-        }  # fmt: skip
+            "class": "HardJob",
+            "args": [],
+            "jid": f"{n:024x}",
+            "queue": ("default", "other")[n % 2],
+            "retry": True,
+            "error_class": error,
+            "error_message": "no answer",
+            "failed_at": T,
+            "retry_count": 3,
+        }
         jobs[json.dumps(said)] = T + n
     client.zadd("dead", jobs)
     client.sadd("queues", "default", "other")

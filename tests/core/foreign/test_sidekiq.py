@@ -213,8 +213,9 @@ def test_a_real_worker_goes_on_with_what_was_done_here(
     client.zadd(queue.keys["lease"], {losing.receipt: 1})
     queue.sweep()
     assert {e.reason for e in SidekiqQueue(client, "sidekiq").page("dead").entries} == {
-        "rejected", "lost"
-    }  # fmt: skip
+        "rejected",
+        "lost",
+    }
     end(queue, kept, "release")
 
     with sidekiq.working("default", "low") as process:
@@ -566,10 +567,11 @@ def test_the_worker_runs_it(
     assert {line for line in caplog.messages if line.startswith("retry")} == {
         "retry: sidekiq:default/no: ValueError: no",
         "retry: sidekiq:default/later in 120.0 s: Retry",
-    }  # fmt: skip
+    }
     assert {e.id: e.error and e.error.type for e in live.page("delayed").entries} == {
-        "no": "ValueError", "later": "Retry",
-    }  # fmt: skip
+        "no": "ValueError",
+        "later": "Retry",
+    }
     later = live.get("later")
     assert later and later.at_ms and 100_000 < later.at_ms - live.now() <= 120_000
     assert [e.reason for e in live.page("dead").entries] == ["rejected"]
@@ -724,9 +726,10 @@ def test_two_operators_at_once_move_each_entry_once(url: str, client: redis.Redi
             for n in range(0, 200, 10):
                 ids = [f"j{k}" for k in range(n, n + 10)]
                 said.extend(
-                    queue.move(name, n + 1, ids, source="dead", target="waiting",
-                               high_water_ms=queue.now())
-                )  # fmt: skip
+                    queue.move(
+                        name, n + 1, ids, source="dead", target="waiting", high_water_ms=queue.now()
+                    )
+                )
 
     threads = [threading.Thread(target=work, args=(f"op{n}",)) for n in range(3)]
     for thread in threads:
@@ -776,8 +779,9 @@ def test_the_deployment_s_entries_go_where_their_records_say(
     broken = ids(whole.page("dead"))[2]
     assert moved(whole, ["e", "f", broken], "dead", "waiting", "r") == ["moved", "moved", "invalid"]
     assert (ids(low.page("waiting")), ids(queue.page("waiting"))) == (
-        ["c", "d", "e"], ["a", "b", "f"]
-    )  # fmt: skip
+        ["c", "d", "e"],
+        ["a", "b", "f"],
+    )
     assert moved(whole, ["b", "c", broken], "waiting", "trash", "p") == ["moved"] * 2 + ["changed"]
     assert ids(queue.page("trash")) == [] and ids(whole.page("trash")) == ["b", "c"]
     assert moved(whole, ["c"], "trash", "restore", "x") == ["moved"]
@@ -901,8 +905,13 @@ def test_what_came_back_since_is_late(queue: Ours, client: redis.Redis, clock: F
 
 @pytest.mark.slow
 def test_bulk_changes_journal_and_undo(client: redis.Redis) -> None:
-    client.zadd("dead", {record(f"j{n}", error_class="KeyError", error_message=str(n)): 1e9 + n
-                         for n in range(1200)})  # fmt: skip
+    client.zadd(
+        "dead",
+        {
+            record(f"j{n}", error_class="KeyError", error_message=str(n)): 1e9 + n
+            for n in range(1200)
+        },
+    )
     before = scored(client, "dead")
     deployment = Deployment(client)
 
@@ -1233,14 +1242,18 @@ def test_discover_knows_a_sidekiq_that_has_nothing_waiting(
     client.zadd("ns:schedule", {"a payload": 4e9})
     client.sadd("queues", "default")
     assert {row["name"] for row in redisq.rows("discover")} == {
-        "sidekiq:default", "raw-delay:ns:schedule"
-    }  # fmt: skip
+        "sidekiq:default",
+        "raw-delay:ns:schedule",
+    }
 
 
 def test_the_command_line_knows_it(
-    client: redis.Redis, url: str, capsys: pytest.CaptureFixture[str], tmp_path: Any,
+    client: redis.Redis,
+    url: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Any,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     put(client, "sidekiq-8")
     redisq = Redisq(url, capsys)
     named = "8c3e1b0c5c1f4a2f9d8e"
@@ -1254,8 +1267,11 @@ def test_the_command_line_knows_it(
     assert (done["matched"], done["done"]) == (1, 1)
     (queue,) = redisq.rows("ls")
     assert (queue["name"], queue["kind"], queue["waiting"], queue["done"]) == (
-        "sidekiq:default", "sidekiq", 3, None
-    )  # fmt: skip
+        "sidekiq:default",
+        "sidekiq",
+        3,
+        None,
+    )
     redisq("undo", "--yes", done["op"])
     assert client.zcard("dead") == 1
     (tmp_path / "jobs_here.py").write_text("def handle(work):\n    pass\n")
@@ -1300,8 +1316,10 @@ def test_a_job_of_a_deployment_is_selected_once(
         for delivery in queue.take(2, consumer="w").deliveries:
             assert end(queue, delivery, "fail", BOOM) == "dead"
         queue.take(1, consumer="w")
-    client.zadd("schedule", {json.dumps({"class": "A", "jid": f"l{n}", "queue": "mail"}): n + 4e9
-                             for n in range(3)})  # fmt: skip
+    client.zadd(
+        "schedule",
+        {json.dumps({"class": "A", "jid": f"l{n}", "queue": "mail"}): n + 4e9 for n in range(3)},
+    )
     client.hdel(registry_key(), "sidekiq:low")
     redisq("replay", "sidekiq", "--max", "2", "--yes")
     redisq("undo", "--yes")
@@ -1317,8 +1335,9 @@ def test_a_job_of_a_deployment_is_selected_once(
     assert len({row["id"] for row in rows}) == len(rows) == 13
     dead = redisq.rows("select", "--all-queues", "--where", "state:dead", "--count")
     assert [(row["queue"], row["matched"], row["total"]) for row in dead] == [
-        ("sidekiq", 2, 2), ("sidekiq:mail", 2, 2)
-    ]  # fmt: skip
+        ("sidekiq", 2, 2),
+        ("sidekiq:mail", 2, 2),
+    ]
     last = redisq.rows("select", "--all-queues", "--where", "state:dead", "--window", "1")
     assert {row["queue"] for row in last} == {"sidekiq", "sidekiq:mail"}
     (one,) = redisq.rows("inspect", "entry", "mail-0")

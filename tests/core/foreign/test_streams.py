@@ -256,9 +256,10 @@ def test_nothing_can_be_changed_and_nothing_is(
         redisq(*words.split(), "stream:orders", "--yes", code=1)
         assert "stream" in redisq.err
     for line in (
-        "work --exec true --queue stream:orders", "retention stream:orders max_lost=1 --yes",
+        "work --exec true --queue stream:orders",
+        "retention stream:orders max_lost=1 --yes",
         "delay schedule stream:orders/e1 --in 5m x",
-    ):  # fmt: skip
+    ):
         redisq(*line.split(), code=1)
         assert redisq.err.count("\n") == 1 and "stream:orders" in redisq.err
     assert redisq("retention", "stream:orders").split() == ["setting", "value", "default"]
@@ -271,9 +272,7 @@ def test_it_is_shown_like_any_queue_without_being_registered(
     before = picture(client)
     (row,) = redisq.rows("inspect", "queue", "stream:orders")
     assert (row["waiting"], row["pending"], row["done"], row["in_per_min"]) == (9, 5, None, None)
-    assert {consumer["name"] for consumer in row["consumers"]} == {
-        "slow:w9", "mail:w1", "mail:w2"
-    }  # fmt: skip
+    assert {consumer["name"] for consumer in row["consumers"]} == {"slow:w9", "mail:w1", "mail:w2"}
     assert row["faults"] == [] and len(row["known_faults"]) >= 3
     pending = redisq.rows("pending", "ls", "stream:orders")
     assert [r["id"] for r in pending][:-1] == [f"mail:{id}" for id in ids[2:6]]

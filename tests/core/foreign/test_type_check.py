@@ -20,8 +20,13 @@ from ...queue_steps import take
 from ...tui.test_app import drive, see, until
 
 RESQUE = [("workers", "pending"), ("failed", "dead"), ("failed_queues", "dead")]
-SIDEKIQ = [("processes", "pending"), ("retry", "delayed"), ("schedule", "delayed"),
-           ("dead", "dead"), ("paused", "")]  # fmt: skip
+SIDEKIQ = [
+    ("processes", "pending"),
+    ("retry", "delayed"),
+    ("schedule", "delayed"),
+    ("dead", "dead"),
+    ("paused", ""),
+]
 CASES = [(ResqueQueue, *case) for case in RESQUE] + [(SidekiqQueue, *case) for case in SIDEKIQ]
 
 

@@ -124,10 +124,15 @@ def test_what_can_be_gone_through_once_is_put_in_whole(client: redis.Redis, kind
     said = put(generated())
     assert said.total == 2 if kind == "request" else len(said) == 2
     made: Any = {
-        "request": RequestQueue, "circular": CircularQueue, "fair": FairQueue, "client": FairQueue,
-        "carmine": CarmineQueue, "resque": ResqueQueue, "sidekiq": SidekiqQueue,
+        "request": RequestQueue,
+        "circular": CircularQueue,
+        "fair": FairQueue,
+        "client": FairQueue,
+        "carmine": CarmineQueue,
+        "resque": ResqueQueue,
+        "sidekiq": SidekiqQueue,
         "shards": ShardedDelaySet,
-    }.get(kind, DelaySet)  # fmt: skip
+    }.get(kind, DelaySet)
     queue = made(client, f"{kind}:q" if kind in ("carmine", "resque", "sidekiq") else "q")
     counts = queue.counts()
     assert counts.waiting + counts.delayed == 2
@@ -142,9 +147,15 @@ def test_nothing_is_put_in_by_an_empty_list(client: redis.Redis, kind: str) -> N
 
 def test_a_queue_needs_a_client(url: str) -> None:
     kinds: list[Any] = [
-        RequestQueue, DelaySet, CircularQueue, FairQueue, CarmineQueue, ResqueQueue, SidekiqQueue,
+        RequestQueue,
+        DelaySet,
+        CircularQueue,
+        FairQueue,
+        CarmineQueue,
+        ResqueQueue,
+        SidekiqQueue,
         partial(ShardedDelaySet, shards=2),
-    ]  # fmt: skip
+    ]
     for kind in kinds:
         name = getattr(kind, "kind", "q")
         with pytest.raises(

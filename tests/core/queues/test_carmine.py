@@ -693,8 +693,11 @@ def test_the_examples_of_its_page_run(url: str) -> None:
     code = "".join(part.split("```")[0] for part in page.split("```python\n")[1:])
     done = subprocess.run(
         [sys.executable, "-c", code.replace("redis://127.0.0.1:6379", url)],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("queued\nwelcome-ann b'Hello Ann'\n")
 
@@ -712,9 +715,12 @@ def test_destroyed_nothing_of_it_is_left(client: redis.Redis, queue: Queue) -> N
 
 
 def test_the_command_line_knows_it(
-    url: str, client: redis.Redis, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    url: str,
+    client: redis.Redis,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     (tmp_path / "carmine_handler.py").write_text("def handle(delivery):\n    return None\n")
     monkeypatch.syspath_prepend(tmp_path)
     redisq = Redisq(url, capsys)

@@ -171,8 +171,16 @@ def test_c13_a_call_sent_again_puts_nothing_in_twice(client: redis.Redis, queue:
     sender: Any = client
     for _ in range(2):
         call = script.call(
-            queue.keys, queue.clock, lambda reply: reply, [("job", b"")],
-            caller=caller, seq=seq, backoff=0, requeue=0, update=0, layout=0,
-        )  # fmt: skip
+            queue.keys,
+            queue.clock,
+            lambda reply: reply,
+            [("job", b"")],
+            caller=caller,
+            seq=seq,
+            backoff=0,
+            requeue=0,
+            update=0,
+            layout=0,
+        )
         assert sender.execute_command(*call.spelled_out()) == [b"ok"]
     assert client.lrange(queue.keys["circle"], 0, -1) == [b"job", END]

@@ -131,8 +131,11 @@ def test_an_id_is_there_until_it_is_processed(queue: Queue, client: redis.Redis)
 
 def test_an_id_that_waits_is_in_the_queue_once(queue: Queue) -> None:
     assert queue.push(["a", ("a", b"1"), ("b", b"x"), ("a", b"2")]) == [
-        "new", "queued", "new", "queued",
-    ]  # fmt: skip
+        "new",
+        "queued",
+        "new",
+        "queued",
+    ]
     assert queue.push([("b", b"y")]) == ["queued"]
     held = take(queue)
     assert [(d.id, d.payload) for d in held] == [("a", b"2"), ("b", b"y")]
@@ -170,8 +173,9 @@ def test_a_push_of_what_fails_for_good_meanwhile_is_a_fresh_start(
     assert state(queue, "a") == "waiting"
     clock.advance(LEASE_MS)
     assert [(d.id, d.payload, d.attempt) for d in take(queue)] == [
-        ("a", b"new", 1), ("b", b"new", 1),
-    ]  # fmt: skip
+        ("a", b"new", 1),
+        ("b", b"new", 1),
+    ]
     assert queue.counts().dead == 0
     assert settle(queue, "ack", b) == ["stale"]
 
@@ -275,8 +279,11 @@ def test_every_verb_and_its_undo(queue: Queue, clock: FakeClock) -> None:
     queue.push([(name, name.encode()) for name in "abcdef"])
     before = waiting(queue)
     assert move(queue, "p", "purge", "waiting", "b", "d", "nobody", "b") == [
-        "moved", "moved", "changed", "changed",
-    ]  # fmt: skip
+        "moved",
+        "moved",
+        "changed",
+        "changed",
+    ]
     assert sorted(waiting(queue)) == ["a", "c", "e", "f"]
     assert queue.counts().waiting == 4
     assert state(queue, "b") == "trash"
@@ -692,10 +699,15 @@ def test_processes_must_agree(open_queue: Opener, client: redis.Redis) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"residence": "ring"}, {"completed": ""}, {"idle": "lap"}, {"turns": 0}, {"pause_ms": 0},
-        {"idle": "lap", "residence": "list"}, {"repeats": "twice"},
+        {"residence": "ring"},
+        {"completed": ""},
+        {"idle": "lap"},
+        {"turns": 0},
+        {"pause_ms": 0},
+        {"idle": "lap", "residence": "list"},
+        {"repeats": "twice"},
     ],
-)  # fmt: skip
+)
 def test_options_that_mean_nothing_are_refused(open_queue: Opener, options: Any) -> None:
     with pytest.raises(BadInput):
         CircularQueue(None, "q", **options)
@@ -797,9 +809,11 @@ def test_an_id_whose_lease_was_lost_is_asked_about_before_it_runs_again(
         ran.append(work.id)
 
     queue.push("new")
-    handler = unless_done(is_done_later, ahandle) if is_async else unless_done(
-        is_done, lambda work: ran.append(work.id)
-    )  # fmt: skip
+    handler = (
+        unless_done(is_done_later, ahandle)
+        if is_async
+        else unless_done(is_done, lambda work: ran.append(work.id))
+    )
     Worker(queue, handler, burst=True).run()
     assert sorted(asked) == ["done", "not-done"]
     assert sorted(ran) == ["fails", "new", "not-done"]
@@ -850,12 +864,19 @@ def test_operators_faces_know_it_as_any_queue(
     client.lpush(queue.queue_key, "7", "*8")
     (row,) = redisq.rows("ls")
     assert {k: row[k] for k in ("name", "kind", "waiting", "pending", "delayed", "dead")} == {
-        "name": "docs", "kind": "circular", "waiting": 5, "pending": 1, "delayed": 1, "dead": 1,
-    }  # fmt: skip
+        "name": "docs",
+        "kind": "circular",
+        "waiting": 5,
+        "pending": 1,
+        "delayed": 1,
+        "dead": 1,
+    }
     (entry,) = redisq.rows("inspect", "entry", "docs/3")
     assert (entry["state"], entry["owner_state"], entry["consumer"]) == (
-        "pending", "in processing", "w1",
-    )  # fmt: skip
+        "pending",
+        "in processing",
+        "w1",
+    )
     redisq("inspect", "queue", "docs")
     assert [row["id"] for row in redisq.rows("waiting", "ls", "docs")][:4] == ["4", "5", "6", "7"]
     assert [row["id"] for row in redisq.rows("pending", "ls", "docs")] == ["3"]
@@ -884,8 +905,9 @@ def test_operators_faces_know_it_as_any_queue(
     assert redisq("fsck").splitlines() == ["docs: adds up"]
     redisq("queue", "destroy", "docs", "--yes")
     assert {key for key in client.scan_iter() if b":rate:" not in key and b":op:" not in key} <= {
-        b"redisq:{docs}:undo", b"redisq:registry",
-    } | {key for key in client.scan_iter() if b":undo:" in key}  # fmt: skip
+        b"redisq:{docs}:undo",
+        b"redisq:registry",
+    } | {key for key in client.scan_iter() if b":undo:" in key}
 
 
 @pytest.mark.slow

@@ -187,8 +187,11 @@ def test_a_run_that_follows_begins_anew(
     assert settle(queue, "result", held) == ["done"]
     entry = queue.get("e")
     assert entry and (entry.state, entry.failures, entry.error, entry.first_ms) == (
-        "delayed", 0, None, None,
-    )  # fmt: skip
+        "delayed",
+        0,
+        None,
+        None,
+    )
     assert not client.exists(queue.keys["meta"], queue.keys["err"], queue.keys["next"])
     clock.advance(1000)
     (held,) = take(queue)

@@ -684,8 +684,12 @@ def test_operators_find_it_without_knowing_it(
     (held,) = take(queue, 1)
     (listed,) = redisq.rows("ls")
     assert [listed[k] for k in ("name", "kind", "waiting", "pending", "dead")] == [
-        "jobs", "fair", 7, 1, 2,
-    ]  # fmt: skip
+        "jobs",
+        "fair",
+        7,
+        1,
+        2,
+    ]
     (shown,) = redisq.rows("inspect", "queue", "jobs")
     assert shown["clients"] == [
         {
@@ -747,7 +751,7 @@ def test_one_clients_entries_are_purged_and_brought_back_through_the_journal(
         lambda q: q.delete("ann", "gone", 2),
         lambda q: q.of("bob").submit([("b9", b"")]),
     ],
-)  # fmt: skip
+)
 def test_a_lost_reply_has_no_effect(
     server: EmbeddedServer, client: redis.Redis, act: Callable[[Any], Any]
 ) -> None:
@@ -840,8 +844,9 @@ def test_one_clients_holes_are_not_the_others_wait(queue: Queue) -> None:
 
 def test_undone_after_its_turn_the_order_is_kept(queue: Queue) -> None:
     put(queue, "a", "i0", "i1", "i2", "i3", "i4")
-    queue.move("op1", 1, ["i0", "i1", "i2"], source="waiting", target="trash",
-               high_water_ms=queue.now())  # fmt: skip
+    queue.move(
+        "op1", 1, ["i0", "i1", "i2"], source="waiting", target="trash", high_water_ms=queue.now()
+    )
     settle(queue, "ack", *take(queue, 1))
     assert queue.undo("op1", 1, target="trash", by="me", seq=1) == (3, 0)
     assert ids(take(queue)) == ["i0", "i1", "i2", "i4"]

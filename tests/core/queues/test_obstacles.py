@@ -21,15 +21,27 @@ from ...queue_steps import move, settle, take
 
 Make = Callable[..., Any]
 KINDS: dict[str, tuple[Make, Callable[[Any, list[str]], Any], tuple[str, ...]]] = {
-    "circular": (CircularQueue, lambda queue, ids: queue.push(ids),
-                 ("queue", "body", "again", "spent", "lease")),
-    "rotating": (lambda *given, **named: CircularQueue(*given, residence="rotate", **named),
-                 lambda queue, ids: queue.push(ids), ()),
-    "delay": (DelaySet, lambda queue, ids: queue.schedule([(id, b"x") for id in ids]),
-              ("body", "next", "delay", "stat")),
-    "fair": (FairQueue, lambda queue, ids: queue.submit("a", [(id, b"x") for id in ids]),
-             ("body", "owner", "ring", "holes", "accounts")),
-}  # fmt: skip
+    "circular": (
+        CircularQueue,
+        lambda queue, ids: queue.push(ids),
+        ("queue", "body", "again", "spent", "lease"),
+    ),
+    "rotating": (
+        lambda *given, **named: CircularQueue(*given, residence="rotate", **named),
+        lambda queue, ids: queue.push(ids),
+        (),
+    ),
+    "delay": (
+        DelaySet,
+        lambda queue, ids: queue.schedule([(id, b"x") for id in ids]),
+        ("body", "next", "delay", "stat"),
+    ),
+    "fair": (
+        FairQueue,
+        lambda queue, ids: queue.submit("a", [(id, b"x") for id in ids]),
+        ("body", "owner", "ring", "holes", "accounts"),
+    ),
+}
 """how a queue is made, how entries are put in, and keys that this writes"""
 
 

@@ -53,7 +53,9 @@ def runs(cron: str, zone: str, after: int, n: int) -> list[str]:
         # Intervals follow real time.
         ("0 * * * *", NY, "2026-03-08T00:30", ["2026-03-08T01:00-05", "2026-03-08T03:00-04"]),
         (
-            "0 * * * *", BERLIN, "2026-10-25T01:30",
+            "0 * * * *",
+            BERLIN,
+            "2026-10-25T01:30",
             ["2026-10-25T02:00+02", "2026-10-25T02:00+01", "2026-10-25T03:00+01"],
         ),
         # Leap days; the last day of a month; day of month or weekday, as cron has it.
@@ -62,7 +64,7 @@ def runs(cron: str, zone: str, after: int, n: int) -> list[str]:
         ("0 0 L * *", "UTC", "2026-02-01", ["2026-02-28T00:00+00", "2026-03-31T00:00+00"]),
         ("0 9 13 * FRI", "UTC", "2026-11-01", ["2026-11-06T09:00+00", "2026-11-13T09:00+00"]),
     ],
-)  # fmt: skip
+)
 def test_runs_follow_the_clock_on_the_wall(
     cron: str, zone: str, after: str, expected: list[str]
 ) -> None:
@@ -360,9 +362,13 @@ def test_a_draining_queue_gets_no_new_runs(
     ],
 )
 def test_one_that_cannot_be_used_does_not_stop_the_others(
-    later: DelaySet[BlockingClient], client: redis.Redis, clock: FakeClock,
-    line: bytes, time: float, message: str,
-) -> None:  # fmt: skip
+    later: DelaySet[BlockingClient],
+    client: redis.Redis,
+    clock: FakeClock,
+    line: bytes,
+    time: float,
+    message: str,
+) -> None:
     later.set_periodic(Periodic("good", "0 * * * *"))
     client.hset(later.keys["periodic"], "odd", line)
     client.zadd(later.keys["periodic_at"], {"odd": time})
@@ -466,8 +472,9 @@ def test_a_run_that_is_scheduled_ahead_is_not_scheduled_again(
         later.set_periodic(changed)
     elif way == "edit":
         at = following(changed, clock.now_ms, seen.run)
-        later.change_periodic("op", 1, "p", was=seen.digest, spec=changed.encoded(), at_ms=at,
-                              run=seen.run)  # fmt: skip
+        later.change_periodic(
+            "op", 1, "p", was=seen.digest, spec=changed.encoded(), at_ms=at, run=seen.run
+        )
     else:
         later.change_periodic("op", 1, "p", was=seen.digest, paused=True)
         clock.advance(10_000)
@@ -475,8 +482,9 @@ def test_a_run_that_is_scheduled_ahead_is_not_scheduled_again(
             later.undo_change("undone", 1, "periodic", ["p", "op", "1"])
         else:
             at = following(Periodic("p", "0 * * * *"), clock.now_ms, seen.run)
-            later.change_periodic("op", 2, "p", was=seen.digest, at_ms=at, run=seen.run,
-                                  paused=False)  # fmt: skip
+            later.change_periodic(
+                "op", 2, "p", was=seen.digest, at_ms=at, run=seen.run, paused=False
+            )
     clock.now_ms = NOON
     assert take_all(later) == [f"p@{NOON}"]
     clock.advance(10_000)

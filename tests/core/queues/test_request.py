@@ -432,8 +432,11 @@ def test_a_cancelled_request_gives_nothing_out_and_comes_back_whole(
     assert take(queue, 9) == []
     request = queue.request("r")
     assert request and (request.state, request.waiting, request.pending, request.trash) == (
-        "cancelled", 0, 1, 3,
-    )  # fmt: skip
+        "cancelled",
+        0,
+        1,
+        3,
+    )
     assert counts(queue) == (0, 1, 0, 0, 3, 0)
     assert settle(queue, "ack", running) == ["done"]
     with pytest.raises(QueueClosed):
@@ -544,9 +547,14 @@ def test_names_that_would_break_a_record_are_refused(queue: Queue) -> None:
     for op, consumer in (("two words", "op"), ("", "op"), ("op", "a b"), ("op", "~waiting")):
         with pytest.raises(BadInput):
             queue.move(
-                op, 1, ["r/1"], source="pending", target="pending", high_water_ms=queue.now(),
+                op,
+                1,
+                ["r/1"],
+                source="pending",
+                target="pending",
+                high_water_ms=queue.now(),
                 consumer=consumer,
-            )  # fmt: skip
+            )
 
 
 def test_a_step_sent_with_more_than_a_batch_is_refused(queue: Queue) -> None:
@@ -664,8 +672,14 @@ def test_an_entry_is_found_wherever_it_is(queue: Queue) -> None:
     queue.settle([Settlement(three, "fail", b"", 1000), Settlement(four, "result", b"42")])
     found = {n: queue.get(f"r/{n}") for n in range(1, 8)}
     assert {n: e.state for n, e in found.items() if e} == {
-        1: "pending", 2: "dead", 3: "delayed", 4: "done", 5: "waiting", 6: "trash", 7: "waiting",
-    }  # fmt: skip
+        1: "pending",
+        2: "dead",
+        3: "delayed",
+        4: "done",
+        5: "waiting",
+        6: "trash",
+        7: "waiting",
+    }
     assert found[1] and found[1].receipt == one.receipt
     assert found[4] and found[4].payload == b"42"
     assert found[5] and found[5].payload == b"5"
@@ -688,8 +702,13 @@ def test_history_holds_what_its_level_says(queue: Queue) -> None:
     assert told("off") == {}
     assert told("ops") == {"dead": 1, "failed": 1, "op": 1}
     assert told("all") == {
-        "submitted": 1, "taken": 1, "done": 1, "dead": 1, "failed": 1, "op": 1,
-    }  # fmt: skip
+        "submitted": 1,
+        "taken": 1,
+        "done": 1,
+        "dead": 1,
+        "failed": 1,
+        "op": 1,
+    }
     newest = queue.history(1)[0]
     assert newest.what["op"] == ("purge-all|dead|trash|1",)
     assert queue.history(1, before=newest.id)[0].id < newest.id
@@ -959,9 +978,12 @@ def test_what_was_removed_for_good_is_not_done(client: redis.Redis) -> None:
     queue.settle([Settlement(first, "ack")])
     for to in ("trash", "gone"):
         source: Any = "waiting" if to == "trash" else "trash"
-        said = run(client, queue.move.op(
-            f"purge-{to}", 1, ["r/3"], source=source, target=to, high_water_ms=queue.now()
-        ))  # fmt: skip
+        said = run(
+            client,
+            queue.move.op(
+                f"purge-{to}", 1, ["r/3"], source=source, target=to, high_water_ms=queue.now()
+            ),
+        )
         assert said == ["moved"]
     done = queue.get("r/1")
     assert queue.get("r/3") is None and done is not None and done.state == "done"

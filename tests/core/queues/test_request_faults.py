@@ -126,9 +126,14 @@ def test_a5b_of_two_owners_only_the_latest_is_counted(queue: Ours, clock: FakeCl
     queue.submit([b"a", b"b", b"c"], id="r", limit=3)
     (delivery,) = take(queue, "w1")
     said = queue.move(
-        "claim-1", 1, [delivery.id], source="pending", target="pending",
-        high_water_ms=clock.now_ms, consumer="w2",
-    )  # fmt: skip
+        "claim-1",
+        1,
+        [delivery.id],
+        source="pending",
+        target="pending",
+        high_water_ms=clock.now_ms,
+        consumer="w2",
+    )
     assert said == ["moved"]
     assert ack(queue, delivery) == ["stale"]
     assert queue.extend([delivery]) == [False]

@@ -55,27 +55,41 @@ def handler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ("this user has no permissions to run the 'xgroup|create' command", "+xgroup|create"),
         ("this user has no permissions to access one of the keys used as arguments", ""),
         ("this user has no permissions to access one of the channels used as arguments", ""),
-        ("The user executing the script can't run this command or subcommand script: 0a, on "
-         "@user_script:3.", "+hgetall +hmget +time +type"),
-        ("The user executing the script can't access at least one of the keys mentioned in the "
-         "command arguments script: 0a, on @user_script:3.", ""),
-        ("user_script:3: The user executing the script can't publish to the channel mentioned in "
-         "the command", ""),
+        (
+            "The user executing the script can't run this command or subcommand script: 0a, on "
+            "@user_script:3.",
+            "+hgetall +hmget +time +type",
+        ),
+        (
+            "The user executing the script can't access at least one of the keys mentioned in the "
+            "command arguments script: 0a, on @user_script:3.",
+            "",
+        ),
+        (
+            "user_script:3: The user executing the script can't publish to the channel mentioned"
+            " in the command",
+            "",
+        ),
         # Redis 7.2 and 8, Valkey 7.2 to 9
         ("User bob has no permissions to run the 'zadd' command", "+zadd"),
         ("User bob has no permissions to access the 'redisq:{mail}:stat' key", "~redisq:*"),
         ("User bob has no permissions to access the 'news' channel", "&news"),
         ("No permissions to access a key", ""),
         ("No permissions to access a channel", ""),
-        ("ACL failure in script: User bob has no permissions to run the 'zadd' command script: 0a, "
-         "on @user_script:2.", "+zadd"),
-        ("ERR ACL failure in script: No permissions to access a key script: on @user_script:2.",
-         ""),
+        (
+            "ACL failure in script: User bob has no permissions to run the 'zadd' command script: 0a,"
+            " on @user_script:2.",
+            "+zadd",
+        ),
+        (
+            "ERR ACL failure in script: No permissions to access a key script: on @user_script:2.",
+            "",
+        ),
         ("user_script:2: ACL failure in script: No permissions to access a channel", ""),
         ("User bob has no permissions to access database 3", "db=3"),
         ("User bob has no permissions to run the 'evalsha' command", "+eval +evalsha"),
     ],
-)  # fmt: skip
+)
 def test_the_words_of_every_server_are_understood(text: str, rules: str) -> None:
     error = translate(redis.ResponseError(text))
     assert isinstance(error, Forbidden) and error.denial is not None
@@ -139,10 +153,12 @@ def test_without_channels_a_request_is_cancelled_and_worked_on(
         ("-blpop", "run BLPOP; to allow it: ACL SETUSER bob +blpop"),
         ("-evalsha", "run EVALSHA; to allow it: ACL SETUSER bob +eval +evalsha"),
         ("-eval", "run EVAL; to allow it: ACL SETUSER bob +eval +evalsha"),
-        ("resetkeys %R~redisq:* ~redisq:registry",
-         "use one of the keys; to allow it: ACL SETUSER bob ~redisq:*"),
+        (
+            "resetkeys %R~redisq:* ~redisq:registry",
+            "use one of the keys; to allow it: ACL SETUSER bob ~redisq:*",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_worker_without_its_rights_takes_nothing(
     client: redis.Redis, limited: Limited, handler: str, rule: str, named: str
 ) -> None:
@@ -192,10 +208,13 @@ def test_a_result_is_kept_while_a_running_worker_may_not_settle(
 @pytest.mark.parametrize(
     "words",
     [
-        "queue pause mail", "request cancel r1", "purge mail --state waiting",
-        "retention mail keep_ms=48h", "queue destroy mail --hard",
+        "queue pause mail",
+        "request cancel r1",
+        "purge mail --state waiting",
+        "retention mail keep_ms=48h",
+        "queue destroy mail --hard",
     ],
-)  # fmt: skip
+)
 def test_an_operator_without_a_right_begins_nothing(
     client: redis.Redis, limited: Limited, words: str
 ) -> None:

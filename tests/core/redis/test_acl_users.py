@@ -110,9 +110,20 @@ def test_what_harms_others_is_refused(admin: Any, url: str, role: str) -> None:
 
 PRODUCER = {"put", "plan", "push again", "reschedule by its producer"}
 WORKER = {
-    "take", "take of what is due", "ack", "result", "fail", "reject", "release", "extend", "sweep",
-    "sweep of leases", "sweep of the trash", "tick", "hand over",
-}  # fmt: skip
+    "take",
+    "take of what is due",
+    "ack",
+    "result",
+    "fail",
+    "reject",
+    "release",
+    "extend",
+    "sweep",
+    "sweep of leases",
+    "sweep of the trash",
+    "tick",
+    "hand over",
+}
 """operations of `stages`; an operator may do all of them"""
 
 
@@ -287,10 +298,15 @@ def test_on_a_cluster_each_role_needs_what_the_page_adds(
         for name in ("a", "b", "c"):  # slots of all three nodes
             operator("submit", "lines", "--queue", name, "--id", f"job-{name}")
         for words in (
-            "work upper:handle --queue a --queue b --burst", "results job-a", "queue pause c --yes",
-            "undo --yes", "purge c --state waiting --yes", "trash restore c --yes", "fsck",
+            "work upper:handle --queue a --queue b --burst",
+            "results job-a",
+            "queue pause c --yes",
+            "undo --yes",
+            "purge c --state waiting --yes",
+            "trash restore c --yes",
+            "fsck",
             "queue destroy b --hard --yes",
-        ):  # fmt: skip
+        ):
             operator(*words.split(" "))
         for words in ("ls", "top --once", "fsck", "inspect request a/job-a", "explain c", "log"):
             viewer(*words.split(" "))

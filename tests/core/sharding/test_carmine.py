@@ -223,8 +223,10 @@ def test_an_id_is_guarded_while_the_number_changes(
 ) -> None:
     """The table of what an id does that is there holds at its new home as it did at the old."""
     queue = opened(3)
-    names = {state: [f"{state}-{n}" for n in range(15)] for state in
-             ("done", "dead", "held", "twice", "over", "waits", "later")}  # fmt: skip
+    names = {
+        state: [f"{state}-{n}" for n in range(15)]
+        for state in ("done", "dead", "held", "twice", "over", "waits", "later")
+    }
     for state in ("done", "dead", "held", "twice", "over"):
         put(queue, names[state])
         held = take(queue)
@@ -237,9 +239,13 @@ def test_an_id_is_guarded_while_the_number_changes(
     put(queue, names["waits"])
     put(queue, names["later"], backoff_ms=60_000)
     plain = {
-        "done": "done-with-backoff", "dead": "dead", "held": "locked",
-        "twice": "locked-with-requeue", "waits": "queued", "later": "queued-with-backoff",
-    }  # fmt: skip
+        "done": "done-with-backoff",
+        "dead": "dead",
+        "held": "locked",
+        "twice": "locked-with-requeue",
+        "waits": "queued",
+        "later": "queued-with-backoff",
+    }
     stale = opened()
     stale.counts()
     before = words(client, 3, clock.now_ms)
@@ -305,16 +311,25 @@ def test_all_that_is_there_moves(opened: Opener, clock: FakeClock, before: int, 
     settle(queue, "reject", *first[:5], value=b"why")
     settle(queue, "fail", *first[5:15], delay=1000, value=b"why")
     assert put(queue, [d.id for d in first[15:20]], requeue=True) == ["requeued"] * 5
-    queue.move("p", 1, [d.id for d in first[15:25]], source="pending", target="trash",
-               high_water_ms=clock.now_ms)  # fmt: skip
+    queue.move(
+        "p",
+        1,
+        [d.id for d in first[15:25]],
+        source="pending",
+        target="trash",
+        high_water_ms=clock.now_ms,
+    )
     held = first[25:]
     assert put(queue, [held[0].id], requeue=True) == ["requeued"]
     states: tuple[State, ...] = ("waiting", "delayed", "dead", "trash", "pending")
 
     def everything() -> dict[str, Any]:
         pages = [opened().page(state, max=500, payloads=True) for state in states]
-        return {e.id: (e.state, e.at_ms, e.payload, e.failures, e.called, e.error, e.reason)
-                for page in pages for e in page.entries}  # fmt: skip
+        return {
+            e.id: (e.state, e.at_ms, e.payload, e.failures, e.called, e.error, e.reason)
+            for page in pages
+            for e in page.entries
+        }
 
     was = everything()
     left = opened().resize(after)
@@ -331,8 +346,17 @@ def test_all_that_is_there_moves(opened: Opener, clock: FakeClock, before: int, 
     gone = {d.id for d in [*first[:5], *first[15:]]} - {held[0].id}
     names = [*ids(100), *(f"soon-{n}" for n in range(50))]
     assert sorted(ack_all(other)) == sorted(set(names) - gone)
-    assert other.move("back", 1, [d.id for d in first[15:20]], source="trash", target="restore",
-                      high_water_ms=clock.now_ms) == ["moved"] * 5  # fmt: skip
+    assert (
+        other.move(
+            "back",
+            1,
+            [d.id for d in first[15:20]],
+            source="trash",
+            target="restore",
+            high_water_ms=clock.now_ms,
+        )
+        == ["moved"] * 5
+    )
     again = Counter(ack_all(other))
     assert again == dict.fromkeys((d.id for d in first[15:20]), 2), "and what was to follow"
 
@@ -399,8 +423,9 @@ def test_what_goes_back_into_sight_behind_the_mover_is_not_left_there(
         while left is None:
             first = calls[0].command
             if roll in first and keys["body"] in first and "b0" in first:
-                said = opened().move("op", 1, [name], source="dead", target="waiting",
-                                     high_water_ms=clock.now_ms)  # fmt: skip
+                said = opened().move(
+                    "op", 1, [name], source="dead", target="waiting", high_water_ms=clock.now_ms
+                )
                 assert said == ["moved"]
             calls = work.send(exchange(client, calls))
     except StopIteration as stop:
@@ -439,8 +464,12 @@ def test_any_mix_of_work_changes_and_kills(
             case "settle":
                 random.shuffle(held)
                 done, held = held[: len(held) // 2], held[len(held) // 2 :]
-                ends = [Settlement(d, random.choice(["ack", "ack", "release"]), b"",
-                                   random.choice([0, 2000])) for d in done]  # fmt: skip
+                ends = [
+                    Settlement(
+                        d, random.choice(["ack", "ack", "release"]), b"", random.choice([0, 2000])
+                    )
+                    for d in done
+                ]
                 said = process.settle(ends)
                 assert "stale" not in said
                 ran.update(e.delivery.id for e, w in zip(ends, said, strict=True) if w == "done")

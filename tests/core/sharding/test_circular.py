@@ -123,8 +123,9 @@ def test_pages_counts_and_moves_are_of_the_whole(queue: Queue, clock: FakeClock)
             break
     assert sorted(seen) == sorted(ids(200))
     assert [e.id for e in queue.page("waiting", start=90, max=40).entries] == seen[90:130]
-    said = queue.move("op", 1, [*ids(60), "nobody"], source="waiting", target="trash",
-                      high_water_ms=clock.now_ms)  # fmt: skip
+    said = queue.move(
+        "op", 1, [*ids(60), "nobody"], source="waiting", target="trash", high_water_ms=clock.now_ms
+    )
     assert said == ["moved"] * 60 + ["changed"]
     assert (queue.counts().waiting, queue.counts().trash) == (140, 60)
     assert queue.undo("op", 1, target="trash", by="u", seq=1) == (60, 0)
@@ -140,8 +141,12 @@ def test_another_producer_pushes_to_shard_0(
     held = take(queue)
     assert sorted(d.id for d in held) == sorted(strangers)
     assert queue.get(strangers[0]).state == "pending"  # type: ignore[union-attr]
-    assert queue.move("op", 1, strangers, source="pending", target="waiting",
-                      high_water_ms=clock.now_ms) == ["moved"] * 10  # fmt: skip
+    assert (
+        queue.move(
+            "op", 1, strangers, source="pending", target="waiting", high_water_ms=clock.now_ms
+        )
+        == ["moved"] * 10
+    )
     held = take(queue)
     assert settle(queue, "ack", *held) == ["done"] * 10
     assert queue.counts().dead == 1
@@ -189,8 +194,14 @@ def test_all_that_is_there_moves(opened: Opener, clock: FakeClock, before: int, 
     first = take(queue, 30)
     settle(queue, "reject", *first[:5])
     settle(queue, "fail", *first[5:10], delay=1000)
-    queue.move("p", 1, [d.id for d in first[10:15]], source="pending", target="trash",
-               high_water_ms=clock.now_ms)  # fmt: skip
+    queue.move(
+        "p",
+        1,
+        [d.id for d in first[10:15]],
+        source="pending",
+        target="trash",
+        high_water_ms=clock.now_ms,
+    )
     held = first[15:]
     assert put(queue, [held[0].id]) == ["again"]
     stale = opened()

@@ -214,9 +214,13 @@ def test_a_dead_letter_in_a_shard_that_is_given_up_holds_the_change_open(
     page = queue.page("dead")
     assert page.total == 12
     said = queue.move(
-        "back", 1, [e.id for e in page.entries], source="dead", target="waiting",
+        "back",
+        1,
+        [e.id for e in page.entries],
+        source="dead",
+        target="waiting",
         high_water_ms=queue.now(),
-    )  # fmt: skip
+    )
     assert said == ["moved"] * 12
     assert len(settle(queue, "ack", *take(queue))) == 1
     assert queue.resize(1) == 0 and left <= 12
@@ -244,8 +248,14 @@ def test_a_shard_that_is_given_up_leaves_its_fence_only(
     # Purged for good while they waited: holes that no turn comes by any more.
     rows = [f"{name}.{k}" for name in names for k in (1, 2)]
     for step, low in enumerate(range(0, 500, 100), 1):
-        queue.move("purge", step, rows[low : low + 100], source="waiting", target="gone",
-                   high_water_ms=queue.now())  # fmt: skip
+        queue.move(
+            "purge",
+            step,
+            rows[low : low + 100],
+            source="waiting",
+            target="gone",
+            high_water_ms=queue.now(),
+        )
     for name in names:
         queue.unblock(name)
     assert settle(queue, "ack", *take(queue)) == {"done"}
@@ -287,8 +297,14 @@ def test_a_change_that_is_killed_anywhere_is_gone_on_with(
         queue = opened(4)
         for name in NAMES:
             fill(queue, name, 3)
-        queue.move("purge", 1, [f"{name}.2" for name in NAMES], source="waiting", target="gone",
-                   high_water_ms=queue.now())  # fmt: skip
+        queue.move(
+            "purge",
+            1,
+            [f"{name}.2" for name in NAMES],
+            source="waiting",
+            target="gone",
+            high_water_ms=queue.now(),
+        )
         queue.weigh("client-5", 7)
         done = take(queue, 24)
         assert settle(queue, "ack", *done) == {"done"}
@@ -351,8 +367,7 @@ def test_rules_reach_dead_letters_that_are_replayed_in_a_former_home(
     after, (first, second) = opened(), moving
     assert after.block(first) and after.limit(second, 1) == 0
     replay = [e.id for e in after.page("dead").entries]
-    said = after.move("back", 1, replay, source="dead", target="waiting",
-                      high_water_ms=after.now())  # fmt: skip
+    said = after.move("back", 1, replay, source="dead", target="waiting", high_water_ms=after.now())
     assert said == ["moved"] * 6
     assert [d.client for d in take(after)] == [second]
     assert after.get_client(first) == Client(first, 3, 0, 1, True, None)
@@ -440,17 +455,19 @@ def test_on_a_cluster_its_shards_are_on_all_nodes(binary: str) -> None:
             assert fill(queue, name, 20) == ["ok"] * 20
         queue.limit("client-1", 5)
         assert [d.id for d in take(queue, 60) if d.client == "client-0"][:2] == [
-            "client-0.0", "client-0.1",
-        ]  # fmt: skip
+            "client-0.0",
+            "client-0.1",
+        ]
         assert len(waiting(queue, 50)) == 180
         gone = queue.delete("client-2", "gone")
         for step in range(gone.steps, 0, -1):
             queue.undo("gone", step, target="trash", by="back", seq=1 + gone.steps - step)
         held = [e.id for e in queue.page("pending").entries]
         assert set(
-            queue.move("requeue", 1, held, source="pending", target="waiting",
-                       high_water_ms=queue.now())
-        ) == {"moved"}  # fmt: skip
+            queue.move(
+                "requeue", 1, held, source="pending", target="waiting", high_water_ms=queue.now()
+            )
+        ) == {"moved"}
         while queue.resize(5):
             Worker(queue, lambda work: None, burst=True, batch=50).run()
         assert queue.counts().done == 240

@@ -24,18 +24,21 @@ N = 30
 IDS = [f"id-{n}" for n in range(N)]
 KINDS: dict[str, tuple[Any, str, Callable[[Any], object]]] = {
     "delay": (
-        ShardedDelaySet, "later",
+        ShardedDelaySet,
+        "later",
         lambda queue: queue.schedule([(id, id.encode()) for id in IDS], after_ms=0),
     ),
     "circular": (
-        ShardedCircularQueue, "docs",
+        ShardedCircularQueue,
+        "docs",
         lambda queue: queue.push([(id, id.encode()) for id in IDS]),
     ),
     "carmine": (
-        ShardedCarmineQueue, "carmine:q",
+        ShardedCarmineQueue,
+        "carmine:q",
         lambda queue: queue.enqueue([(id, id.encode()) for id in IDS]),
     ),
-}  # fmt: skip
+}
 Opener = Callable[..., Any]
 
 

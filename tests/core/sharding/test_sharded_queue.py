@@ -134,8 +134,12 @@ def test_entries_are_spread_and_each_is_at_its_home(
 def test_home_is_the_same_for_ever() -> None:
     # Written down: another release that computes other homes would lose sight of entries.
     assert [home(id, 12) for id in ("a", "mail-1", "order/17", "order/99", "order")] == [
-        0x7C87 % 12, home("mail-1", 12), home("order", 12), home("order", 12), home("order", 12),
-    ]  # fmt: skip
+        0x7C87 % 12,
+        home("mail-1", 12),
+        home("order", 12),
+        home("order", 12),
+        home("order", 12),
+    ]
     assert home("report@1700000000000", 12) == 0
     assert home("123456789", 16384) == 0x31C3  # the value the cluster specification gives
 
@@ -312,8 +316,9 @@ def test_pages_are_merged_by_time(later: Set, clock: FakeClock) -> None:
 
 def test_bulk_moves_and_their_undo_reach_every_shard(later: Set, clock: FakeClock) -> None:
     put(later, ids(100), clock.now_ms + 1000)
-    said = later.move("op", 1, [*ids(100), "nobody"], source="delayed", target="trash",
-                      high_water_ms=clock.now_ms)  # fmt: skip
+    said = later.move(
+        "op", 1, [*ids(100), "nobody"], source="delayed", target="trash", high_water_ms=clock.now_ms
+    )
     assert said == ["moved"] * 100 + ["changed"]
     assert later.counts().trash == 100
     assert later.undo("op", 1, target="trash", by="u", seq=1) == (100, 0)
@@ -521,8 +526,9 @@ def test_changing_the_number_loses_nothing(
     assert sorted(ack_all(open_set())) == sorted(
         id for id in states if states[id] in ("waiting", "delayed")
     )
-    assert later.move("op2", 1, ["dead-3"], source="dead", target="waiting",
-                      high_water_ms=clock.now_ms) == ["moved"]  # fmt: skip
+    assert later.move(
+        "op2", 1, ["dead-3"], source="dead", target="waiting", high_water_ms=clock.now_ms
+    ) == ["moved"]
     assert ack_all(later) == ["dead-3"]
     assert later.counts().done == 91
     for k in range(after, before):
@@ -1014,8 +1020,14 @@ def test_requests_over_shards_behave_as_one_queue(
     # The urgent ones go first; that a shard has run out of them is found out at the next look.
     assert len(urgent) >= 40 - 4
     mail.settle([Settlement(d, "release") for d in first])
-    said = mail.move("op", 1, ["r4/1", "r5/2", "r9/9"], source="waiting", target="trash",
-                     high_water_ms=clock.now_ms)  # fmt: skip
+    said = mail.move(
+        "op",
+        1,
+        ["r4/1", "r5/2", "r9/9"],
+        source="waiting",
+        target="trash",
+        high_water_ms=clock.now_ms,
+    )
     assert said == ["moved", "moved", "changed"]
     assert mail.undo("op", 1, target="trash", by="u", seq=1) == (2, 0)
     assert mail.control("c", 1, "pause", "r7") == ("ok", "0")

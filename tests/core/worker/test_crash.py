@@ -39,9 +39,16 @@ ENTRIES = 2_000
 KILLS, RESTARTS, WORKERS = 100, 3, 4
 LEASE_MS = 700
 KINDS = (
-    "request", "delay", "delay, 3 shards", "circular", "rotating", "fair", "carmine", "sidekiq",
+    "request",
+    "delay",
+    "delay, 3 shards",
+    "circular",
+    "rotating",
+    "fair",
+    "carmine",
+    "sidekiq",
     "resque",
-)  # fmt: skip
+)
 PAUSE_S = 0.3
 """handlers take up to so long until the last kill: enough for work to be left then"""
 

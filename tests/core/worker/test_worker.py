@@ -244,10 +244,14 @@ def test_queues_are_served_in_turn(client: Client) -> None:
 @pytest.mark.parametrize(
     ("queues", "limit", "concurrency", "batch", "handler"),
     [
-        (1, 4, 4, 10, upper), (2, 4, 8, 20, upper), (5, 4, 8, 20, upper_later),
-        (2, 4, 8, 20, upper_later), (2, 100, 8, 20, upper), (3, 1, 8, 1, upper),
+        (1, 4, 4, 10, upper),
+        (2, 4, 8, 20, upper),
+        (5, 4, 8, 20, upper_later),
+        (2, 4, 8, 20, upper_later),
+        (2, 100, 8, 20, upper),
+        (3, 1, 8, 1, upper),
     ],
-)  # fmt: skip
+)
 def test_a_burst_leaves_nothing_that_it_could_take(
     client: Client, queues: int, limit: int, concurrency: int, batch: int, handler: Any
 ) -> None:
@@ -446,8 +450,9 @@ def test_the_first_failure_of_a_type_is_news(
     with caplog.at_level(logging.WARNING, "redisq_ops.worker"):
         Worker(queue, handle, burst=True, random=lambda: 0.5).run()
     assert lines(caplog, "retry") == [
-        "retry: mail/r1/1 in 1.0 s: ValueError", "retry: mail/r1/3 in 1.0 s: KeyError"
-    ]  # fmt: skip
+        "retry: mail/r1/1 in 1.0 s: ValueError",
+        "retry: mail/r1/3 in 1.0 s: KeyError",
+    ]
 
 
 @pytest.mark.usefixtures("no_other_look")

@@ -29,9 +29,13 @@ async def fill():
         await pool.enqueue_job("charge", order, region="eu", _job_id=f"charge-{order}")
     await pool.enqueue_job("export_year", 2024, _job_id="export-2024")
     worker = Worker(
-        [charge, export_year, send_receipt], redis_pool=pool, burst=True, max_burst_jobs=5,
-        poll_delay=0.01, handle_signals=False,
-    )  # fmt: skip
+        [charge, export_year, send_receipt],
+        redis_pool=pool,
+        burst=True,
+        max_burst_jobs=5,
+        poll_delay=0.01,
+        handle_signals=False,
+    )
     await worker.main()
     await pool.delete(worker.health_check_key)
     for order in range(8, 12):

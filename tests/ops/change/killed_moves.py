@@ -105,9 +105,16 @@ class Story:
     def play(self, kills: int) -> None:
         self.submit()
         rules = [
-            self.submit, self.work, self.operate, self.undo, self.pause, self.resize, self.sweep,
-            self.upkeep, self.pass_time,
-        ]  # fmt: skip
+            self.submit,
+            self.work,
+            self.operate,
+            self.undo,
+            self.pause,
+            self.resize,
+            self.sweep,
+            self.upkeep,
+            self.pass_time,
+        ]
         while self.told["killed"] < kills:
             self.kill_one()
             for rule in self.rng.choices(rules, k=self.rng.choice([1, 3, 25])):
@@ -218,9 +225,11 @@ class Story:
         with suppress(Refused):
             change = self.change()
             nth, heard = self.rng.randrange(1, 40), self.rng.random() < 0.5
-            dead = self.by_signal(change, nth, heard) if self.signals else self.here(
-                change, nth, heard
-            )  # fmt: skip
+            dead = (
+                self.by_signal(change, nth, heard)
+                if self.signals
+                else self.here(change, nth, heard)
+            )
             self.told["killed" if dead else "ended"] += 1
 
     def here(self, change: Any, nth: int, heard: bool) -> bool:

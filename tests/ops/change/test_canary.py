@@ -301,11 +301,24 @@ def planned(client: redis.Redis, queue: RequestQueue[Any], path: Path) -> None:
             client, select_entries(queue, "dead", Filter(), lambda *_: None, draft.add)
         )
         header = PlanHeader(
-            op=draft.op, queue="mail", kind=queue.kind, prefix="redisq", created_ms=created,
-            server=server, verb="replay", state="dead", consumer="operator", argument=30_000,
-            high_water_ms=chosen.high_water_ms, filter="all", who="me", whence="here", why="",
-            planned_ms=now, step=500,
-        )  # fmt: skip
+            op=draft.op,
+            queue="mail",
+            kind=queue.kind,
+            prefix="redisq",
+            created_ms=created,
+            server=server,
+            verb="replay",
+            state="dead",
+            consumer="operator",
+            argument=30_000,
+            high_water_ms=chosen.high_water_ms,
+            filter="all",
+            who="me",
+            whence="here",
+            why="",
+            planned_ms=now,
+            step=500,
+        )
         draft.finish(header, {"consequences": weight.facts("replay")})
 
 

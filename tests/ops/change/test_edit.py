@@ -59,17 +59,27 @@ def undo(queue: Any, op: str) -> ChangeRun[UndoSteps]:
 
 
 def started(queue: Any, op: str, matched: int) -> None:
-    run(queue.client, begin(queue, op, "edit", Author("me", "here"), "some", now_ms=queue.now(),
-        source="dead", target="edit", matched=matched))  # fmt: skip
+    run(
+        queue.client,
+        begin(
+            queue,
+            op,
+            "edit",
+            Author("me", "here"),
+            "some",
+            now_ms=queue.now(),
+            source="dead",
+            target="edit",
+            matched=matched,
+        ),
+    )
 
 
 def test_an_edited_entry_is_delivered_with_its_new_payload(queue: Any) -> None:
     had = payloads(queue)
     first, second, *_ = had
     assert edit(queue, "op", [first, second], lambda old: old + NEW) == ["moved", "moved"]
-    assert payloads(queue) == {
-        **had, first: had[first] + NEW, second: had[second] + NEW
-    }  # fmt: skip
+    assert payloads(queue) == {**had, first: had[first] + NEW, second: had[second] + NEW}
     queue.move("back", 1, [first], source="dead", target="waiting", high_water_ms=queue.now())
     queue.clock.advance(1)
     (delivery,) = queue.take(5, consumer="w").deliveries
@@ -88,9 +98,12 @@ def test_only_what_was_read_is_replaced(queue: Any) -> None:
     assert said == ["changed", "moved", "moved", "changed"]
     (pending,) = queue.page("pending").entries
     said = queue.edit(
-        "third", 1, [(pending.id, had.get(pending.id, b""), b"x")], source="dead",
+        "third",
+        1,
+        [(pending.id, had.get(pending.id, b""), b"x")],
+        source="dead",
         high_water_ms=queue.now(),
-    )  # fmt: skip
+    )
     assert said == ["changed"]
     early = [(ids[3], had[ids[3]], b"x")]
     assert queue.edit("4th", 1, early, source="dead", high_water_ms=1) == ["late"]
@@ -213,8 +226,9 @@ def test_what_was_edited_goes_with_a_cancelled_request(client: redis.Redis) -> N
     clock.advance(1)
     edit(queue, "op", ["r1/1", "r1/2"], lambda old: old + b"!")
     high = queue.now()
-    queue.move("back", 1, ["r1/1", "r1/2", "r1/3"], source="dead", target="waiting",
-               high_water_ms=high)  # fmt: skip
+    queue.move(
+        "back", 1, ["r1/1", "r1/2", "r1/3"], source="dead", target="waiting", high_water_ms=high
+    )
     queue.control("stop", 1, "cancel", "r1")
     clock.advance(365 * 86_400_000)
     while queue.sweep():

@@ -264,8 +264,11 @@ def test_an_export_goes_to_what_a_shell_names(url: str, client: redis.Redis) -> 
     """A process substitution, and stdout by its name, as a pipe and as a file."""
     dead_letters(client, 3)
     export = f"{sys.executable} -m redisq_ops --url {url} export mail -o"
-    for line in ("{} >(cat > out; touch end); until [ -e end ]; do sleep 0.01; done",
-                 "{} /dev/stdout | cat > out", "{} /dev/stdout > out"):  # fmt: skip
+    for line in (
+        "{} >(cat > out; touch end); until [ -e end ]; do sleep 0.01; done",
+        "{} /dev/stdout | cat > out",
+        "{} /dev/stdout > out",
+    ):
         subprocess.run(["bash", "-c", line.format(export)], check=True, capture_output=True)
         lines = Path("out").read_text().splitlines()
         assert len([row for row in lines if '"id"' in row]) == 3, line
@@ -469,8 +472,13 @@ def test_ages_are_in_buckets(client: redis.Redis) -> None:
     known = [Entry(f"r/{i}", "dead", since_ms=now - old) for i, old in enumerate(ages)]
     run(client, weight.add([*known, Entry("r/9", "waiting")]))
     assert weight.facts("replay")["ages"] == {
-        "under 1m": 2, "under 1h": 1, "under 1d": 1, "under 7d": 1, "7d and more": 1, "unknown": 1,
-    }  # fmt: skip
+        "under 1m": 2,
+        "under 1h": 1,
+        "under 1d": 1,
+        "under 7d": 1,
+        "7d and more": 1,
+        "unknown": 1,
+    }
 
 
 def test_calls_of_every_shard_are_counted(redisq: Redisq, client: redis.Redis) -> None:
@@ -869,9 +877,24 @@ def test_a_step_of_which_a_shard_never_heard_is_sent_again(client: redis.Redis) 
     with Draft("p", "purge-x") as draft:
         chosen, weight = run(client, select_entries(queue, "delayed", Filter(), keep=draft.add))
         header = PlanHeader(
-            "purge-x", "q", "delay", "redisq", 0, "", "purge", "delayed", "operator", 0,
-            chosen.high_water_ms, "all", "ada", "laptop", "", queue.now(), 500,
-        )  # fmt: skip
+            "purge-x",
+            "q",
+            "delay",
+            "redisq",
+            0,
+            "",
+            "purge",
+            "delayed",
+            "operator",
+            0,
+            chosen.high_water_ms,
+            "all",
+            "ada",
+            "laptop",
+            "",
+            queue.now(),
+            500,
+        )
         draft.finish(header, {"consequences": weight.facts("purge")})
     change = applying(client)
     drive(client, change, 1)
@@ -1088,11 +1111,22 @@ def test_a_spoilt_plan_is_refused_with_its_line(
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("verb", []), ("verb", "explode"), ("state", "waiting"), ("high_water_ms", "1"),
-        ("op", 5), ("queue", 7), ("step", 0), ("step", "9"), ("rate", 0), ("rate", "x"),
-        ("rate", nan), ("planned_ms", None), ("created_ms", "x"), ("why", None),
+        ("verb", []),
+        ("verb", "explode"),
+        ("state", "waiting"),
+        ("high_water_ms", "1"),
+        ("op", 5),
+        ("queue", 7),
+        ("step", 0),
+        ("step", "9"),
+        ("rate", 0),
+        ("rate", "x"),
+        ("rate", nan),
+        ("planned_ms", None),
+        ("created_ms", "x"),
+        ("why", None),
     ],
-)  # fmt: skip
+)
 def test_a_plan_of_another_hand_is_refused(
     redisq: Redisq, client: redis.Redis, name: str, value: Any
 ) -> None:
@@ -1200,11 +1234,12 @@ def rewrite(header: dict[str, Any], facts: dict[str, Any] | None = None) -> None
 @pytest.mark.parametrize(
     "facts",
     [
-        {"consequences": 5}, {"consequences": {"count": "many"}, "matched": [], "sample": 1},
+        {"consequences": 5},
+        {"consequences": {"count": "many"}, "matched": [], "sample": 1},
         {"consequences": {"count": 1, "bytes": 1, "priorities": {"0": 1}}, "matched": 1},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_what_a_plan_does_is_computed_whatever_its_file_says(
     redisq: Redisq, client: redis.Redis, facts: dict[str, Any]
 ) -> None:
@@ -1291,9 +1326,14 @@ def test_whose_step_it_was_is_known_of_another_program_s_jobs_too(client: redis.
 
     def sent(hand: str) -> list[str]:
         said: list[str] = queue.move(
-            "purge-x", 1, ids[:2], source="waiting", target="trash", high_water_ms=2**52,
+            "purge-x",
+            1,
+            ids[:2],
+            source="waiting",
+            target="trash",
+            high_water_ms=2**52,
             span=f"0-2-{hand}",
-        )  # fmt: skip
+        )
         return said
 
     assert (sent("a1"), sent("b2"), sent("a1")) == (["moved"] * 2, ["theirs"] * 2, ["moved"] * 2)

@@ -69,9 +69,11 @@ def made(client: Any, kind: str, name: str, shards: int = 1) -> Any:
     """A queue of a kind; Carmine's are called carmine:name."""
     one = {"delay": DelaySet, "circular": CircularQueue, "fair": FairQueue, "carmine": CarmineQueue}
     many: dict[str, Any] = {
-        "delay": ShardedDelaySet, "circular": ShardedCircularQueue, "fair": ShardedFairQueue,
+        "delay": ShardedDelaySet,
+        "circular": ShardedCircularQueue,
+        "fair": ShardedFairQueue,
         "carmine": ShardedCarmineQueue,
-    }  # fmt: skip
+    }
     queue = many[kind](client, name, shards=shards) if shards > 1 else one[kind](client, name)
     run(client, queue._ensure_registered())
     return queue
@@ -135,9 +137,16 @@ def ids(*queues: Queue[Any], states: tuple[State, ...] = STATES) -> Counter[str]
 def told(entry: Entry) -> tuple[Any, ...]:
     """What has to be the same behind a move."""
     return (
-        entry.state, entry.payload, entry.client, entry.failures, entry.lost, entry.first_ms,
-        entry.reason, entry.error, entry.at_ms if entry.state != "waiting" else None,
-    )  # fmt: skip
+        entry.state,
+        entry.payload,
+        entry.client,
+        entry.failures,
+        entry.lost,
+        entry.first_ms,
+        entry.reason,
+        entry.error,
+        entry.at_ms if entry.state != "waiting" else None,
+    )
 
 
 def sound(*queues: Queue[Any]) -> None:
@@ -340,13 +349,15 @@ def test_a_full_target_takes_what_fits(redisq: Redisq, client: redis.Redis, kind
     assert (outcome["done"], outcome["left"]) == (3, 4)
     said = redisq("apply", "p", "--yes", code=3) + redisq.err
     assert f"4 left ({target.name} is full)" in said
-    (outcome,) = redisq.rows("move", source.name, "--to", target.name, "--state", "waiting",
-                             "--yes", code=1)  # fmt: skip
+    (outcome,) = redisq.rows(
+        "move", source.name, "--to", target.name, "--state", "waiting", "--yes", code=1
+    )
     assert (outcome["done"], outcome["skipped"]) == (0, {"full": 4})
     # What is dead doesn't wait.
-    assert redisq.rows("move", source.name, "--to", target.name, "--state", "dead", "--yes")[0][
-        "done"
-    ] == 7  # fmt: skip
+    assert (
+        redisq.rows("move", source.name, "--to", target.name, "--state", "dead", "--yes")[0]["done"]
+        == 7
+    )
     redisq("retention", target.name, "max_waiting=", "--yes")
     assert redisq.rows("apply", "p", "--yes")[0]["done"] == 7
     sound(source, target)
@@ -366,9 +377,13 @@ def test_a_target_that_drains_takes_nothing(redisq: Redisq, client: redis.Redis)
 @pytest.mark.parametrize(("setting", "word"), [("max_waiting=3", "full"), ("closed", "closed")])
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_refused_on_arrival_is_put_back(
-    redisq: Redisq, client: redis.Redis, kind: str, setting: str, word: str,
+    redisq: Redisq,
+    client: redis.Redis,
+    kind: str,
+    setting: str,
+    word: str,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     """Somebody filled or closed it between the look and the step."""
     source, target = filled(client, kind, "a"), made(client, kind, named(kind, "b"))
     put(target, ["there"])
@@ -382,8 +397,16 @@ def test_what_is_refused_on_arrival_is_put_back(
 
     monkeypatch.setattr(transfer.MoveAction, "obstacle", open_)
     before = [e.id for e in source.page("waiting").entries]
-    (outcome,) = redisq.rows("move", source.name, "--to", target.name, "--state", "waiting",
-                             "--yes", code=3 if word == "full" else 1)  # fmt: skip
+    (outcome,) = redisq.rows(
+        "move",
+        source.name,
+        "--to",
+        target.name,
+        "--state",
+        "waiting",
+        "--yes",
+        code=3 if word == "full" else 1,
+    )
     done = 2 if word == "full" else 0
     assert (outcome["done"], outcome["skipped"]) == (done, {word: 6 - done})
     assert redisq.rows("log")[0]["done"] == done
@@ -496,8 +519,9 @@ def test_queues_of_different_shards(
     moves = []
     for state in STATES:
         done = 19 if state == "dead" else 20
-        (outcome,) = redisq.rows("move", a, "--to", b, "--state", state, "--yes",
-                                 code=3 if state == "dead" else 0)  # fmt: skip
+        (outcome,) = redisq.rows(
+            "move", a, "--to", b, "--state", state, "--yes", code=3 if state == "dead" else 0
+        )
         assert (outcome["matched"], outcome["done"]) == (20, done)
         assert outcome["skipped"] == ({"exists": 1} if state == "dead" else {})
         moves.append(outcome["op"])
@@ -627,9 +651,13 @@ def recalled(client: redis.Redis, op: str) -> ChangeRun[UndoSteps]:
 @pytest.mark.parametrize("mended", ["apply", "undo"])
 @pytest.mark.parametrize(("kind", "shards"), [("delay", 1), ("fair", 3)])
 def test_an_apply_that_is_killed_anywhere_is_mended(
-    redisq: Redisq, client: redis.Redis, kind: str, shards: int, mended: str,
+    redisq: Redisq,
+    client: redis.Redis,
+    kind: str,
+    shards: int,
+    mended: str,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     source = filled(client, kind, "a", 25, shards)
     target = made(client, kind, "b", shards)
     all_ids, taken = ours(source), min(entries(source, "dead"))
@@ -661,9 +689,12 @@ def test_an_apply_that_is_killed_anywhere_is_mended(
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "shards"), [("delay", 1), ("circular", 2)])
 def test_an_undo_that_is_killed_anywhere_is_mended(
-    redisq: Redisq, client: redis.Redis, kind: str, shards: int,
+    redisq: Redisq,
+    client: redis.Redis,
+    kind: str,
+    shards: int,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     source = filled(client, kind, "a", 25, shards)
     target = made(client, kind, "b", shards)
     all_ids = ids(source)
@@ -697,9 +728,12 @@ def test_an_undo_that_is_killed_anywhere_is_mended(
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "shards"), [("delay", 1), ("fair", 2)])
 def test_a_second_undo_that_is_killed_anywhere_is_mended(
-    redisq: Redisq, client: redis.Redis, kind: str, shards: int,
+    redisq: Redisq,
+    client: redis.Redis,
+    kind: str,
+    shards: int,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     """Of what was purged over there, and isn't any more."""
     source = filled(client, kind, "a", 12, shards)
     target = made(client, kind, "b", shards)
@@ -1182,8 +1216,21 @@ def test_workers_of_both_queues_do_each_once(redisq: Redisq, client: redis.Redis
         thread.start()
     for one, other in ("ab", "ba", "ab", "ba"):
         # How it ends depends on how much the workers got hold of meanwhile.
-        cli_run(["--url", redisq.url, "move", one, "--to", other, "--state", "waiting",
-                 "--max", "400", "--yes"])  # fmt: skip
+        cli_run(
+            [
+                "--url",
+                redisq.url,
+                "move",
+                one,
+                "--to",
+                other,
+                "--state",
+                "waiting",
+                "--max",
+                "400",
+                "--yes",
+            ]
+        )
         cli_run(["--url", redisq.url, "undo", "--yes"])
     deadline = time.monotonic() + 60
     while sum(done.values()) < 1200:
@@ -1243,8 +1290,9 @@ def test_other_plans_are_as_they_were(redisq: Redisq, client: redis.Redis) -> No
 
 def test_log_and_explain_say_where_it_went(redisq: Redisq, client: redis.Redis) -> None:
     source, target = filled(client, "delay", "a"), made(client, "delay", "b")
-    (outcome,) = redisq.rows("move", "a", "--to", "b", "--state", "dead", "--reason", "b is faster",
-                             "--yes")  # fmt: skip
+    (outcome,) = redisq.rows(
+        "move", "a", "--to", "b", "--state", "dead", "--reason", "b is faster", "--yes"
+    )
     (row,) = redisq.rows("log")
     assert (row["op"] if "op" in row else row["id"], row["queue"]) == (outcome["op"], "a")
     assert (row["verb"], row["into"], row["done"], row["undoable"]) == ("move", "b", 6, True)
@@ -1396,9 +1444,14 @@ def test_a_move_without_a_right_in_one_queue_writes_nothing_in_the_other(
         filled(client, "delay", name)
     before = picture(client)
     client.acl_setuser(
-        "half", enabled=True, nopass=True, reset=True, categories=["+@all"], channels=["*"],
+        "half",
+        enabled=True,
+        nopass=True,
+        reset=True,
+        categories=["+@all"],
+        channels=["*"],
         keys=["redisq:registry", *(f"redisq:{{{name}}}:*" for name in "ab" if name != read_only)],
-    )  # fmt: skip
+    )
     client.execute_command("ACL", "SETUSER", "half", f"%R~redisq:{{{read_only}}}:*")  # type: ignore[no-untyped-call]
     redisq.url = redisq.url.replace("redis://", "redis://half:x@")
     move = ("move", "--queue", "a", "--state", "waiting", "--to", "b", "--yes")
@@ -1530,9 +1583,11 @@ def test_on_a_cluster(binary: str, capsys: pytest.CaptureFixture[str], tmp_path:
         redisq = Redisq(url, capsys)
         link: Any = connect(url)
         for kind, name, other in (
-            ("delay", "a", "b"), ("fair", "f", "g"), ("circular", "c", "d"),
+            ("delay", "a", "b"),
+            ("fair", "f", "g"),
+            ("circular", "c", "d"),
             ("carmine", "%7Bx%7D", "%7By%7D"),
-        ):  # fmt: skip
+        ):
             source, target = filled(link, kind, name, 30), made(link, kind, named(kind, other))
             if kind != "carmine":
                 wide = made(link, kind, f"{name}-wide", 5)

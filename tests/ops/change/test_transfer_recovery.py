@@ -29,7 +29,7 @@ from redisq_ops.ops.filter.selection import select
 from ...changes import entry_change
 from ...command_line import Redisq
 from .killed_moves import stories
-from .test_transfer import (  # fmt: skip
+from .test_transfer import (
     ME,
     Link,
     entries,
@@ -319,9 +319,13 @@ def test_who_lacks_the_rights_says_so_once_and_leaves_it_to_others(
     killed(redisq, "out", 1, *MOVE)
     idle(source)
     client.acl_setuser(
-        "half", enabled=True, passwords=["+pw"], keys=["redisq:{a}:*", "redisq:registry"],
-        channels=["redisq:{a}:*"], categories=["+@all"],
-    )  # fmt: skip
+        "half",
+        enabled=True,
+        passwords=["+pw"],
+        keys=["redisq:{a}:*", "redisq:registry"],
+        channels=["redisq:{a}:*"],
+        categories=["+@all"],
+    )
     with redis.Redis.from_url(url.replace("//", "//half:pw@"), protocol=3) as weak:
         queue, recoveries = run(weak, Deployment(weak).queue("a")), TransferRecoverer()
         with caplog.at_level(logging.WARNING, "redisq_ops"):
@@ -366,9 +370,12 @@ def test_fsck_explain_and_ls_name_it(redisq: Redisq, client: redis.Redis) -> Non
 @pytest.mark.parametrize(("kind", "shards"), [("delay", 1), ("fair", 3), ("request", 2)])
 @pytest.mark.parametrize("what", ["move", "undo"])
 def test_killed_anywhere_it_is_finished_by_others(
-    client: redis.Redis, kind: str, shards: int, what: str,
+    client: redis.Redis,
+    kind: str,
+    shards: int,
+    what: str,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     """Kill, days, sweeps, and then a worker of either queue."""
     link, nth, dead = Link(monkeypatch), 0, True
     while dead:

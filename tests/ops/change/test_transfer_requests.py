@@ -68,8 +68,10 @@ def filled(client: Any, name: str, n: int = 3, shards: int = 1, payload: bytes =
     for k, priority in enumerate((10, 60)):
         queue.submit(
             [payload + b"%d-%d" % (k, i) for i in range(3 * n)],
-            id=f"r{k}", limit=500 + k, priority=priority,
-        )  # fmt: skip
+            id=f"r{k}",
+            limit=500 + k,
+            priority=priority,
+        )
     error = ERROR.encoded()
     for k in range(2):
         queue.control("aside", 2 * k + 1, "pause", f"r{1 - k}")
@@ -528,9 +530,12 @@ def test_queues_of_different_shards(
 @pytest.mark.parametrize("mended", ["apply", "undo"])
 @pytest.mark.parametrize("shards", [1, 3])
 def test_an_apply_that_is_killed_anywhere_is_mended(
-    redisq: Redisq, client: redis.Redis, shards: int, mended: str,
+    redisq: Redisq,
+    client: redis.Redis,
+    shards: int,
+    mended: str,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     source, target = filled(client, "a", 12, shards), made(client, "b", shards)
     before = ours_by_payload(source)
     redisq("move", "a", "--to", "b", "--state", "dead", "--plan", "p")

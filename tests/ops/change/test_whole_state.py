@@ -372,8 +372,9 @@ def test_an_error_is_told_with_all_that_was_done(
 ) -> None:
     """The server refuses a step, and not the one that is on its way behind it."""
     queue = dead_letters(client, 400)
-    client.acl_setuser("ops", enabled=True, passwords=["+p"], keys=["*"], channels=["*"],
-                       commands=["+@all"])  # fmt: skip
+    client.acl_setuser(
+        "ops", enabled=True, passwords=["+p"], keys=["*"], channels=["*"], commands=["+@all"]
+    )
     following, seen = whole_state.WholeStateSteps._following, []
 
     def meanwhile(front: whole_state.WholeStateSteps) -> Any:
@@ -485,10 +486,17 @@ def test_a_far_server_gets_no_smaller_steps() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        None, "garbage", "", "two\nlines", "- 0 0 x 5 w - - 0", "- 1 0 1.7e+12 5 w - failed 0",
-        "- 0 0 5 abc w - failed 0", "- 0 0 0 - - - - 0", "- 1 0 5  w - failed 0",
+        None,
+        "garbage",
+        "",
+        "two\nlines",
+        "- 0 0 x 5 w - - 0",
+        "- 1 0 1.7e+12 5 w - failed 0",
+        "- 0 0 5 abc w - failed 0",
+        "- 0 0 0 - - - - 0",
+        "- 1 0 5  w - failed 0",
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("target", ["waiting", "trash"])
 def test_a_record_spoilt_by_hand_holds_up_nobody(
     client: redis.Redis, target: Any, line: str | None

@@ -44,8 +44,9 @@ def test_a_later_table_overrides_values_and_adds_conditions(file: Path) -> None:
     batch = rules.of("batch-1")
     assert (batch.limits.oldest_ms, batch.limits.depth) == (24 * HOUR, 100)
     assert [(one.severity, one.text) for one in batch.conditions] == [
-        (Severity.CRITICAL, "dead>5"), (Severity.WARNING, "waiting>10"),
-    ]  # fmt: skip
+        (Severity.CRITICAL, "dead>5"),
+        (Severity.WARNING, "waiting>10"),
+    ]
     assert [one.text for one in rules.of("mail").conditions] == ["dead>5"]
 
 
@@ -89,10 +90,12 @@ def test_what_breaks_a_rule_is_found_the_worst_first() -> None:
     rules = Rules().with_options(["depth=100", "oldest=1h"], ["dead>0"], ["dead>10"])
     found = broken(rules, row("a", dead=1), row("b", 150, age_ms=2 * HOUR), row("c", dead=11))
     assert found == [
-        ("c", "condition", "dead>10"), ("a", "condition", "dead>0"),
-        ("b", "old", "oldest waits 2 h"), ("b", "deep", "150 waiting"),
+        ("c", "condition", "dead>10"),
+        ("a", "condition", "dead>0"),
+        ("b", "old", "oldest waits 2 h"),
+        ("b", "deep", "150 waiting"),
         ("c", "condition", "dead>0"),
-    ]  # fmt: skip
+    ]
 
 
 def test_more_that_comes_than_goes_is_growth() -> None:

@@ -11,11 +11,17 @@ from redisq_ops.ops.doctor.server_checks import ServerReport, server_findings
 
 GIB = 2**30
 WELL: dict[str, Any] = {
-    "redis_version": "7.4.1", "maxmemory_policy": "noeviction", "maxmemory": 4 * GIB,
-    "used_memory": GIB, "aof_enabled": 1, "role": "master", "connected_slaves": 1,
-    "slave0": {"state": "online", "lag": 1}, "min_slaves_good_slaves": 1,
+    "redis_version": "7.4.1",
+    "maxmemory_policy": "noeviction",
+    "maxmemory": 4 * GIB,
+    "used_memory": GIB,
+    "aof_enabled": 1,
+    "role": "master",
+    "connected_slaves": 1,
+    "slave0": {"state": "online", "lag": 1},
+    "min_slaves_good_slaves": 1,
     "latency_percentiles_usec_evalsha": {"p50": 40.0, "p99": 300.0},
-}  # fmt: skip
+}
 CONFIG = {"save": "3600 1", "appendfsync": "everysec", "min-replicas-to-write": "1"}
 CLUSTER = {"cluster_state": "ok", "cluster_slots_ok": "16384", "cluster_known_nodes": "6"}
 
@@ -36,8 +42,14 @@ def test_a_server_that_is_set_up_well_is_ok() -> None:
     found = findings()
     assert {one.verdict for one in found} == {"ok"} and not any(one.advice for one in found)
     assert [one.check for one in found] == [
-        "version", "eviction", "memory", "persistence", "replication", "min-replicas", "scripts",
-    ]  # fmt: skip
+        "version",
+        "eviction",
+        "memory",
+        "persistence",
+        "replication",
+        "min-replicas",
+        "scripts",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -59,10 +71,12 @@ def test_a_server_that_is_set_up_well_is_ok() -> None:
         ({"min_slaves_good_slaves": 0}, "min-replicas", "wrong", "writes are refused"),
         (
             {"latency_percentiles_usec_evalsha": {"p99": 25_000.0}},
-            "scripts", "wrong", "25 ms or more",
+            "scripts",
+            "wrong",
+            "25 ms or more",
         ),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_well_has_a_verdict_and_advice(
     info: dict[str, Any], check: str, verdict: str, words: str
 ) -> None:
@@ -93,8 +107,9 @@ def test_settings_decide_where_the_user_may_read_them() -> None:
 def test_slow_scripts_are_named_by_their_digest() -> None:
     found = verdict("scripts", findings(slow=((12_000, "abc"), (30_000, "def"))))
     assert found == (
-        "warning", "scripts in the slow log: 2, the longest 30.0 ms: def",
-    )  # fmt: skip
+        "warning",
+        "scripts in the slow log: 2, the longest 30.0 ms: def",
+    )
     assert "the slow log can't be read" in verdict("scripts", findings(slow=None))[1]
 
 

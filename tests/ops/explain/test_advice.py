@@ -45,8 +45,17 @@ Situation = Callable[[Client, Redisq, str], str]
 OURS = ("request", "delay", "fair", "circular", "carmine")
 ONLY_READ = ("raw-", "carmine layout", "stream")
 """kinds without purge"""
-READS = {"explain", "fsck", "history", "log", "results", "dlq groups", "select", "client ls",
-         "periodic ls"}  # fmt: skip
+READS = {
+    "explain",
+    "fsck",
+    "history",
+    "log",
+    "results",
+    "dlq groups",
+    "select",
+    "client ls",
+    "periodic ls",
+}
 """commands that change nothing"""
 FILLED_IN = {"MODULE:FUNCTION": ["builtins:print", "--burst"]}
 """what the user has to put into commands"""
@@ -398,10 +407,15 @@ CANT_OCCUR: list[tuple[str, Callable[[Queue[Any]], bool], str]] = [
 ONLY_LOOKS = {"busy", "done", "due", "empty", "group", "next", "poison", "unread", "waiting"}
 """rules whose commands change nothing, in any queue: none of these is refused"""
 VERBS_OF: dict[str, tuple[Verb, State]] = {
-    "dead": ("replay", "dead"), "delayed": ("requeue", "delayed"), "retry": ("requeue", "delayed"),
-    "pending": ("requeue", "pending"), "overdue": ("requeue", "pending"),
-    "silent": ("requeue", "pending"), "gone": ("purge", "dead"), "purged": ("restore", "trash"),
-}  # fmt: skip
+    "dead": ("replay", "dead"),
+    "delayed": ("requeue", "delayed"),
+    "retry": ("requeue", "delayed"),
+    "pending": ("requeue", "pending"),
+    "overdue": ("requeue", "pending"),
+    "silent": ("requeue", "pending"),
+    "gone": ("purge", "dead"),
+    "purged": ("restore", "trash"),
+}
 """rules that advise this verb, where the queue has it: by one check, whichever rule it is"""
 MORE: dict[str, list[Situation]] = {
     "request": [

@@ -129,8 +129,10 @@ def test_count_beyond_search_depth_is_approximate(
     mail.take(1, consumer="w1")
     (ahead,) = Answer(mail, "r1/1").facts["ahead"]
     assert ahead == {
-        "what": "tokens of other requests of its priority", "number": 10, "exact": False
-    }  # fmt: skip
+        "what": "tokens of other requests of its priority",
+        "number": 10,
+        "exact": False,
+    }
     assert "≈ 10 tokens" in Answer(mail, "r1/1").sentence
 
 
@@ -966,9 +968,14 @@ def test_explain_needs_read_permission_only(
     DelaySet(client, "later").schedule([("e1", b"x")], after_ms=60_000)
     CircularQueue(client, "ring").push(["a"])
     client.acl_setuser(
-        "viewer", enabled=True, nopass=True, reset=True, keys="*",
-        categories=["+@read", "+@connection"], commands=["+time", "-@write"],
-    )  # fmt: skip
+        "viewer",
+        enabled=True,
+        nopass=True,
+        reset=True,
+        keys="*",
+        categories=["+@read", "+@connection"],
+        commands=["+time", "-@write"],
+    )
     viewer = Redisq(url.replace("//", "//viewer:any@"), capsys)
     before = picture(client)
     try:

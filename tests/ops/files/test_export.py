@@ -139,8 +139,9 @@ def test_a_fair_queue_keeps_clients_and_their_order(
         i: (e.client, e.payload) for i, e in before.items()
     }
     assert [d.id for d in copy.take(3, consumer="w").deliveries if d.client == "acme"] == [
-        "a1", "a2",
-    ]  # fmt: skip
+        "a1",
+        "a2",
+    ]
     assert copy.invariants() == []
 
 
@@ -198,17 +199,25 @@ def test_dead_sub_requests_are_a_request_of_their_own(
 @pytest.mark.parametrize(
     ("made", "put"),
     [
-        (lambda c: ShardedDelaySet(c, "q", shards=3),
-         lambda q, ids: q.schedule([(i, i.encode()) for i in ids], after_ms=3_600_000)),
-        (lambda c: ShardedCircularQueue(c, "q", shards=3),
-         lambda q, ids: q.push([(i, i.encode()) for i in ids])),
-        (lambda c: ShardedFairQueue(c, "q", shards=3),
-         lambda q, ids: [q.submit(f"c{i}", [(i, i.encode())]) for i in ids]),
-        (lambda c: ShardedCarmineQueue(c, "carmine:q", shards=3),
-         lambda q, ids: q.enqueue([(i, i.encode()) for i in ids])),
+        (
+            lambda c: ShardedDelaySet(c, "q", shards=3),
+            lambda q, ids: q.schedule([(i, i.encode()) for i in ids], after_ms=3_600_000),
+        ),
+        (
+            lambda c: ShardedCircularQueue(c, "q", shards=3),
+            lambda q, ids: q.push([(i, i.encode()) for i in ids]),
+        ),
+        (
+            lambda c: ShardedFairQueue(c, "q", shards=3),
+            lambda q, ids: [q.submit(f"c{i}", [(i, i.encode())]) for i in ids],
+        ),
+        (
+            lambda c: ShardedCarmineQueue(c, "carmine:q", shards=3),
+            lambda q, ids: q.enqueue([(i, i.encode()) for i in ids]),
+        ),
     ],
     ids=["delay", "circular", "fair", "carmine"],
-)  # fmt: skip
+)
 def test_into_a_queue_of_several_shards(
     client: redis.Redis,
     redisq: Redisq,
@@ -232,8 +241,19 @@ def test_another_programs_queue_is_exported_only(
     client: redis.Redis, redisq: Redisq, file: str
 ) -> None:
     client.sadd("queues", "low")
-    client.lpush("queue:low", json.dumps({"class": "Job", "args": [1], "jid": "abc", "queue": "low",
-                                          "created_at": 1.0, "enqueued_at": 1.0}))  # fmt: skip
+    client.lpush(
+        "queue:low",
+        json.dumps(
+            {
+                "class": "Job",
+                "args": [1],
+                "jid": "abc",
+                "queue": "low",
+                "created_at": 1.0,
+                "enqueued_at": 1.0,
+            }
+        ),
+    )
     redisq("export", "sidekiq:low", "-o", file)
     assert [json.loads(row["payload"])["jid"] for row in entries(file)] == ["abc"]
     assert "exported only" in redisq.refusal("import", file, "--yes", code=1)
@@ -362,8 +382,10 @@ def test_undo_takes_back_what_nobody_touched(
     assert "1 of 2, skipped 1 changed" in said
     left = everything(queue)
     assert {id: entry.state for id, entry in left.items()} == {
-        "kept": "waiting", "a": "pending", "b": "trash",
-    }  # fmt: skip
+        "kept": "waiting",
+        "a": "pending",
+        "b": "trash",
+    }
     assert queue.invariants() == []
     redisq("undo", "--yes", code=1)
 
@@ -492,10 +514,13 @@ def test_another_kind_is_refused(client: redis.Redis, redisq: Redisq, file: str)
         ('HEAD\n{"id": "a", "state": "dead", "payload": "x", "error": [1]}\n', 2, "error of a"),
         ('HEAD\n{"id": "a", "state": "dead", "payload": "x", "reason": "a b"}\n', 2, "reason"),
         ('HEAD\n[[[[\n{"id": 3}\n', 2, "(and 1 more lines)"),
-        ('HEAD\n{"id": "a", "state": "waiting", "payload": "***", "redacted": true}\n', 1,
-         "was redacted"),
+        (
+            'HEAD\n{"id": "a", "state": "waiting", "payload": "***", "redacted": true}\n',
+            1,
+            "was redacted",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_file_that_can_not_be_used_changes_nothing(
     client: redis.Redis, redisq: Redisq, file: str, text: str, code: int, said: str
 ) -> None:
@@ -537,8 +562,11 @@ def test_a_pipe_is_read_as_well(
 def command(url: str, *words: str, **more: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "redisq_ops", "--url", url, *words],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **more,
+    )
 
 
 @pytest.mark.alike

@@ -148,9 +148,12 @@ def recording(client: redis.Redis, here: Path) -> Path:
 
 
 def played_back(redisq: Redisq, k: int, path: Path) -> set[int]:
-    looks = [("playback", str(path)), ("playback", str(path), "consumers"),
-             ("playback", str(path), "log", "--diff", "1s"),
-             ("playback", str(path), "--diff", "5s", "--json")]  # fmt: skip
+    looks = [
+        ("playback", str(path)),
+        ("playback", str(path), "consumers"),
+        ("playback", str(path), "log", "--diff", "1s"),
+        ("playback", str(path), "--diff", "5s", "--json"),
+    ]
     codes = {ends_well(redisq, k, *words) for words in looks}
     with soon():
         try:
@@ -259,9 +262,11 @@ def test_plans(redisq: Redisq, client: redis.Redis, here: Path, whole: bool) -> 
 @pytest.mark.alike
 @pytest.mark.parametrize("change", [mutated, warped_line])
 def test_reports(
-    redisq: Redisq, client: redis.Redis, here: Path,
+    redisq: Redisq,
+    client: redis.Redis,
+    here: Path,
     change: Callable[[bytes, random.Random], bytes],
-) -> None:  # fmt: skip
+) -> None:
     """A later run continues a report from its last entry."""
     dead_letters(client, 3)
     redisq("replay", "mail", "--plan", "p")
@@ -289,9 +294,11 @@ def test_a_report_continues_behind_a_line_that_is_no_entry(tmp_path: Path, line:
 @pytest.mark.alike
 @pytest.mark.parametrize("change", [mutated, warped_line])
 def test_exports(
-    redisq: Redisq, client: redis.Redis, here: Path,
+    redisq: Redisq,
+    client: redis.Redis,
+    here: Path,
     change: Callable[[bytes, random.Random], bytes],
-) -> None:  # fmt: skip
+) -> None:
     everywhere(client)
     DelaySet(client, "later").schedule([("e1", b"x"), ("e2", b"\xff")], after_ms=60_000)
     redisq("export", "mail", "later", "--raw-payloads", "-o", "x")
@@ -358,8 +365,25 @@ def test_configurations(redisq: Redisq, here: Path, monkeypatch: pytest.MonkeyPa
         if rng.random() < 0.6:  # a value of another type
             lines = CONFIG.splitlines()
             at = rng.choice([n for n, line in enumerate(lines) if b" = " in line])
-            odd = rng.choice(["1", "-1", "true", '""', '"x"', "[]", "[1]", "{}", "{x=1}", "nan",
-                              "1979-05-27", '["x", 1]', "9" * 30, '"\\u0000"', "inf"])  # fmt: skip
+            odd = rng.choice(
+                [
+                    "1",
+                    "-1",
+                    "true",
+                    '""',
+                    '"x"',
+                    "[]",
+                    "[1]",
+                    "{}",
+                    "{x=1}",
+                    "nan",
+                    "1979-05-27",
+                    '["x", 1]',
+                    "9" * 30,
+                    '"\\u0000"',
+                    "inf",
+                ]
+            )
             lines[at] = lines[at].partition(b" = ")[0] + b" = " + odd.encode()
             text = b"\n".join(lines)
         config_path().write_bytes(text)
@@ -381,9 +405,11 @@ PATCH = b"""[
 def test_patches() -> None:
     payload = b'{"a": [1, 2], "b": {"y": null}}'
     for k, rng in each("patch"):
-        text = mutated(PATCH, rng) if k % 3 == 0 else json.dumps(
-            warped(json.loads(PATCH), rng)
-        ).encode()  # fmt: skip
+        text = (
+            mutated(PATCH, rng)
+            if k % 3 == 0
+            else json.dumps(warped(json.loads(PATCH), rng)).encode()
+        )
         with soon():
             try:
                 patch = Patch.parse(text.decode())

@@ -93,23 +93,34 @@ def test_of_lines_of_one_sub_request_the_last_one_counts(
     client: redis.Redis, redisq: Redisq, file: str
 ) -> None:
     write(
-        file, head("mail", "request"), entry("r1/2", "b", 2), entry("r1/1", "old", 2),
-        entry("r1/1", "older", 2), entry("r1/1", "a", 2), entry("r2/1", "c", 1),
-    )  # fmt: skip
+        file,
+        head("mail", "request"),
+        entry("r1/2", "b", 2),
+        entry("r1/1", "old", 2),
+        entry("r1/1", "older", 2),
+        entry("r1/1", "a", 2),
+        entry("r2/1", "c", 1),
+    )
     (outcome,) = redisq.rows("import", file, "--yes")
     assert (outcome["matched"], outcome["done"], outcome["skipped"]) == (5, 3, {"same": 2})
     assert sorted(all_run(RequestQueue(client, "mail"))) == [
-        ("r1/1", b"a"), ("r1/2", b"b"), ("r2/1", b"c"),
-    ]  # fmt: skip
+        ("r1/1", b"a"),
+        ("r1/2", b"b"),
+        ("r2/1", b"c"),
+    ]
 
 
 def test_a_line_that_is_there_twice_makes_up_for_none_that_is_missing(
     client: redis.Redis, redisq: Redisq, file: str
 ) -> None:
     write(
-        file, head("mail", "request"), entry("r1/1", "a", 3), entry("r1/3", "c", 3),
-        head("mail", "request", "pending"), entry("r1/1", "a", 3),
-    )  # fmt: skip
+        file,
+        head("mail", "request"),
+        entry("r1/1", "a", 3),
+        entry("r1/3", "c", 3),
+        head("mail", "request", "pending"),
+        entry("r1/1", "a", 3),
+    )
     assert "1 of them in part, numbered afresh: r1" in redisq("import", file, "--dry-run")
 
 
@@ -119,9 +130,12 @@ def test_where_another_request_has_its_id_each_line_is_counted(
     queue = RequestQueue(client, "mail")
     queue.submit([b"a", b"other"], id="r1")
     write(
-        file, head("mail", "request"), entry("r1/1", "a", 2), entry("r1/2", "b", 2),
+        file,
+        head("mail", "request"),
         entry("r1/1", "a", 2),
-    )  # fmt: skip
+        entry("r1/2", "b", 2),
+        entry("r1/1", "a", 2),
+    )
     told = redisq.rows("import", file, "--yes", code=3)
     assert [row["id"] for row in told[:-1]] == ["r1/2"]
     assert (told[-1]["done"], told[-1]["skipped"]) == (0, {"same": 2, "exists": 1})
@@ -160,14 +174,18 @@ def test_an_import_goes_on_when_nobody_reads_its_lines_any_more(
     there = [(f"e{n:04}", b"other") for n in range(400)]
     queue.schedule(there)
     write(
-        file, head("later", "delay"), *(entry(id, "new") for id, _ in there),
+        file,
+        head("later", "delay"),
+        *(entry(id, "new") for id, _ in there),
         *(entry(f"f{n}", "new") for n in range(200)),
-        head("second", "delay"), entry("g", "new"),
-    )  # fmt: skip
+        head("second", "delay"),
+        entry("g", "new"),
+    )
     going = subprocess.Popen(
         [sys.executable, "-m", "redisq_ops", "--url", url, "import", file, "--yes", "--json"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     assert going.stdout is not None and going.stderr is not None
     assert json.loads(going.stdout.readline())["id"] == "e0000"
     going.stdout.close()
@@ -202,9 +220,12 @@ def test_what_would_stop_it_later_is_refused_before_anything_is_written(
     client: redis.Redis, redisq: Redisq, file: str, wrong: dict[str, Any], said: str
 ) -> None:
     write(
-        file, head("mail", "request"), entry("r1/1", total=1), entry("r2/1", total=1) | wrong,
+        file,
+        head("mail", "request"),
+        entry("r1/1", total=1),
+        entry("r2/1", total=1) | wrong,
         entry("r3/1", total=1),
-    )  # fmt: skip
+    )
     refusal = redisq.refusal("import", file, "--yes", code=2)
     assert f"line 3: {said}" in refusal and refusal.endswith("; nothing was imported")
     assert client.keys("*") == []
@@ -214,10 +235,15 @@ def test_an_id_that_comes_again_with_other_content_is_not_the_same(
     client: redis.Redis, redisq: Redisq, file: str
 ) -> None:
     write(
-        file, head("later", "delay"), entry("e1", "first"), entry("e1", "first"),
+        file,
+        head("later", "delay"),
+        entry("e1", "first"),
+        entry("e1", "first"),
         entry("e1", "second"),
-        head("jobs", "fair"), entry("j1", client="acme"), entry("j1", client="bell"),
-    )  # fmt: skip
+        head("jobs", "fair"),
+        entry("j1", client="acme"),
+        entry("j1", client="bell"),
+    )
     told, later, of_jobs, jobs = redisq.rows("import", file, "--yes", code=3)
     assert (told["line"], told["id"]) == (4, "e1")
     assert told["problem"] == "its id is on line 2 too, with another payload"
@@ -234,10 +260,12 @@ def test_an_id_that_comes_again_with_other_content_is_not_the_same(
 @pytest.mark.parametrize(
     ("kind", "cls"),
     [
-        ("delay", DelaySet), ("fair", FairQueue), ("circular", CircularQueue),
+        ("delay", DelaySet),
+        ("fair", FairQueue),
+        ("circular", CircularQueue),
         ("carmine", CarmineQueue),
     ],
-)  # fmt: skip
+)
 def test_a_batch_whose_reply_was_lost_counts_and_can_be_undone(
     client: redis.Redis, redisq: Redisq, file: str, kind: str, cls: Any
 ) -> None:
@@ -278,5 +306,5 @@ def test_a_done_message_can_be_imported_unless_equal_ones_are_refused(
     assert client.lrange("carmine:mq:q:mid-circle", 0, -1).count(b"m1") == 1
     assert [(each.id, each.payload) for each in queue.take(9, consumer="w").deliveries] == [
         ("m1", b"x"),
-    ]  # fmt: skip
+    ]
     assert queue.invariants() == []

@@ -114,8 +114,9 @@ def test_purged_sub_requests_are_not_the_same(redisq: Redisq, file: str) -> None
     redisq("purge", "q/r/2", "--yes")
     told, outcome = redisq.rows("import", file, "--yes", code=3)
     assert (told["id"], told["problem"]) == (
-        "r/2", "its request is here, and it was purged or moved",
-    )  # fmt: skip
+        "r/2",
+        "its request is here, and it was purged or moved",
+    )
     assert (outcome["done"], outcome["skipped"]) == (0, {"same": 1, "exists": 1})
 
 

@@ -24,14 +24,32 @@ from redisq_ops.ops.redaction import MASK, Redaction
 NOW = int(datetime(2026, 11, 20, 12, 0, tzinfo=UTC).timestamp() * 1000)
 MINUTE, HOUR = 60_000, 3_600_000
 DEAD = Entry(
-    "r1/3", "dead", at_ms=NOW - 3 * HOUR, since_ms=NOW - 3 * HOUR, failures=4, lost=1,
-    first_ms=NOW - 5 * HOUR, consumer="w1", reason="failed", op="replay-1",
-    error=Failure("smtp.Timeout", "no answer from 10.0.0.7 after 30 s"), deliveries=6,
+    "r1/3",
+    "dead",
+    at_ms=NOW - 3 * HOUR,
+    since_ms=NOW - 3 * HOUR,
+    failures=4,
+    lost=1,
+    first_ms=NOW - 5 * HOUR,
+    consumer="w1",
+    reason="failed",
+    op="replay-1",
+    error=Failure("smtp.Timeout", "no answer from 10.0.0.7 after 30 s"),
+    deliveries=6,
     payload=json.dumps(
-        {"region": "eu", "n": 5, "code": "5", "ok": True, "none": None, "at": "2026-11-20",
-         "items": [{"sku": "a-1"}, {"sku": "b"}], "odd key": 1.5, "user-id": 17}
+        {
+            "region": "eu",
+            "n": 5,
+            "code": "5",
+            "ok": True,
+            "none": None,
+            "at": "2026-11-20",
+            "items": [{"sku": "a-1"}, {"sku": "b"}],
+            "odd key": 1.5,
+            "user-id": 17,
+        }
     ).encode(),
-)  # fmt: skip
+)
 WAITS = Entry("e1", "waiting", payload=b"plain text\xff")
 HELD = Entry("r2/1", "pending", at_ms=NOW + 20_000, since_ms=NOW - 10_000, consumer="w2")
 OVER = Entry("r2/2", "pending", at_ms=NOW - 5 * MINUTE, since_ms=NOW - HOUR, consumer="w3")
@@ -130,13 +148,19 @@ def test_a_time_of_day_is_local_or_utc(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("text", "states"),
     [
-        ("age>2h", None), ("state:dead", {"dead"}), ("state:dead r1", {"dead"}),
-        ("state:dead or r1", None), ("state:dead or state=delayed", {"dead", "delayed"}),
-        ("state:dead state:delayed", set()), ("-state:dead", set(STATES) - {"dead"}),
-        ("state!=dead", set(STATES) - {"dead"}), ("-(state!=dead)", {"dead"}),
-        ("-(state:dead r1)", None), ("-(state:dead or r1)", set(STATES) - {"dead"}),
+        ("age>2h", None),
+        ("state:dead", {"dead"}),
+        ("state:dead r1", {"dead"}),
+        ("state:dead or r1", None),
+        ("state:dead or state=delayed", {"dead", "delayed"}),
+        ("state:dead state:delayed", set()),
+        ("-state:dead", set(STATES) - {"dead"}),
+        ("state!=dead", set(STATES) - {"dead"}),
+        ("-(state!=dead)", {"dead"}),
+        ("-(state:dead r1)", None),
+        ("-(state:dead or r1)", set(STATES) - {"dead"}),
     ],
-)  # fmt: skip
+)
 def test_states_that_can_match(text: str, states: set[str] | None) -> None:
     assert parse(text).states == states
 
@@ -228,7 +252,7 @@ def test_ids_and_requests_that_can_match() -> None:
         (r"(a)\1+b+", None, "invalid regular expression"),
         ("x" * 1001, 1, "at most 1,000"),
     ],
-)  # fmt: skip
+)
 def test_syntax_error_names_column_and_problem(text: str, column: int | None, problem: str) -> None:
     with pytest.raises(FilterError) as caught:
         parse(text)
@@ -265,23 +289,34 @@ def test_quotes_and_backslashes() -> None:
 
 def test_glob_does_not_backtrack() -> None:
     for pattern, text, fits in (
-        ("*", "", True), ("a*", "a", True), ("a*a", "a", False), ("a*a", "aa", True),
-        ("a*b*c", "aXbYc", True), ("a*b*c", "acb", False), ("*ab*", "xaabx", True),
-        ("**", "x", True), ("a*bc*bc", "abc", False), ("a*bc*bc", "abcbc", True),
-    ):  # fmt: skip
+        ("*", "", True),
+        ("a*", "a", True),
+        ("a*a", "a", False),
+        ("a*a", "aa", True),
+        ("a*b*c", "aXbYc", True),
+        ("a*b*c", "acb", False),
+        ("*ab*", "xaabx", True),
+        ("**", "x", True),
+        ("a*bc*bc", "abc", False),
+        ("a*bc*bc", "abcbc", True),
+    ):
         assert FilterValue(pattern).matches(text) is fits, (pattern, text)
         assert bool(re.fullmatch(pattern.replace("*", ".*"), text)) is fits
     assert not FilterValue("*a" * 500 + "b").matches("a" * 100_000)
 
 
-@pytest.mark.parametrize(("payload", "where"), [
-    ({"args": [7, {"a": 1}], "kwargs": {"region": "eu"}}, "arg.0=7 arg[1].a=1 arg.region=eu"),
-    ({"args": [{"region": "eu", "0": 1}]}, "arg.region=eu arg.0.region=eu -has:arg.1 arg.0~eu"),
-    ({"args": [{"a": 1}, {"a": 1}], "kwargs": None}, "-has:arg.a"),
-    ({"data": {"region": "eu", "0": "first"}}, "arg.region=eu arg.0=first -has:arg.x"),
-    ({"data": ["a", "b"], "region": "eu"}, "arg.1=b -has:arg.region -has:arg.2"),
-    ({"args": "('eu',)"}, "-has:arg.0"), ([], "-has:arg.0"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("payload", "where"),
+    [
+        ({"args": [7, {"a": 1}], "kwargs": {"region": "eu"}}, "arg.0=7 arg[1].a=1 arg.region=eu"),
+        ({"args": [{"region": "eu", "0": 1}]}, "arg.region=eu arg.0.region=eu -has:arg.1 arg.0~eu"),
+        ({"args": [{"a": 1}, {"a": 1}], "kwargs": None}, "-has:arg.a"),
+        ({"data": {"region": "eu", "0": "first"}}, "arg.region=eu arg.0=first -has:arg.x"),
+        ({"data": ["a", "b"], "region": "eu"}, "arg.1=b -has:arg.region -has:arg.2"),
+        ({"args": "('eu',)"}, "-has:arg.0"),
+        ([], "-has:arg.0"),
+    ],
+)
 def test_arguments_of_tasks(payload: object, where: str) -> None:
     entry = Entry("e", "dead", payload=json.dumps(payload).encode(), task="mail.send")
     query = parse(f"task=mail.* {where}")
@@ -290,11 +325,14 @@ def test_arguments_of_tasks(payload: object, where: str) -> None:
         assert parse(one).accepts(replace(entry, task=None), NOW) is one.startswith("-")
 
 
-@pytest.mark.parametrize(("hidden", "where", "shown"), [
-    ("region", "arg.region=eu task=x", "arg.region=*** task=x"),
-    ("kwargs.region", "arg.region=eu arg.0=eu", "arg.region=*** arg.0=eu"),
-    ("args", "arg.region=eu arg.0=eu", "arg.region=*** arg.0=***"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("hidden", "where", "shown"),
+    [
+        ("region", "arg.region=eu task=x", "arg.region=*** task=x"),
+        ("kwargs.region", "arg.region=eu arg.0=eu", "arg.region=*** arg.0=eu"),
+        ("args", "arg.region=eu arg.0=eu", "arg.region=*** arg.0=***"),
+    ],
+)
 def test_a_hidden_argument_is_masked_as_its_place_in_the_payload_is(
     hidden: str, where: str, shown: str
 ) -> None:
@@ -320,10 +358,20 @@ def test_payloads_that_are_not_json() -> None:
 # --- regular expressions -------------------------------------------------------------------------
 
 TRAPS = (
-    "(a+)+$", "(a|a)+$", "(a|aa)+$", "(a*)*b", "(?:a?){50}a{50}b", "a.*b.*c.*d.*e", "(.*)*x",
-    "^(([a-z])+.)+[A-Z]([a-z])+$", "(x+x+)+y", r"(\w+\s?)*$!", "a*a*a*a*a*a*b", "(a|b|ab)*c",
+    "(a+)+$",
+    "(a|a)+$",
+    "(a|aa)+$",
+    "(a*)*b",
+    "(?:a?){50}a{50}b",
+    "a.*b.*c.*d.*e",
+    "(.*)*x",
+    "^(([a-z])+.)+[A-Z]([a-z])+$",
+    "(x+x+)+y",
+    r"(\w+\s?)*$!",
+    "a*a*a*a*a*a*b",
+    "(a|b|ab)*c",
     "(a|b){0,200}c(a|x){0,200}!",
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("pattern", TRAPS)
@@ -359,20 +407,35 @@ def test_regex_matches(pattern: str, text: str, found: bool) -> None:
 @pytest.mark.parametrize(
     ("pattern", "at", "problem"),
     [
-        ("a(?=b)", 1, "look-around"), ("(?!b)", 0, "look-around"), ("a(?<=b)", 1, "look-around"),
-        ("(?<!b)", 0, "add a second condition"), (r"(a)\1", 3, "write the text out"),
-        ("(?P<n>a)(?P=n)", 8, "back-reference"), ("(?>a)", 0, "leave it out"),
-        ("xa++", 2, "leave it out"), ("a{2}+", 1, "leave it out"), (r"a\Z", 1, r"write \z"),
-        (r"\u00e9", 0, r"write \x{00E9}"), (r"[\u00e9]", 1, r"write \x{00E9}"),
-        ("(?x)a b", 0, "no flag 'x'"), ("a(?#b)", 1, "comment"), ("(?(1)a|b)", 0, "a|b"),
-        ("a{,5}", 1, "write {0,5}"), ("a{1001}", 1, "at most 1000"), ("a{2,1}", 1, "at most"),
-        ("(a{1000}){1000}", None, "at most 1000"), ("x(", 1, "missing )"), ("a)", 1, "unexpected"),
-        ("[a", 0, "missing ]"), ("a**", 1, "repetition"), ("*a", 0, "nothing to repeat"),
+        ("a(?=b)", 1, "look-around"),
+        ("(?!b)", 0, "look-around"),
+        ("a(?<=b)", 1, "look-around"),
+        ("(?<!b)", 0, "add a second condition"),
+        (r"(a)\1", 3, "write the text out"),
+        ("(?P<n>a)(?P=n)", 8, "back-reference"),
+        ("(?>a)", 0, "leave it out"),
+        ("xa++", 2, "leave it out"),
+        ("a{2}+", 1, "leave it out"),
+        (r"a\Z", 1, r"write \z"),
+        (r"\u00e9", 0, r"write \x{00E9}"),
+        (r"[\u00e9]", 1, r"write \x{00E9}"),
+        ("(?x)a b", 0, "no flag 'x'"),
+        ("a(?#b)", 1, "comment"),
+        ("(?(1)a|b)", 0, "a|b"),
+        ("a{,5}", 1, "write {0,5}"),
+        ("a{1001}", 1, "at most 1000"),
+        ("a{2,1}", 1, "at most"),
+        ("(a{1000}){1000}", None, "at most 1000"),
+        ("x(", 1, "missing )"),
+        ("a)", 1, "unexpected"),
+        ("[a", 0, "missing ]"),
+        ("a**", 1, "repetition"),
+        ("*a", 0, "nothing to repeat"),
         ("\\", None, "trailing"),
         (r"(\pL{0,500}x)\pL{0,400}z", None, "fewer or smaller"),
         ("x+" * 501, None, "at most 1,000"),
     ],
-)  # fmt: skip
+)
 def test_bad_regex_names_place_and_alternative(pattern: str, at: int | None, problem: str) -> None:
     with pytest.raises(BadRegex, match=re.escape(problem)) as caught:
         regex(pattern)
@@ -463,8 +526,15 @@ def test_random_text_is_bad_input() -> None:
 
 def test_every_field_can_be_compared() -> None:
     """And only what the table says, of entries about which nothing else is known."""
-    value = {"text": "x", "state": "dead", "number": "1", "bytes": "1k", "span": "1s", "left": "1s",
-             "moment": "03:12"}  # fmt: skip
+    value = {
+        "text": "x",
+        "state": "dead",
+        "number": "1",
+        "bytes": "1k",
+        "span": "1s",
+        "left": "1s",
+        "moment": "03:12",
+    }
     for asked in FIELDS.values():
         for sign in ("=", "!=", "~", "!~", ">", ">=", "<", "<="):
             text = f"{asked.name}{sign}{value[asked.kind]}"

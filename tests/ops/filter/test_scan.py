@@ -201,10 +201,15 @@ def test_window_of_first_or_latest_entries(client: redis.Redis) -> None:
     queue = dead_letters(client, 1203)
     order = run(client, select(queue, "dead", Filter())).ids()
     for window, ids, complete in (
-        (10, order[:10], False), (700, order[:700], False), (1203, order, True),
-        (9999, order, True), (-10, order[-10:], False), (-700, order[-700:], False),
-        (-1203, order, True), (-9999, order, True),
-    ):  # fmt: skip
+        (10, order[:10], False),
+        (700, order[:700], False),
+        (1203, order, True),
+        (9999, order, True),
+        (-10, order[-10:], False),
+        (-700, order[-700:], False),
+        (-1203, order, True),
+        (-9999, order, True),
+    ):
         picked = run(client, select(queue, "dead", Filter(window=window)))
         assert picked.ids() == ids and picked.complete is complete, window
         assert (picked.scanned, picked.total) == (len(ids), 1203)
@@ -391,22 +396,31 @@ def test_select_scans_all_states(client: redis.Redis, redisq: Redisq) -> None:
     rows = redisq.rows("select", "mail", "--where", "r1")
     states = [row["state"] for row in rows]
     assert {state: states.count(state) for state in states} == {
-        "waiting": 4, "pending": 1, "delayed": 1, "dead": 1,
-    }  # fmt: skip
+        "waiting": 4,
+        "pending": 1,
+        "delayed": 1,
+        "dead": 1,
+    }
     assert all(row["payload_b64"] for row in rows)
     rows = redisq.rows("select", "--all-queues", "--where", "state:dead,pending")
     assert sorted((row["queue"], row["state"]) for row in rows) == [
-        ("mail", "dead"), ("mail", "pending"), ("news", "dead"), ("news", "pending"),
-    ]  # fmt: skip
+        ("mail", "dead"),
+        ("mail", "pending"),
+        ("news", "dead"),
+        ("news", "pending"),
+    ]
     counted = redisq.rows("select", "--all-queues", "--where", "error~SMTP", "--count")
     assert {(r["queue"], r["state"]): (r["matched"], r["scanned"]) for r in counted} == {
         (queue, state): found
         for queue in ("mail", "news")
         for state, found in (
-            ("waiting", (1, 4)), ("pending", (0, 1)), ("delayed", (1, 1)), ("dead", (1, 1)),
+            ("waiting", (1, 4)),
+            ("pending", (0, 1)),
+            ("delayed", (1, 1)),
+            ("dead", (1, 1)),
             ("trash", (0, 0)),
         )
-    }  # fmt: skip
+    }
     out = redisq("select", "mail", "--where", "error~SMTP")
     assert "mail/r1/2" in out and "\x1b" not in out and "dead" in out
     assert "mail: 3 entries, 1 waiting, 1 delayed, 1 dead" in redisq.err
@@ -430,8 +444,9 @@ def test_select_counts_entries_by_the_value_of_a_field(client: redis.Redis, redi
         ("SMTP", 3, {"waiting": 1, "delayed": 1, "dead": 1}),
     ]
     assert all(row["complete"] and row["at_least"] == [] for row in rows)
-    (half,) = redisq.rows("select", "mail", "--by", "state", "--where", "state:dead,waiting",
-                          "--max", "2")  # fmt: skip
+    (half,) = redisq.rows(
+        "select", "mail", "--by", "state", "--where", "state:dead,waiting", "--max", "2"
+    )
     assert (half["value"], half["entries"], half["complete"]) == ("waiting", 2, False)
     orders = FairQueue(client, "orders")
     orders.submit("acme", [b'{"to": {"region": "eu"}}', b'{"to": {"region": ["eu"]}}', b"[]"])
@@ -446,8 +461,9 @@ def test_select_counts_entries_by_the_value_of_a_field(client: redis.Redis, redi
     assert redisq.err == "orders: 4 entries, 3 values\n"
     counted = redisq.rows("select", "--all-queues", "--by", "client", "--where", "queue=orders")
     assert [(row["queue"], row["value"], row["entries"]) for row in counted] == [
-        (None, "acme", 3), (None, "zeta", 1),
-    ]  # fmt: skip
+        (None, "acme", 3),
+        (None, "zeta", 1),
+    ]
     assert "did you mean task?" in redisq.refusal("select", "mail", "--by", "tasks", code=2)
     assert "count by task" in redisq.refusal("select", "mail", "--by", "age", code=2)
     assert "name one field" in redisq.refusal("select", "mail", "--by", "task client", code=2)
@@ -523,10 +539,23 @@ def test_ctrl_c_during_the_scan_changes_nothing(url: str, client: redis.Redis) -
     client.config_resetstat()
     # At 100 a second there are five seconds between the first page and the second.
     with subprocess.Popen(
-        [sys.executable, "-m", "redisq_ops", "--url", url, "replay", "mail", "--where", "r1",
-         "--scan-rate", "100/s", "--yes"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    ) as process:  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "redisq_ops",
+            "--url",
+            url,
+            "replay",
+            "mail",
+            "--where",
+            "r1",
+            "--scan-rate",
+            "100/s",
+            "--yes",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
         while "cmdstat_hmget" not in client.info("commandstats"):
             assert process.poll() is None
             time.sleep(0.02)

@@ -191,9 +191,23 @@ def test_fingerprint_is_the_same_in_every_process() -> None:
 
 def test_hostile_messages_take_little_time_and_space() -> None:
     """Nothing here backtracks for long: sre would take minutes on a quadratic form of these."""
-    for hostile in ('"' * 4096, "'" * 4096, "a" * 100_000, "1:" * 4096, "a/" * 4096, "\\" * 4096,
-                    "Mon " * 2000, "0x" * 4096, "-" * 4096, "(" * 4096, "<n>" * 2000,
-                    "a.b-" * 2000, "aa " * 2000, "1h2m" * 1000, "x@" * 3000):  # fmt: skip
+    for hostile in (
+        '"' * 4096,
+        "'" * 4096,
+        "a" * 100_000,
+        "1:" * 4096,
+        "a/" * 4096,
+        "\\" * 4096,
+        "Mon " * 2000,
+        "0x" * 4096,
+        "-" * 4096,
+        "(" * 4096,
+        "<n>" * 2000,
+        "a.b-" * 2000,
+        "aa " * 2000,
+        "1h2m" * 1000,
+        "x@" * 3000,
+    ):
         assert len(normalized(hostile)) <= rules.LONGEST
     assert normalized("a\nb\r\n\tc") == "a b c"
 

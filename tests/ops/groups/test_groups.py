@@ -49,10 +49,12 @@ def of_region(payload: bytes) -> Failure:
 def orders(n: int) -> list[bytes]:
     """Every second one is of region eu; the others have none."""
     return [
-        json.dumps({"n": i, "to": {"tier": "gold" if i % 2 else "free"}}
-                   | ({"region": "eu"} if i % 2 else {})).encode()
+        json.dumps(
+            {"n": i, "to": {"tier": "gold" if i % 2 else "free"}}
+            | ({"region": "eu"} if i % 2 else {})
+        ).encode()
         for i in range(n)
-    ]  # fmt: skip
+    ]
 
 
 def contrasted(client: redis.Redis, queue: Queue[Any], group: str) -> GroupComparison:
@@ -194,12 +196,17 @@ def sidekiq(client: redis.Redis, n: int) -> None:
     for i in range(n):
         eu = i % 2
         job = {
-            "class": "Ship", "jid": f"{i:024x}", "queue": "default", "retry": True,
-            "args": [{"order": i, "region": "eu" if eu else "us"}], "retry_count": 25,
+            "class": "Ship",
+            "jid": f"{i:024x}",
+            "queue": "default",
+            "retry": True,
+            "args": [{"order": i, "region": "eu" if eu else "us"}],
+            "retry_count": 25,
             "error_class": "Errno::ECONNREFUSED" if eu else "KeyError",
             "error_message": f"connect to 10.0.0.{i}:5432" if eu else "key not found: :total",
-            "failed_at": 1_700_000_000.0 + i, "created_at": 1_700_000_000.0,
-        }  # fmt: skip
+            "failed_at": 1_700_000_000.0 + i,
+            "created_at": 1_700_000_000.0,
+        }
         client.zadd("dead", {json.dumps(job): 1_700_000_000 + i})
 
 
@@ -219,10 +226,14 @@ def test_resque_failures_are_grouped(client: redis.Redis) -> None:
     client.sadd("resque:queues", "low")
     for i in range(4):
         failure = {
-            "failed_at": "2026/11/21 10:00:00 UTC", "payload": {"class": "A", "args": [i]},
-            "exception": "RuntimeError", "error": f"row {i} is bad", "backtrace": [],
-            "worker": "host:1:low", "queue": "low",
-        }  # fmt: skip
+            "failed_at": "2026/11/21 10:00:00 UTC",
+            "payload": {"class": "A", "args": [i]},
+            "exception": "RuntimeError",
+            "error": f"row {i} is bad",
+            "backtrace": [],
+            "worker": "host:1:low",
+            "queue": "low",
+        }
         client.rpush("resque:failed", json.dumps(failure))
     queue = run(client, Deployment(client).queue("resque:low"))
     (group,) = run(client, groups(queue)).groups.ranked()

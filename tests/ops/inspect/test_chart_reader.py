@@ -71,6 +71,4 @@ def test_changes_are_the_queues_own_or_those_of_all(client: redis.Redis) -> None
     own, _ = charts(deployment, kept, ChartScope())
     assert [operation.why for operation in own.operations] == ["stop q00"]
     every, _ = charts(deployment, kept, ChartScope(all_queues=True))
-    assert {operation.why for operation in every.operations} == {
-        "stop q00", "stop q01", "stop q02"
-    }  # fmt: skip
+    assert {operation.why for operation in every.operations} == {"stop q00", "stop q01", "stop q02"}

@@ -111,8 +111,9 @@ def test_lag_and_pending_are_counted_separately(
     assert [(load.group, load.lag, load.pending) for load in bill.loads] == [("bill", 10, 10)]
     assert (audit.loads[0].lag, audit.loads[0].pending, audit.consumers) == (0, 0, ())
     assert [(one.name, one.pending, one.late) for one in bill.consumers] == [
-        ("w1", 7, None), ("w2", 3, None)
-    ]  # fmt: skip
+        ("w1", 7, None),
+        ("w2", 3, None),
+    ]
     assert report(orders, "bill") == bill or report(orders, "bill").group == "bill"
     with pytest.raises(NotFound, match="group nobody"):
         run(client, consumer_reports(orders, "nobody"))
@@ -123,9 +124,12 @@ def test_heat_map_poison_and_silent_consumers(
 ) -> None:
     ids = sorted(pel(client))
     for id, idle, deliveries in (
-        (ids[0], 30_000, 1), (ids[1], 120_000, 2), (ids[2], 2 * 3_600_000, 4),
-        (ids[3], 30 * 3_600_000, 12), (ids[4], 1_000, 9),
-    ):  # fmt: skip
+        (ids[0], 30_000, 1),
+        (ids[1], 120_000, 2),
+        (ids[2], 2 * 3_600_000, 4),
+        (ids[3], 30 * 3_600_000, 12),
+        (ids[4], 1_000, 9),
+    ):
         aged(client, id, "w9", idle, deliveries)
     seen = report(orders, silent_ms=0)
     assert seen.heat == (
@@ -177,9 +181,11 @@ def test_groups_of_a_request_queue_are_its_requests(client: redis.Redis) -> None
 
 
 def test_examined_window_is_reported(
-    orders: StreamQueue[redis.Redis], client: redis.Redis, redisq: Redisq,
+    orders: StreamQueue[redis.Redis],
+    client: redis.Redis,
+    redisq: Redisq,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setattr("redisq_ops.ops.inspect.consumers.PENDING_PAGE", 4)
     seen = report(orders)
     assert (seen.looked, seen.pending) == (4, 10)
@@ -271,8 +277,11 @@ def test_claim_in_a_queue_of_ours_voids_the_old_receipts(client: redis.Redis) ->
     found = queue.get("r1/1")
     assert found is not None and (found.consumer, found.state) == ("w3", "pending")
     assert pel(client, "redisq:{mail}:s:r1", "g") == {
-        "1-0": "w3", "2-0": "w3", "3-0": "w3", "4-0": "w2"
-    }  # fmt: skip
+        "1-0": "w3",
+        "2-0": "w3",
+        "3-0": "w3",
+        "4-0": "w2",
+    }
     assert found.receipt is not None
     new = Delivery("mail", "r1/1", b"", found.receipt, 0, 0, 0, "w3")
     assert queue.settle([Settlement(new, "ack")]) == ["done"]
@@ -411,9 +420,11 @@ def test_undo_gives_back_only_claimed_entries(
 
 @pytest.mark.parametrize("undoable", [5_000, 100])
 def test_killed_stream_claim_is_in_the_audit_log(
-    many: StreamQueue[redis.Redis], client: redis.Redis, monkeypatch: pytest.MonkeyPatch,
+    many: StreamQueue[redis.Redis],
+    client: redis.Redis,
+    monkeypatch: pytest.MonkeyPatch,
     undoable: int,
-) -> None:  # fmt: skip
+) -> None:
     """Also the last one, whose reply nobody heard: it counts itself."""
     monkeypatch.setattr("redisq_ops.ops.change.consumer_steps.UNDOABLE", undoable)
     change = ChangeRun(ConsumerSteps(run(client, held_entries(many, "w1")), "w2", remove=True), ADA)
@@ -740,9 +751,7 @@ def test_claim_and_remove_as_commands(
     orders: StreamQueue[redis.Redis], client: redis.Redis, redisq: Redisq
 ) -> None:
     before = picture(client)
-    (plan,) = redisq.rows(
-        "consumers", "remove", "stream:orders", "w1", "--dry-run", "--to", "w2"
-    )  # fmt: skip
+    (plan,) = redisq.rows("consumers", "remove", "stream:orders", "w1", "--dry-run", "--to", "w2")
     assert (plan["matched"], plan["to"], plan["group"], plan["groups"]) == (7, "w2", "bill", 1)
     assert "it is removed from 1 group" in redisq(
         "consumers", "remove", "stream:orders", "w1", "--dry-run"
@@ -764,8 +773,12 @@ def test_claim_and_remove_as_commands(
     assert sorted(pel(client).values()).count("w1") == 7
     rows = redisq.rows("consumers", "remove", "stream:orders", "w1", "--yes")
     assert rows[-1] | {"op": None} == {
-        "op": None, "matched": 7, "done": 7, "skipped": {}, "removed": 1
-    }  # fmt: skip
+        "op": None,
+        "matched": 7,
+        "done": 7,
+        "skipped": {},
+        "removed": 1,
+    }
     line = redisq.refusal("consumers", "remove", "stream:orders", "w1", "--yes", code=1)
     assert "no group of queue stream:orders has a consumer w1" in line
 
@@ -796,9 +809,14 @@ def test_reports_need_read_permission_only_and_escape_names(
     client.xreadgroup("bill", "w\x1b[31m", {"orders": ">"}, count=1)
     FairQueue(client, "jobs").submit("acme", [b"x"])
     client.acl_setuser(
-        "viewer", enabled=True, nopass=True, reset=True, keys="*",
-        categories=["+@read", "+@connection"], commands=["+time", "-@write"],
-    )  # fmt: skip
+        "viewer",
+        enabled=True,
+        nopass=True,
+        reset=True,
+        keys="*",
+        categories=["+@read", "+@connection"],
+        commands=["+time", "-@write"],
+    )
     viewer = Redisq(url.replace("//", "//viewer:any@"), capsys)
     before = picture(client)
     try:

@@ -45,8 +45,13 @@ def whole_row(name: str, **known: Any) -> dict[str, Any]:
     """A queue with all its fields."""
     row: dict[str, Any] = dict.fromkeys(RecordedQueue.__annotations__)
     return row | {
-        "name": name, "kind": "request", "waiting": 0, "unfinished": [], "read_ms": MOMENT, **known,
-    }  # fmt: skip
+        "name": name,
+        "kind": "request",
+        "waiting": 0,
+        "unfinished": [],
+        "read_ms": MOMENT,
+        **known,
+    }
 
 
 def states(n: int, first: int = MOMENT) -> Iterator[RecordedState]:

@@ -50,15 +50,28 @@ def _call(what: Any, args: Any = (), *more: Any) -> Any:
 
 
 _MADE: dict[str, Callable[..., Any]] = {
-    "NONE": lambda: None, "NEWTRUE": lambda: True, "NEWFALSE": lambda: False,
-    "EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple,
-    "TUPLE": lambda *items: items, "TUPLE1": lambda *items: items,
-    "TUPLE2": lambda *items: items, "TUPLE3": lambda *items: items,
-    "LIST": lambda *items: list(items), "DICT": lambda *items: _set_items({}, *items),
-    "SETITEM": _set_items, "SETITEMS": _set_items, "APPEND": _append, "APPENDS": _append,
+    "NONE": lambda: None,
+    "NEWTRUE": lambda: True,
+    "NEWFALSE": lambda: False,
+    "EMPTY_DICT": dict,
+    "EMPTY_LIST": list,
+    "EMPTY_TUPLE": tuple,
+    "TUPLE": lambda *items: items,
+    "TUPLE1": lambda *items: items,
+    "TUPLE2": lambda *items: items,
+    "TUPLE3": lambda *items: items,
+    "LIST": lambda *items: list(items),
+    "DICT": lambda *items: _set_items({}, *items),
+    "SETITEM": _set_items,
+    "SETITEMS": _set_items,
+    "APPEND": _append,
+    "APPENDS": _append,
     "STACK_GLOBAL": _named,
-    "REDUCE": _call, "NEWOBJ": _call, "NEWOBJ_EX": _call, "BUILD": lambda made, state: made,
-}  # fmt: skip
+    "REDUCE": _call,
+    "NEWOBJ": _call,
+    "NEWOBJ_EX": _call,
+    "BUILD": lambda made, state: made,
+}
 
 
 def unpickled(data: bytes) -> Any:

@@ -44,9 +44,12 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
     workers_at: ClassVar[str] = "{q}:health-check"
     task_in: ClassVar[tuple[str, ...]] = ("function",)
     called: ClassVar[Mapping[str, str]] = {
-        "t_job_": "arq:job_", "t_result_": "arq:result_", "t_retry_": "arq:retry_",
-        "t_progress_": "arq:in-progress_", "t_abort": "arq:abort",
-    }  # fmt: skip
+        "t_job_": "arq:job_",
+        "t_result_": "arq:result_",
+        "t_retry_": "arq:retry_",
+        "t_progress_": "arq:in-progress_",
+        "t_abort": "arq:abort",
+    }
     states: ClassVar[Mapping[State, Sequence[Declared]]] = {
         "waiting": (Zset("{q}", "queued"),),
         "pending": (Zset("{q}", "in progress"),),
@@ -171,9 +174,14 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
         ]
 
     def _job(
-        self, state: State, place: Place, row: Row, at: int | None, record: Record,
+        self,
+        state: State,
+        place: Place,
+        row: Row,
+        at: int | None,
+        record: Record,
         tries: bytes | None,
-    ) -> Entry:  # fmt: skip
+    ) -> Entry:
         if record.gone:
             return orphan(place, state, legal(row.member), at)
         if record.problem:
@@ -184,9 +192,16 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
             return Entry(id, state, at, since, None, called=place.called, record=record)
         begun = int(tries) if tries and tries.isdigit() and len(tries) < 10 else 0
         return Entry(
-            legal(row.member), state, at, since, record.shown(), called=place.called,
-            failures=max(0, begun - (state == "pending")), task=record.fields["f"], record=record,
-        )  # fmt: skip
+            legal(row.member),
+            state,
+            at,
+            since,
+            record.shown(),
+            called=place.called,
+            failures=max(0, begun - (state == "pending")),
+            task=record.fields["f"],
+            record=record,
+        )
 
     def _result(self, state: State, place: Place, row: Row, record: Record) -> Entry | None:
         if not place.reads(record.size):
@@ -197,10 +212,18 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
             return None
         ended = record.number("ft")
         return Entry(
-            legal(row.member), state, ended, ended, record.shown(), called=place.called,
-            failures=record.number("t") or 0 if dead else 0, reason="failed" if dead else None,
-            error=record.error() if dead else None, task=record.fields["f"], record=record,
-        )  # fmt: skip
+            legal(row.member),
+            state,
+            ended,
+            ended,
+            record.shown(),
+            called=place.called,
+            failures=record.number("t") or 0 if dead else 0,
+            reason="failed" if dead else None,
+            error=record.error() if dead else None,
+            task=record.fields["f"],
+            record=record,
+        )
 
     # --- what operators change -------------------------------------------------------------------
 

@@ -22,8 +22,10 @@ RESULTS = 100
 
 class ArqRecogniser(Recogniser):
     lanes: ClassVar[tuple[Lane, ...]] = (
-        Lane("zset"), Lane("string", b"*:health-check"), Lane("string", b"arq:result:*"),
-    )  # fmt: skip
+        Lane("zset"),
+        Lane("string", b"*:health-check"),
+        Lane("string", b"arq:result:*"),
+    )
 
     def __init__(self) -> None:
         self._queues: set[bytes] = set()

@@ -179,8 +179,10 @@ def _flaws(seen: Sequence[Element], now_ms: int) -> list[str]:
     read = [e for e, _ in marked] if len(seen) <= WHOLE else {e for e, _ in marked}
     twice = [name for name, n in Counter(e.id for e in read).items() if n > 1]
     if twice:
-        flaws.append(f"{len(twice):,} {of} are marked more than once ({named(twice)}): one job, "
-                    "two consumers")  # fmt: skip
+        flaws.append(
+            f"{len(twice):,} {of} are marked more than once ({named(twice)}): one job, "
+            "two consumers"
+        )
     if any(e.id == SENTINEL for e, _ in marked):
         flaws.append("the sentinel -1 is marked: it is handed out as a job")
     return flaws

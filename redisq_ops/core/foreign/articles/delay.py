@@ -87,9 +87,15 @@ class RawDelaySet(RawLayout[C_co], HasTimeline[C_co]):
         if shape.due and shape.first is not None:
             oldest = moment(shape.first * shape.unit)
         return Counts(
-            shape.due, 0, shape.size - shape.due, 0, 0, 0, oldest,
+            shape.due,
+            0,
+            shape.size - shape.due,
+            0,
+            0,
+            0,
+            oldest,
             unknown=frozenset({"pending", "done"}),
-        )  # fmt: skip
+        )
 
     async def _page(self, state: State, query: PageQuery) -> Page:
         if state not in ("waiting", "delayed"):
@@ -103,11 +109,14 @@ class RawDelaySet(RawLayout[C_co], HasTimeline[C_co]):
         async def read(place: Place, rows: Sequence[Row], /) -> list[Entry | None]:
             return [
                 Entry(
-                    legal(row.member), state, at_ms=moment(row.score * unit), payload=row.member,
+                    legal(row.member),
+                    state,
+                    at_ms=moment(row.score * unit),
+                    payload=row.member,
                     called=place.called,
                 )
                 for row in rows
-            ]  # fmt: skip
+            ]
 
         called = "due" if due else "scheduled or in flight"
         return DuePart(text(self.key), called, read, now=now_ms / unit, due=due)

@@ -158,16 +158,23 @@ class RawFairQueue(RawLayout[C_co]):
                 break
         if size > len(rows):
             unseen.append(f"only {len(rows):,} of {size:,} messages in processing")
-        found = [f"{size:,} in processing, and nothing says since when: what a dead worker left "
-                "looks like what is worked on"] if size else []  # fmt: skip
+        found = (
+            [
+                f"{size:,} in processing, and nothing says since when: what a dead worker left "
+                "looks like what is worked on"
+            ]
+            if size
+            else []
+        )
         found += flaws(_read(rows, unseen), "in processing")
         own = self._own(keys)
         if len(own) > CLIENTS:
             unseen.append(f"only {CLIENTS:,} of {len(own):,} clients' lists")
         waiting, left = await self._next_of_clients(own[:CLIENTS], most)
         if left:
-            unseen.append(f"only {len(waiting):,} of {len(waiting) + left:,} messages in clients' "
-                          "lists")  # fmt: skip
+            unseen.append(
+                f"only {len(waiting):,} of {len(waiting) + left:,} messages in clients' lists"
+            )
         found += flaws(_read(waiting, unseen), "in clients' lists")
         if dead:
             found.append(f"dead letters are a set ({dead:,} now): equal messages are one there")
@@ -195,8 +202,10 @@ class RawFairQueue(RawLayout[C_co]):
             found.append(f"its workers also take from {named(others)}: the names begin alike")
         colons = [key for key in self._own(keys) if b":" in key[len(base) + 1 :]]
         if colons:
-            found.append(f"the lists {named(colons)} may be of this queue's client or of a client "
-                        "of another queue: the names are the same")  # fmt: skip
+            found.append(
+                f"the lists {named(colons)} may be of this queue's client or of a client "
+                "of another queue: the names are the same"
+            )
         if any(c in base for c in (b"*", b"?", b"[", b"\\")):
             found.append("its name is a pattern: its workers take from all lists that match it")
         if self.own_name in ("processing", "dead"):

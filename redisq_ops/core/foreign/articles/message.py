@@ -45,10 +45,16 @@ class Message:
 
     def entry(self, state: State) -> Entry:
         called = {"pending": "processing", "dead": "dead"}.get(state)
-        return without_cut(Entry(
-            self.id, state, payload=self.raw, failures=self.attempts or 0, client=self.client,
-            called=called,
-        ))  # fmt: skip
+        return without_cut(
+            Entry(
+                self.id,
+                state,
+                payload=self.raw,
+                failures=self.attempts or 0,
+                client=self.client,
+                called=called,
+            )
+        )
 
 
 def flaws(rows: Sequence[Message], where: str) -> list[str]:
@@ -58,11 +64,17 @@ def flaws(rows: Sequence[Message], where: str) -> list[str]:
     takes = "who takes one leaves all it took with it in processing"
     wrong = (
         (sum(one.client is None for one in rows), f"are no messages: {stops if held else takes}"),
-        (sum(one.client is not None and not one.same for one in rows),
-         "were not written as Python writes them: their acknowledgement removes nothing"),
-        (sum(n for n in Counter(one.raw for one in rows).values() if n > 1),
-         "equal another: one acknowledgement removes them together"),
-        (sum((one.attempts or 0) > ATTEMPTS for one in rows),
-         "have no attempts left" if held else "have one attempt left"),
-    )  # fmt: skip
+        (
+            sum(one.client is not None and not one.same for one in rows),
+            "were not written as Python writes them: their acknowledgement removes nothing",
+        ),
+        (
+            sum(n for n in Counter(one.raw for one in rows).values() if n > 1),
+            "equal another: one acknowledgement removes them together",
+        ),
+        (
+            sum((one.attempts or 0) > ATTEMPTS for one in rows),
+            "have no attempts left" if held else "have one attempt left",
+        ),
+    )
     return [f"{n:,} of {len(rows):,} {where} {what}" for n, what in wrong if n]

@@ -36,8 +36,10 @@ class RequestRecogniser(Recogniser):
     """A stream and a counter for each request, lists of tokens for all."""
 
     lanes: ClassVar[tuple[Lane, ...]] = (
-        Lane("stream"), Lane("list"), Lane("string", b"counter:{*}"),
-    )  # fmt: skip
+        Lane("stream"),
+        Lane("list"),
+        Lane("string", b"counter:{*}"),
+    )
 
     def __init__(self) -> None:
         self._requests: set[bytes] = set()
@@ -101,9 +103,10 @@ class FairRecogniser(Recogniser):
             known = [what for what in queues if rest.startswith(what + b":")]
             of(max(known, key=len) if known else rest.rpartition(b":")[0] or rest)
         lists = [
-            key for key in self._clients
+            key
+            for key in self._clients
             if key.removeprefix(_FAIR).partition(b":")[0] not in (b"processing", b"dead")
-        ]  # fmt: skip
+        ]
         for what, queue in queues.items():
             queue.parts = {key for key in lists if key.startswith(_FAIR + what)}
         return list(queues.values())

@@ -144,9 +144,14 @@ class RawRequestQueue(RawLayout[C_co], HasPriorityLevels[C_co]):
         if any(group.lag is None for group in held) or len(self.found) > len(there):
             unknown |= {"waiting", "pending"}
         return Counts(
-            sum(group.lag or 0 for group in held), sum(group.pending for group in held),
-            0, 0, 0, 0, unknown=frozenset(unknown),
-        )  # fmt: skip
+            sum(group.lag or 0 for group in held),
+            sum(group.pending for group in held),
+            0,
+            0,
+            0,
+            0,
+            unknown=frozenset(unknown),
+        )
 
     @operation
     async def levels(self) -> list[Level]:

@@ -11,10 +11,24 @@ from ..job_hashes import JobHash
 from ..json_text import decoded, encoded
 
 FIELDS = (
-    "name", "data", "opts", "timestamp", "priority", "atm", "stc", "processedOn", "finishedOn",
-    "failedReason", "stacktrace", "pb", "parentKey", "attemptsMade", "stalledCounter",
-    "ats", "delay",  # written even for an id without a job
-)  # fmt: skip
+    "name",
+    "data",
+    "opts",
+    "timestamp",
+    "priority",
+    "atm",
+    "stc",
+    "processedOn",
+    "finishedOn",
+    "failedReason",
+    "stacktrace",
+    "pb",
+    "parentKey",
+    "attemptsMade",
+    "stalledCounter",
+    "ats",
+    "delay",  # written even for an id without a job
+)
 STALLED = "job stalled more than allowable limit"
 _ERROR = re.compile(r"(?:Uncaught )?([A-Za-z_$][\w$.]*)(?:: (.*))?", re.DOTALL)
 MOST = 256 * 1024

@@ -56,7 +56,8 @@ class BullmqQueue(BullJobs[C_co]):
     workers_at: ClassVar[str] = "{q}:meta"
     states: ClassVar[Mapping[State, Sequence[Declared]]] = {
         "waiting": (
-            List("{q}:wait", "wait", "RIGHT"), List("{q}:paused", "paused", "RIGHT"),
+            List("{q}:wait", "wait", "RIGHT"),
+            List("{q}:paused", "paused", "RIGHT"),
             Zset("{q}:prioritized", "prioritized"),
         ),
         "pending": (List("{q}:active", "active", "RIGHT"),),
@@ -66,7 +67,7 @@ class BullmqQueue(BullJobs[C_co]):
         ),
         "dead": (Zset("{q}:failed", "failed"),),
         "done": (Zset("{q}:completed", "completed"),),
-    }  # fmt: skip
+    }
     releases: ClassVar[Releases] = Releases(
         ("5.0", "5.81", "6.7"), told="the member `version` of the queue's `meta`"
     )

@@ -83,7 +83,7 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         "purge pending": _HELD,
         "purge delayed": _HELD + ", and `celery control revoke` stops them",
         "purge dead": "they are results: `app.AsyncResult(ID).forget()` removes one",
-    }  # fmt: skip
+    }
     without_deadline: ClassVar[str] = (
         "its worker has it until it acknowledges it; if that worker was killed, it is back after"
         " the visibility timeout, an hour unless it is set"
@@ -234,12 +234,17 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         if result.queue not in (None, self.own_name):
             return None
         return Entry(
-            legal(row.member), state, result.ended_ms, result.ended_ms, result.shown(),
-            failures=result.tries if dead else 0, reason="failed" if dead else None,
+            legal(row.member),
+            state,
+            result.ended_ms,
+            result.ended_ms,
+            result.shown(),
+            failures=result.tries if dead else 0,
+            reason="failed" if dead else None,
             error=result.error() if dead else None,
             called=place.called if result.queue else f"{place.called}, of any queue",
             task=text_member(result.fields, ("name",)),
-        )  # fmt: skip
+        )
 
 
 def _entry(
@@ -251,9 +256,15 @@ def _entry(
         return Entry(digest, state, since_ms=since_ms, called=called, problem=problem)
     at = task.eta_ms if state == "delayed" else None
     return Entry(
-        legal(bytes_of(id)), state, at, since_ms, None if place.brief else task.shown(),
-        called=called, failures=task.retries, task=text_member(task.headers, ("task",)),
-    )  # fmt: skip
+        legal(bytes_of(id)),
+        state,
+        at,
+        since_ms,
+        None if place.brief else task.shown(),
+        called=called,
+        failures=task.retries,
+        task=text_member(task.headers, ("task",)),
+    )
 
 
 def _bindings(members: Sequence[bytes], separator: bytes) -> list[tuple[str, str]]:

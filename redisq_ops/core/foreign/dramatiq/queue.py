@@ -144,12 +144,19 @@ class DramatiqQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
             since = at if died else None if broker else message.sent_ms
             return Entry(id, state, at, since, None, called=called, record=message)
         return Entry(
-            id, state, message.number("eta") if state == "delayed" else at,
-            at if died else None if broker else message.sent_ms, message.shown(), called=called,
-            failures=(message.number("retries") or 0) + died, consumer=broker,
-            reason="failed" if died else None, error=message.error(),
-            task=text_member(message.fields, self.task_in), record=message,
-        )  # fmt: skip
+            id,
+            state,
+            message.number("eta") if state == "delayed" else at,
+            at if died else None if broker else message.sent_ms,
+            message.shown(),
+            called=called,
+            failures=(message.number("retries") or 0) + died,
+            consumer=broker,
+            reason="failed" if died else None,
+            error=message.error(),
+            task=text_member(message.fields, self.task_in),
+            record=message,
+        )
 
     def _broker(self, place: Place) -> str:
         name = self.own_name + (".DQ" if place.called == HELD else "")

@@ -14,8 +14,9 @@ _BROKER = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 class DramatiqRecogniser(Recogniser):
     lanes: ClassVar[tuple[Lane, ...]] = (
-        Lane("zset", b"*:__heartbeats__"), Lane("hash", b"*.msgs"),
-    )  # fmt: skip
+        Lane("zset", b"*:__heartbeats__"),
+        Lane("hash", b"*.msgs"),
+    )
 
     def __init__(self) -> None:
         self._namespaces: set[bytes] = set()

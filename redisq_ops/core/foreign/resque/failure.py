@@ -19,8 +19,12 @@ def opened(
     if job.fields(payload) is None:  # Resque couldn't read it either; here it isn't lost
         payload = b'{"class":null,"args":[],"raw_hex":"%b"}' % payload.hex().encode()
     record = {
-        "exception": kind, "error": error, "backtrace": lines, "worker": worker, "queue": queue
-    }  # fmt: skip
+        "exception": kind,
+        "error": error,
+        "backtrace": lines,
+        "worker": worker,
+        "queue": queue,
+    }
     rest = b",".join(job.value(name) + b":" + job.value(of) for name, of in record.items())
     return b'{"payload":' + payload + b"," + rest + b',"failed_at":'
 

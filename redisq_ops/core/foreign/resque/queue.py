@@ -60,9 +60,12 @@ class ResqueQueue(RubyJobQueue[C_co]):
     }
     workers_at: ClassVar[str] = "workers"
     theirs: ClassVar[dict[str, str]] = {
-        "queues": "set", "workers": "set", "failed": "list", "failed_queues": "set",
+        "queues": "set",
+        "workers": "set",
+        "failed": "list",
+        "failed_queues": "set",
         "workers:heartbeat": "hash",
-    }  # fmt: skip
+    }
     layout_faults: ClassVar[tuple[str, ...]] = (
         "a job is in no list from the moment it is taken until its worker has written it down: a"
         " crash in between loses it",
@@ -102,19 +105,27 @@ class ResqueQueue(RubyJobQueue[C_co]):
         error = None
         if isinstance(kind, str):
             error = Failure(
-                kind, str(record.get("error", "")),
+                kind,
+                str(record.get("error", "")),
                 "\n".join(map(str, lines)) if isinstance(lines, list) else "",
-            )  # fmt: skip
+            )
         since = failure.failed_ms(record.get("failed_at"))
         worker = record.get("worker")
         lost = failure.times_lost(kind, record.get("error"))
         return Entry(
-            f"{self.id_of(own or b'')}.{job.digest(element)[:8]}", "dead", at_ms=since,
-            since_ms=since, payload=own if own is not None else element,
-            failures=0 if lost else 1, lost=lost,
-            consumer=worker if job.legal(worker) else None, reason=failure.reason(kind),
-            error=error, called=place.called, task=self.task_of(own or b""),
-        )  # fmt: skip
+            f"{self.id_of(own or b'')}.{job.digest(element)[:8]}",
+            "dead",
+            at_ms=since,
+            since_ms=since,
+            payload=own if own is not None else element,
+            failures=0 if lost else 1,
+            lost=lost,
+            consumer=worker if job.legal(worker) else None,
+            reason=failure.reason(kind),
+            error=error,
+            called=place.called,
+            task=self.task_of(own or b""),
+        )
 
     def trash_payload(self, kept: bytes) -> bytes:
         """Of a failure, its job."""
@@ -137,9 +148,13 @@ class ResqueQueue(RubyJobQueue[C_co]):
         delivery, why = settlement.delivery, Failure.decoded(settlement.value)
         assert why is not None
         text = failure.opened(
-            delivery.payload, why.type, why.message, why.traceback.splitlines(),
-            delivery.consumer, self.own_name,
-        )  # fmt: skip
+            delivery.payload,
+            why.type,
+            why.message,
+            why.traceback.splitlines(),
+            delivery.consumer,
+            self.own_name,
+        )
         return "rejected" if settlement.outcome == "reject" else "failed", text, "date", 0
 
     # --- producers -----------------------------------------------------------------------------
@@ -193,13 +208,26 @@ class ResqueQueue(RubyJobQueue[C_co]):
             own = work.payload if rescue and queue else b""
             klass = (job.fields(work.payload) or {}).get("class") or "<Unknown Job>"
             text = failure.opened(
-                work.payload, "Resque::PruneDeadWorkerDirtyExit",
-                f"Worker {name} did not gracefully exit while processing {klass}", [], name, queue,
-            )  # fmt: skip
+                work.payload,
+                "Resque::PruneDeadWorkerDirtyExit",
+                f"Worker {name} did not gracefully exit while processing {klass}",
+                [],
+                name,
+                queue,
+            )
         word, back, dead = await self._pruned(
-            "prune_worker", op, step, (), identity=name, beat=worker.beat, working=worker.working,
-            text=text, job=own, source=queue, queue=self.own_name,
-        )  # fmt: skip
+            "prune_worker",
+            op,
+            step,
+            (),
+            identity=name,
+            beat=worker.beat,
+            working=worker.working,
+            text=text,
+            job=own,
+            source=queue,
+            queue=self.own_name,
+        )
         return Pruned(word, waiting=back, dead=dead)
 
     async def paused_there(self) -> str | None:

@@ -75,11 +75,18 @@ def _worker(
     silent_ms = None if at is None else max(0, now_ms - at)
     work = _running(working, size, id_of)
     return ResqueWorker(
-        name, parts[1] if parts else name, int(parts[2]) if parts else None,
-        tuple(parts[3].split(",")) if parts else (), _ruby_ms(text(started or b"")), silent_ms,
-        silent_ms is None or silent_ms <= PRUNE_MS, (work,) if work else (), problem=problem,
-        beat=beat, working=working,
-    )  # fmt: skip
+        name,
+        parts[1] if parts else name,
+        int(parts[2]) if parts else None,
+        tuple(parts[3].split(",")) if parts else (),
+        _ruby_ms(text(started or b"")),
+        silent_ms,
+        silent_ms is None or silent_ms <= PRUNE_MS,
+        (work,) if work else (),
+        problem=problem,
+        beat=beat,
+        working=working,
+    )
 
 
 def _running(working: bytes, size: int, id_of: IdOf) -> RunningJob | None:

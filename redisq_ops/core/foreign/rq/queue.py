@@ -44,14 +44,28 @@ from .recogniser import OF_A_QUEUE
 from .workers import workers
 
 FIELDS = (
-    "description", "origin", "status", "created_at", "enqueued_at", "started_at", "ended_at",
-    "worker_name", "timeout", "retries_left", "number_of_retries", "rate_limit_key", "exc_info",
+    "description",
+    "origin",
+    "status",
+    "created_at",
+    "enqueued_at",
+    "started_at",
+    "ended_at",
+    "worker_name",
+    "timeout",
+    "retries_left",
+    "number_of_retries",
+    "rate_limit_key",
+    "exc_info",
     "last_heartbeat",  # a worker writes it even if the job was removed meanwhile
-)  # fmt: skip
+)
 SINCE = {
-    "queued": "enqueued_at", "taken": "enqueued_at", "started": "started_at",
-    "scheduled": "created_at", "deferred": "created_at",
-}  # fmt: skip
+    "queued": "enqueued_at",
+    "taken": "enqueued_at",
+    "started": "started_at",
+    "scheduled": "created_at",
+    "deferred": "created_at",
+}
 _EXECUTION = re.compile(rb"(.+):[0-9a-f]{32}", re.DOTALL)
 
 
@@ -173,12 +187,20 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
             return Entry(id, state, at_ms, since_ms, None, called=place.called, record=job)
         (failures, lost), call = job.failures(state), job.call()
         return Entry(
-            id, state, at_ms=since_ms if state == "dead" else at_ms, since_ms=since_ms,
-            payload=job.shown(call), task=call.get("function"), failures=failures, lost=lost,
-            called=place.called, consumer=legal(job.values["worker_name"] or b"") or None,
+            id,
+            state,
+            at_ms=since_ms if state == "dead" else at_ms,
+            since_ms=since_ms,
+            payload=job.shown(call),
+            task=call.get("function"),
+            failures=failures,
+            lost=lost,
+            called=place.called,
+            consumer=legal(job.values["worker_name"] or b"") or None,
             reason=("lost" if lost else "failed") if state == "dead" else None,
-            error=job.error() if state in ("dead", "delayed") else None, record=job,
-        )  # fmt: skip
+            error=job.error() if state in ("dead", "delayed") else None,
+            record=job,
+        )
 
     def is_whole(self, values: Sequence[bytes | None]) -> bool:
         return all(values) and (self.whole or values[1] == bytes_of(self.own_name))

@@ -49,8 +49,13 @@ def _process(at: str, key: bytes, found: Any, now: int) -> Process:
         jobs = [one]
     work = [RunningJob(legal(job), "", b"", None) for job in jobs]
     return Process(
-        name, row.text("hostname"), row.number("pid"),
-        tuple(filter(None, row.text("queues").split(","))), iso_ms(row.text("birth")),
-        None if beat is None else max(0, now - beat), beat is not None and not row.values["death"],
-        tuple(work), row.text("state") == "suspended",
-    )  # fmt: skip
+        name,
+        row.text("hostname"),
+        row.number("pid"),
+        tuple(filter(None, row.text("queues").split(","))),
+        iso_ms(row.text("birth")),
+        None if beat is None else max(0, now - beat),
+        beat is not None and not row.values["death"],
+        tuple(work),
+        row.text("state") == "suspended",
+    )

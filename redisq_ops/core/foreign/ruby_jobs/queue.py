@@ -64,9 +64,13 @@ class RubyJobQueue(RubyJobReads[C_co]):
             return taken(reply, partial(self._deliveries, consumer))
 
         found: TakeResult = await self._call_idempotent(
-            "take", read, n=n, lease_ms=checked_ms(lease_ms, "lease"), consumer=consumer,
+            "take",
+            read,
+            n=n,
+            lease_ms=checked_ms(lease_ms, "lease"),
+            consumer=consumer,
             queue=self.own_name,
-        )  # fmt: skip
+        )
         return found
 
     def _deliveries(
@@ -80,11 +84,17 @@ class RubyJobQueue(RubyJobReads[C_co]):
         """The script returns tickets and records; id and failures are in the record."""
         return [
             Delivery(
-                self.name, self.id_of(payload), payload, ticket, deadline_ms,
-                self._failures(payload), 0, consumer,
+                self.name,
+                self.id_of(payload),
+                payload,
+                ticket,
+                deadline_ms,
+                self._failures(payload),
+                0,
+                consumer,
             )
             for ticket, payload in zip(receipts, payloads, strict=True)
-        ]  # fmt: skip
+        ]
 
     async def _settle(self, settlements: Sequence[Settlement]) -> list[str]:
         if not settlements:
@@ -99,9 +109,13 @@ class RubyJobQueue(RubyJobReads[C_co]):
 
         told, rows = ends(settlements, row)
         found: list[str] = await self._call_idempotent(
-            "settle", row_words(len(settlements)), rows,
-            consumer=settlements[0].delivery.consumer, told=told, queue=self.own_name,
-        )  # fmt: skip
+            "settle",
+            row_words(len(settlements)),
+            rows,
+            consumer=settlements[0].delivery.consumer,
+            told=told,
+            queue=self.own_name,
+        )
         return found
 
     @operation

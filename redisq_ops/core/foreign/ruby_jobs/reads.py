@@ -67,11 +67,20 @@ class RubyJobReads(ForeignChanges[C_co], HasWorkerProcesses[C_co]):
         try:
             receipt, _, lost, first, since, consumer, op, _, _ = kept.decode().split(" ")
             return Entry(
-                id, "pending", at_ms=at, since_ms=int(since), payload=payload,
-                failures=self._failures(payload), lost=int(lost), first_ms=int(first),
-                consumer=consumer, receipt=receipt, op=None if op == "-" else op,
-                called=place.called, task=self.task_of(payload),
-            )  # fmt: skip
+                id,
+                "pending",
+                at_ms=at,
+                since_ms=int(since),
+                payload=payload,
+                failures=self._failures(payload),
+                lost=int(lost),
+                first_ms=int(first),
+                consumer=consumer,
+                receipt=receipt,
+                op=None if op == "-" else op,
+                called=place.called,
+                task=self.task_of(payload),
+            )
         except ValueError:
             problem = f"the record of {id} is corrupt"
             return Entry(id, "pending", at, payload=payload, called=place.called, problem=problem)
@@ -127,14 +136,23 @@ class RubyJobReads(ForeignChanges[C_co], HasWorkerProcesses[C_co]):
         consumer = process.name if job.legal(process.name) else None
         if work.problem is not None:
             return Entry(
-                f"{UNREAD}{nth}", "pending", since_ms=work.since_ms, consumer=consumer,
-                called="busy", problem=work.problem,
-            )  # fmt: skip
+                f"{UNREAD}{nth}",
+                "pending",
+                since_ms=work.since_ms,
+                consumer=consumer,
+                called="busy",
+                problem=work.problem,
+            )
         return Entry(
-            work.id, "pending", since_ms=work.since_ms, payload=work.payload,
-            failures=self._failures(work.payload), consumer=consumer, called="busy",
+            work.id,
+            "pending",
+            since_ms=work.since_ms,
+            payload=work.payload,
+            failures=self._failures(work.payload),
+            consumer=consumer,
+            called="busy",
             task=self.task_of(work.payload),
-        )  # fmt: skip
+        )
 
     async def _done(self) -> int | None:
         """Jobs that ran less those that failed, by the owner's counters; unknown for one queue."""

@@ -97,10 +97,17 @@ def _process(name: str, record: Any, id_of: IdOf) -> Process:
     held += [_held(of, payload, id_of) for of, payload in private if not listed[payload]]
     held.sort(key=lambda work: (work.since_ms or 0, work.id))  # a hash has them in any order
     return Process(
-        name, str(known.get("hostname", "")), pid if isinstance(pid, int) else None,
-        served, job.ms(known.get("started_at")), TTL_MS - left if left > 0 else None,
-        info is not None, tuple(held), quiet == b"true", bool(private),
-    )  # fmt: skip
+        name,
+        str(known.get("hostname", "")),
+        pid if isinstance(pid, int) else None,
+        served,
+        job.ms(known.get("started_at")),
+        TTL_MS - left if left > 0 else None,
+        info is not None,
+        tuple(held),
+        quiet == b"true",
+        bool(private),
+    )
 
 
 def _held(queue: str, payload: bytes | int, id_of: IdOf) -> RunningJob:

@@ -71,9 +71,13 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
     }
     workers_at: ClassVar[str] = "processes"
     theirs: ClassVar[dict[str, str]] = {
-        "queues": "set", "retry": "zset", "schedule": "zset", "dead": "zset", "processes": "set",
+        "queues": "set",
+        "retry": "zset",
+        "schedule": "zset",
+        "dead": "zset",
+        "processes": "set",
         "paused": "set",
-    }  # fmt: skip
+    }
     layout_faults: ClassVar[tuple[str, ...]] = (
         "a job taken by a Sidekiq worker without super_fetch is in no list while it runs: it is"
         " lost with its process",
@@ -125,9 +129,10 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
         error = None
         if isinstance(kind, str) and not place.brief:
             error = Failure(
-                kind, str(record.get("error_message", "")),
+                kind,
+                str(record.get("error_message", "")),
                 job.unpacked_backtrace(record.get("error_backtrace", [])),
-            )  # fmt: skip
+            )
         dead = state == "dead"
         lost = job.times_lost(record.get("error_message")) if dead and kind == job.LOST else 0
         at = round(row.score * 1000) if state != "waiting" and isfinite(row.score) else None
@@ -136,11 +141,18 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
             since = since or job.ms(record.get(name))
         unread = _unread(record) if dead else None
         return Entry(
-            _id(record, payload), state, at_ms=at, since_ms=since,
-            payload=payload if unread is None else unread, failures=_failures(record),
-            lost=lost, reason=_reason(kind) if dead else None, error=error, called=place.called,
+            _id(record, payload),
+            state,
+            at_ms=at,
+            since_ms=since,
+            payload=payload if unread is None else unread,
+            failures=_failures(record),
+            lost=lost,
+            reason=_reason(kind) if dead else None,
+            error=error,
+            called=place.called,
             task=text_member(record, self.task_in) if unread is None else None,
-        )  # fmt: skip
+        )
 
     def destination(
         self, seen: LocatedEntry, target: str, at_ms: int
@@ -160,10 +172,16 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
             # A record around the bytes, or no queue would show them. Run by a stock Sidekiq (its
             # page has a button), it is dead again at once, and still whole.
             ours = {
-                "class": job.UNREADABLE, "args": [], "jid": self.id_of(payload),
-                "queue": self.own_name, "retry": 0, "raw_hex": payload.hex(), "retry_count": 0,
-                "error_class": failure.type, "error_message": failure.message[:10_000],
-            }  # fmt: skip
+                "class": job.UNREADABLE,
+                "args": [],
+                "jid": self.id_of(payload),
+                "queue": self.own_name,
+                "retry": 0,
+                "raw_hex": payload.hex(),
+                "retry_count": 0,
+                "error_class": failure.type,
+                "error_message": failure.message[:10_000],
+            }
             return "invalid", job.value(ours)[:-1] + b',"failed_at":', "s", 0
         before = record.get("retry_count")
         again = isinstance(before, int) and not isinstance(before, bool)
@@ -260,10 +278,15 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
         if (await processes([bytes_of(name)], self.keys, self.id_of, False))[0].keeps_jobs:
             raise Refused(f"process {name}: {KEEPS_JOBS}")
         word, back, gone = await self._pruned(
-            "prune_process", op, step,
+            "prune_process",
+            op,
+            step,
             [(key,), (f"{key}:workers",), (f"{key}:work",), (f"{key}-signals",)],
-            identity=name, silent_ms=silent_ms, rescue=int(rescue), queue=self.own_name,
-        )  # fmt: skip
+            identity=name,
+            silent_ms=silent_ms,
+            rescue=int(rescue),
+            queue=self.own_name,
+        )
         return Pruned(word, waiting=back, lost=gone)
 
     async def paused_there(self) -> str | None:

@@ -91,9 +91,12 @@ def _group(row: Any) -> ConsumerGroup:
     fields = _fields(row)
     lag = fields.get(b"lag")
     return ConsumerGroup(
-        fields[b"name"], int(fields[b"consumers"]), int(fields[b"pending"]),
-        fields[b"last-delivered-id"].decode(), None if lag is None else int(lag),
-    )  # fmt: skip
+        fields[b"name"],
+        int(fields[b"consumers"]),
+        int(fields[b"pending"]),
+        fields[b"last-delivered-id"].decode(),
+        None if lag is None else int(lag),
+    )
 
 
 def consumers(part: LabelledGroup) -> Call[list[Consumer]]:
@@ -104,10 +107,11 @@ def consumers(part: LabelledGroup) -> Call[list[Consumer]]:
         return [
             Consumer(
                 part.label + row[b"name"].decode("utf-8", "backslashreplace"),
-                int(row[b"pending"]), int(row[b"idle"]),
+                int(row[b"pending"]),
+                int(row[b"idle"]),
             )
             for row in rows
-        ]  # fmt: skip
+        ]
 
     command = ("XINFO", "CONSUMERS", part.key, part.group.name)
     return Call(command, read, key=part.key, absent="no such key")
@@ -124,8 +128,11 @@ def held(
     only = (bytes_of(consumer),) if consumer else ()
     return Call(
         ("XPENDING", part.key, part.group.name, low, high, max, *only),
-        read, key=part.key, options={"parse_detail": True}, absent="NOGROUP",
-    )  # fmt: skip
+        read,
+        key=part.key,
+        options={"parse_detail": True},
+        absent="NOGROUP",
+    )
 
 
 def _pending_row(row: Any) -> PendingStreamEntry:
@@ -201,10 +208,13 @@ def held_unread(part: LabelledGroup, row: PendingStreamEntry, now_ms: int, bytes
 
 def _held_entry(part: LabelledGroup, row: PendingStreamEntry, now_ms: int, gone: bool) -> Entry:
     return Entry(
-        part.label + row.id, "pending",
+        part.label + row.id,
+        "pending",
         since_ms=None if row.idle_ms is None else now_ms - row.idle_ms,
-        consumer=row.consumer, deliveries=row.deliveries, called=GONE if gone else None,
-    )  # fmt: skip
+        consumer=row.consumer,
+        deliveries=row.deliveries,
+        called=GONE if gone else None,
+    )
 
 
 async def page(

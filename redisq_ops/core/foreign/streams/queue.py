@@ -102,10 +102,15 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
             waiting = waiting if ahead else 0
         unknown: frozenset[State] = frozenset({"done"})
         return Counts(
-            waiting or 0, sum(group.pending for group in there), 0, 0, 0, 0,
+            waiting or 0,
+            sum(group.pending for group in there),
+            0,
+            0,
+            0,
+            0,
             groups.came_ms(ahead[0][0]) if ahead else None,
             unknown=unknown | {"waiting"} if waiting is None else unknown,
-        )  # fmt: skip
+        )
 
     @operation
     async def activity(self, since_ms: int) -> Activity:
@@ -260,11 +265,16 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
             return Reassigned(now, answer[0] == "1", there, tuple(answer[n:]), not apart)
 
         return await self._script("reassign").call(
-            keys, self.clock, read, [(id,) for id in ids],
-            group=part.group.name, consumer=bytes_of("" if consumer == NOBODY else consumer),
+            keys,
+            self.clock,
+            read,
+            [(id,) for id in ids],
+            group=part.group.name,
+            consumer=bytes_of("" if consumer == NOBODY else consumer),
             to=bytes_of(to),
-            min_idle=min_idle_ms, remove=int(remove),
-        )  # fmt: skip
+            min_idle=min_idle_ms,
+            remove=int(remove),
+        )
 
     async def _register_again(self) -> None:
         await ForeignQueue._register_again(self)
@@ -311,11 +321,16 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
             before = await Call(command, len, key=self.key, cut=True)
             ahead = (Ahead("entries of the stream", before, before < AHEAD),) if before else ()
         return QueuePosition(
-            here=True, askers=len(readers), group=part.label[:-1], before=before,
+            here=True,
+            askers=len(readers),
+            group=part.label[:-1],
+            before=before,
             asked_ms=max((now - one.idle_ms for one in readers), default=None),
-            ahead=ahead, before_exact=before is not None and before < AHEAD, heard_ms=heard,
+            ahead=ahead,
+            before_exact=before is not None and before < AHEAD,
+            heard_ms=heard,
             beside=tuple(one for _, one in seen[1:] if one.state in ("pending", "waiting")),
-        )  # fmt: skip
+        )
 
     @operation
     async def checkup(self, thorough: bool = False) -> Checkup:

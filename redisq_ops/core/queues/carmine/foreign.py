@@ -26,9 +26,11 @@ _HASHES = ("messages", "locks", "backoffs", "nattempts", "messages-rq", "udts")
 _SETS = ("done", "requeue")
 _LISTS = ("mids-ready", "mid-circle")
 _KINDS = {
-    **dict.fromkeys(_HASHES, "hash"), **dict.fromkeys(_SETS, "set"),
-    **dict.fromkeys(_LISTS, "list"), **dict(THEIRS.values()),
-}  # fmt: skip
+    **dict.fromkeys(_HASHES, "hash"),
+    **dict.fromkeys(_SETS, "set"),
+    **dict.fromkeys(_LISTS, "list"),
+    **dict(THEIRS.values()),
+}
 """Carmine's name of a key -> its type; of both releases, since either may come to look"""
 
 
@@ -151,11 +153,15 @@ def _entry(
     # Carmine counts deliveries; the one at work is none that ended.
     ended = facts.attempts - (state in ("pending", "done"))
     return Entry(
-        legal(id), state, at_ms=at,
+        legal(id),
+        state,
+        at_ms=at,
         since_ms=whole(since) or None if state == "waiting" else None,
         payload=content if payloads and state != "done" else None,
-        failures=max(0, ended), deliveries=facts.attempts, called=word,
-    )  # fmt: skip
+        failures=max(0, ended),
+        deliveries=facts.attempts,
+        called=word,
+    )
 
 
 def _place(cursor: str | None) -> tuple[int, int]:

@@ -181,9 +181,14 @@ class CarmineQueue(TimedQueue[C_co]):
 
         each = row_words(len(entries))
         replies: list[Enqueued] = await self._call_idempotent(
-            "enqueue", read, entries, backoff=backoff, requeue=requeue, update=update,
+            "enqueue",
+            read,
+            entries,
+            backoff=backoff,
+            requeue=requeue,
+            update=update,
             layout=self.layout,
-        )  # fmt: skip
+        )
         return replies
 
     # --- workers -------------------------------------------------------------------------------

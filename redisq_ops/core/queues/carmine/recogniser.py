@@ -20,8 +20,11 @@ class CarmineRecogniser(Recogniser):
     """Carmine 1 to 3."""
 
     lanes: ClassVar[tuple[Lane, ...]] = (
-        Lane("zset"), Lane("list"), Lane("hash", _AT + b"*"), Lane("stream"),
-    )  # fmt: skip
+        Lane("zset"),
+        Lane("list"),
+        Lane("hash", _AT + b"*"),
+        Lane("stream"),
+    )
 
     def __init__(self) -> None:
         self._names: set[bytes] = set()

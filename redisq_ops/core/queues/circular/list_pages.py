@@ -156,9 +156,10 @@ async def _lost(
 ) -> frozenset[bytes]:
     """Whose records, of another number of words, say nothing, and that aren't held either."""
     odd = [
-        raw for raw, line in zip(elements, lines, strict=True)
+        raw
+        for raw, line in zip(elements, lines, strict=True)
         if line is not None and line.count(b" ") + 1 != len(record.FIELDS)
-    ]  # fmt: skip
+    ]
     if not odd:
         return frozenset()
     key = keys["lease"]

@@ -206,7 +206,10 @@ class CircularQueue(Queue[C_co]):
             together(
                 Call((command, self.keys[part]), int, key=self.keys[part])
                 for command, part in (
-                    ("LLEN", "queue"), ("ZCARD", "lease"), ("ZCARD", "delay"), ("ZCARD", "dead"),
+                    ("LLEN", "queue"),
+                    ("ZCARD", "lease"),
+                    ("ZCARD", "delay"),
+                    ("ZCARD", "dead"),
                     ("ZCARD", "trash"),
                 )
             ),
@@ -214,7 +217,7 @@ class CircularQueue(Queue[C_co]):
                 both(self._counters("done", "spent", "sentinel"), self._flags()),
                 recorded(self.keys),
             ),
-        )  # fmt: skip
+        )
         listed, pending, delayed, dead, trash = sizes
         done, spent, sentinel = stats
         waiting = listed - spent

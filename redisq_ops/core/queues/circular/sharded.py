@@ -56,9 +56,16 @@ class ShardedCircularQueue(RebalancingQueue[C_co, CircularQueue[None]], Circular
         entry: Registered | None = None,
     ) -> None:
         ShardedQueue.__init__(
-            self, client, name, shards=shards, prefix=prefix, clock=clock, callers=callers,
-            random=random, entry=entry,
-        )  # fmt: skip
+            self,
+            client,
+            name,
+            shards=shards,
+            prefix=prefix,
+            clock=clock,
+            callers=callers,
+            random=random,
+            entry=entry,
+        )
         self._configured(
             turns, pause_ms, residence=residence, completed=completed, repeats=repeats, idle=idle
         )
@@ -130,9 +137,8 @@ class ShardedCircularQueue(RebalancingQueue[C_co, CircularQueue[None]], Circular
         in shard 0, which is asked anyway."""
         known = (self.shards, self.old_shards)
         guests = [
-            id for id in ids
-            if source.shard == 0 and all(home(id, n) != 0 for n in known if n)
-        ]  # fmt: skip
+            id for id in ids if source.shard == 0 and all(home(id, n) != 0 for n in known if n)
+        ]
         strange = set(guests)
         left = await RebalancingQueue._bring_home_from(
             self, source, [id for id in ids if id not in strange]

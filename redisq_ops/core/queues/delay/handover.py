@@ -102,9 +102,12 @@ async def by_transport(
     kinds = [end.outcome for end in ends]
     refusals = [str(a) for a, kind in zip(answers, kinds, strict=True) if kind == "release"]
     return HandoverResult(
-        kinds.count("ack"), kinds.count("reject"), len(refusals), taken.more,
+        kinds.count("ack"),
+        kinds.count("reject"),
+        len(refusals),
+        taken.more,
         refusals[0] if refusals else None,
-    )  # fmt: skip
+    )
 
 
 async def _put(

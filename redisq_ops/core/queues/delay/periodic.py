@@ -144,9 +144,12 @@ def every(span_ms: int) -> str:
 
 
 _FIELDS = {
-    "minute": "0-59", "hour": "0-23", "day-of-month": "1-31 or L", "month": "1-12 or jan-dec",
+    "minute": "0-59",
+    "hour": "0-23",
+    "day-of-month": "1-31 or L",
+    "month": "1-12 or jan-dec",
     "day-of-week": "0-7 or sun-sat",
-}  # fmt: skip
+}
 
 
 def slots(spec: Periodic, after_ms: int) -> Iterator[int]:

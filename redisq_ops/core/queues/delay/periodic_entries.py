@@ -106,10 +106,14 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
         if not problem and at is None and score != inf:
             problem = f"key {self.keys['periodic_at']}: the time of {name!r} is corrupt or missing"
         return ScheduledPeriodic(
-            name, spec, at, _maybe_text(run),
-            paused=score == inf, problem=problem or None,
+            name,
+            spec,
+            at,
+            _maybe_text(run),
+            paused=score == inf,
+            problem=problem or None,
             digest="" if line is None else sha1(line).hexdigest(),
-        )  # fmt: skip
+        )
 
     def _periodic(self, name: str, line: bytes) -> Periodic:
         try:
@@ -154,9 +158,15 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
             raise Unreadable(f"key {self.keys['periodic_at']}: the time of {name!r} is corrupt")
         runs, following = periodic.due(spec, slot, now)
         return await self._call_script(
-            "fire_periodic", bytes.decode, [(periodic.run_id(name, run), run) for run in runs],
-            name=name, spec=line, at=slot, following=following, overlap=int(spec.overlap),
-        )  # fmt: skip
+            "fire_periodic",
+            bytes.decode,
+            [(periodic.run_id(name, run), run) for run in runs],
+            name=name,
+            spec=line,
+            at=slot,
+            following=following,
+            overlap=int(spec.overlap),
+        )
 
     # --- what operators change -----------------------------------------------------------------
 
@@ -182,10 +192,17 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
         by now, and nothing was changed.
         """
         return await self._call_script(
-            "change_periodic", bytes.decode, caller=op, seq=step, name=name, was=was,
-            spec="=" if spec is None else spec, at="" if at_ms is None else at_ms, run=run or "",
+            "change_periodic",
+            bytes.decode,
+            caller=op,
+            seq=step,
+            name=name,
+            was=was,
+            spec="=" if spec is None else spec,
+            at="" if at_ms is None else at_ms,
+            run=run or "",
             paused="" if paused is None else int(paused),
-        )  # fmt: skip
+        )
 
     @operation
     def run_periodic(
@@ -197,9 +214,15 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
         (without ``overlap``: the run before has not ended), and the id of the run before.
         """
         return self._call_script(
-            "run_periodic", words, caller=op, seq=step, name=name, was=was, id=id,
+            "run_periodic",
+            words,
+            caller=op,
+            seq=step,
+            name=name,
+            was=was,
+            id=id,
             overlap=int(overlap),
-        )  # fmt: skip
+        )
 
     async def _undo_change(self, undo: ChangeUndo) -> int:
         if undo.verb != UNDO:
@@ -215,9 +238,15 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
             run = None if entry is None else entry.run
             at = _next_time(kept[1], kept[2], run, now) if len(kept) == 3 else 0
             word = await self._call_script(
-                "undo_periodic", bytes.decode, caller=undo.op, seq=undo.seq, op=changed_by,
-                step=step, at=at, run=run or "",
-            )  # fmt: skip
+                "undo_periodic",
+                bytes.decode,
+                caller=undo.op,
+                seq=undo.seq,
+                op=changed_by,
+                step=step,
+                at=at,
+                run=run or "",
+            )
         if word == "changed":
             undo.left([name])
         return int(word == "ok")

@@ -27,8 +27,10 @@ class ClientRules(HasClients[C_co]):
     """Reads of clients, and changes of their rules."""
 
     client_rules: ClassVar[Mapping[str, range]] = {
-        "weight": range(1, MAX_WEIGHT + 1), "cap": range(10**9), "blocked": range(2)
-    }  # fmt: skip
+        "weight": range(1, MAX_WEIGHT + 1),
+        "cap": range(10**9),
+        "blocked": range(2),
+    }
 
     @operation
     async def clients(self, start: int = 0, max: int = BATCH) -> Clients:
@@ -119,9 +121,15 @@ class ClientRules(HasClients[C_co]):
         """
         checked_name(client, "client name")
         return self._call_registered(
-            "set_client_rule", lambda reply: (reply[0].decode(), int(reply[1])), caller=op, seq=seq,
-            rule=rule, client=client, value=value, was="" if since is None else since,
-        )  # fmt: skip
+            "set_client_rule",
+            lambda reply: (reply[0].decode(), int(reply[1])),
+            caller=op,
+            seq=seq,
+            rule=rule,
+            client=client,
+            value=value,
+            was="" if since is None else since,
+        )
 
     @operation
     async def set_client_rule(

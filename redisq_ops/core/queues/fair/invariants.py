@@ -80,8 +80,12 @@ async def violations(queue: QueueReads[Any]) -> list[str]:
     problems += [f"{id} has no payload" for id in sorted(set(seen) - set(body))]
     lost = {id for id in set(body) - set(seen) if _client(body[id]) not in hidden}
     problems += [f"{id} has a payload and no state" for id in sorted(lost)]
-    problems += [f"{id} is {state} and nobody's" for state, ids in placed.items() for id in ids
-             if owner.get(id) != body.get(id, b"").partition(b" ")[0]]  # fmt: skip
+    problems += [
+        f"{id} is {state} and nobody's"
+        for state, ids in placed.items()
+        for id in ids
+        if owner.get(id) != body.get(id, b"").partition(b" ")[0]
+    ]
     problems += [f"{id} is owned and not there" for id in sorted(set(owner) - set(body))]
     strangers = (set(turns) | set(named) | {n for n, k in pending.items() if k}) - set(accounts)
     problems += [f"client {name} has no account" for name in sorted(strangers)]

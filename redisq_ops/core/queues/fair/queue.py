@@ -160,9 +160,13 @@ class FairQueue(ClientRules[C_co]):
                     steps += 1
                     ids = [text(id) for _, id in seen.live]
                     replies = await self.move.op(
-                        op, steps, ids, source="waiting", target="trash",
+                        op,
+                        steps,
+                        ids,
+                        source="waiting",
+                        target="trash",
                         high_water_ms=now,
-                    )  # fmt: skip
+                    )
                     gone += replies.count("moved")
         return Deleted(op, steps, gone)
 

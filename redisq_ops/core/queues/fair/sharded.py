@@ -208,8 +208,9 @@ class ShardedFairQueue(ShardedQueue[C_co, FairQueue[None]], FairQueue[C_co]):
             states = ["delay", "dead", "trash"] if part.shard >= self.shards else ["delay"]
             for state in states:
                 ids = await members(part.keys[state])
-                left += sum(home(name, self.shards) != part.shard for name in
-                            await _owners(part, ids))  # fmt: skip
+                left += sum(
+                    home(name, self.shards) != part.shard for name in await _owners(part, ids)
+                )
         return left
 
     async def _strays(self, part: FairQueue[None]) -> int:
@@ -274,9 +275,13 @@ def _joined(one: Client | None, other: Client) -> Client:
     if one is None:
         return other
     return Client(
-        one.client, one.waiting + other.waiting, one.pending + other.pending,
-        max(one.weight, other.weight), one.blocked or other.blocked, one.cap or other.cap,
-    )  # fmt: skip
+        one.client,
+        one.waiting + other.waiting,
+        one.pending + other.pending,
+        max(one.weight, other.weight),
+        one.blocked or other.blocked,
+        one.cap or other.cap,
+    )
 
 
 async def _owners(part: FairQueue[None], ids: Sequence[str]) -> list[str]:

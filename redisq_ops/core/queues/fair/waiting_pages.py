@@ -192,9 +192,13 @@ async def queue_position(
         others = max(1, known.open or 1) - 1
         before = int(rank) + int(own) + int(own) * others // account.weight
     return replace(
-        known, here=True, client=account.shown(client), ahead=tuple(ahead), before=before,
+        known,
+        here=True,
+        client=account.shown(client),
+        ahead=tuple(ahead),
+        before=before,
         before_exact=not own,
-    )  # fmt: skip
+    )
 
 
 def _names(queue: QueueReads[Any], at: Position | None, most: int) -> Call[list[str]]:

@@ -85,9 +85,13 @@ def _check_counts(
     """
     binned = marks[4]
     parts = (
-        request.waiting + request.pending + request.delayed + request.done + request.dead
+        request.waiting
+        + request.pending
+        + request.delayed
+        + request.done
+        + request.dead
         + request.trash
-    )  # fmt: skip
+    )
     _expect(problems, rid, "total", request.total, parts)
     _expect(problems, rid, "pending", request.pending, counted["pending"])
     _expect(problems, rid, "delayed", request.delayed, counted["delayed"])

@@ -72,11 +72,15 @@ async def queue_position(queue: RequestRecords[Any], rid: str, n: int | None) ->
     before = _before(request, own.number if own else 0, others)
     before = max(before, sum(one.number for one in ahead))  # an entry for each token, at least
     return QueuePosition(
-        here=True, open=sum(listed), ahead=ahead, before=before, request=request,
+        here=True,
+        open=sum(listed),
+        ahead=ahead,
+        before=before,
+        request=request,
         holders=tuple(sorted(holders, key=lambda holder: holder.since_ms or 0)),
         holders_all=len(holders) >= request.pending,
         next_ms=min((ms for at in due if (ms := moment(at)) is not None), default=None),
-    )  # fmt: skip
+    )
 
 
 def _ahead(

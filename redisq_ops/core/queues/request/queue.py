@@ -179,11 +179,20 @@ class RequestQueue(RequestReads[C_co]):
             return SubmittedRequest(id, word, int(total), state, int(gone[0]) if gone else 0)
 
         call = self._call_script(
-            "submit", read, [(payload,) for payload in chunk.payloads], rid=id,
-            priority=chunk.priority, limit=chunk.limit, start=chunk.start, before=chunk.before,
-            after=chunk.after, seal=int(chunk.seal), trace=chunk.traceparent, op=chunk.op,
+            "submit",
+            read,
+            [(payload,) for payload in chunk.payloads],
+            rid=id,
+            priority=chunk.priority,
+            limit=chunk.limit,
+            start=chunk.start,
+            before=chunk.before,
+            after=chunk.after,
+            seal=int(chunk.seal),
+            trace=chunk.traceparent,
+            op=chunk.op,
             rehearse="" if chunk.rehearse is None else chunk.rehearse,
-        )  # fmt: skip
+        )
         return await (self._once_registered(call) if chunk.rehearse is None else call)
 
     @operation
@@ -222,9 +231,15 @@ class RequestQueue(RequestReads[C_co]):
         if verb == "priority":
             checked_priority(given)
         return self._call_script(
-            "control_request", lambda reply: (reply[0].decode(), reply[1].decode()), caller=op,
-            seq=seq, verb=verb, rid=id, value=value, was=since,
-        )  # fmt: skip
+            "control_request",
+            lambda reply: (reply[0].decode(), reply[1].decode()),
+            caller=op,
+            seq=seq,
+            verb=verb,
+            rid=id,
+            value=value,
+            was=since,
+        )
 
     async def _undo_change(self, undo: ChangeUndo) -> int:
         if undo.verb == "set":

@@ -12,10 +12,27 @@ from ...redis.operation import C_co, Call, attempt, both, operation, together
 from . import stream
 
 _RECORD = (
-    "state", "priority", "limit", "paused", "total", "waiting", "pending", "delayed", "done",
-    "dead", "trash", "purged", "tok", "created", "added", "closed", "bytes", "dropped", "digest",
+    "state",
+    "priority",
+    "limit",
+    "paused",
+    "total",
+    "waiting",
+    "pending",
+    "delayed",
+    "done",
+    "dead",
+    "trash",
+    "purged",
+    "tok",
+    "created",
+    "added",
+    "closed",
+    "bytes",
+    "dropped",
+    "digest",
     "moving",
-)  # fmt: skip
+)
 
 
 class RequestRecords(HasRequests[C_co], HasPriorityLevels[C_co]):
@@ -38,11 +55,27 @@ class RequestRecords(HasRequests[C_co], HasPriorityLevels[C_co]):
             if state == "cancelled":
                 trash, waiting = trash + waiting, 0
             return Request(
-                id, state, n["priority"], n["limit"], bool(n["paused"]), n["total"], waiting,
-                n["pending"], n["delayed"], n["done"], n["dead"], trash, n["tok"], n["created"],
-                n["added"] or None, n["closed"] or None, n["bytes"], n["dropped"],
-                (row["digest"] or b"").decode(), n["moving"],
-            )  # fmt: skip
+                id,
+                state,
+                n["priority"],
+                n["limit"],
+                bool(n["paused"]),
+                n["total"],
+                waiting,
+                n["pending"],
+                n["delayed"],
+                n["done"],
+                n["dead"],
+                trash,
+                n["tok"],
+                n["created"],
+                n["added"] or None,
+                n["closed"] or None,
+                n["bytes"],
+                n["dropped"],
+                (row["digest"] or b"").decode(),
+                n["moving"],
+            )
 
         return Call(("HMGET", key, *_RECORD), read, key=key)
 

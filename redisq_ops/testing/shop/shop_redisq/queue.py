@@ -56,6 +56,10 @@ def _entry(state: State, place: Place, row: Row) -> Entry:
         odd = f"no job: {type(error).__name__}"
         return Entry(legal(row.member[:32]), state, called=place.called, problem=odd)
     return Entry(
-        legal(id.encode()), state, at_ms=at_ms, payload=row.member, called=place.called,
+        legal(id.encode()),
+        state,
+        at_ms=at_ms,
+        payload=row.member,
+        called=place.called,
         task=job.get("task"),
-    )  # fmt: skip
+    )
