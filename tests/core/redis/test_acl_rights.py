@@ -77,8 +77,8 @@ def handler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ("No permissions to access a key", ""),
         ("No permissions to access a channel", ""),
         (
-            "ACL failure in script: User bob has no permissions to run the 'zadd' command script: 0a,"
-            " on @user_script:2.",
+            "ACL failure in script: User bob has no permissions to run the 'zadd' command script:"
+            " 0a, on @user_script:2.",
             "+zadd",
         ),
         (
