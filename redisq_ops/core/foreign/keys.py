@@ -22,10 +22,12 @@ class ForeignKeys(Keys):
         self.base = f"{at}{prefix}:{stored(name)}:"
         self.at = at
         self.theirs = theirs
-        """the owner's keys that have other names than their parts"""
+        """the owner's keys that have other names than their parts. Keys of an entry begin with a part
+        ``t_x_``: a ``_`` at the end of its name stands for ``:``, another separator for itself."""
 
     def __getitem__(self, part: str) -> str:
         if not part.startswith("t_"):
             return super().__getitem__(part)
         theirs = self.theirs.get(part, part[2:])
-        return self.at + (theirs[:-1] + ":" if part.endswith("_") else theirs)
+        is_start = part.endswith("_") and theirs.endswith("_")
+        return self.at + (theirs[:-1] + ":" if is_start else theirs)

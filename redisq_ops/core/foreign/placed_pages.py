@@ -242,11 +242,12 @@ class PlacedPages(ForeignQueue[C_co]):
         return await self._unless(self.places_of(state, names), [], wrong)
 
     async def places_of(self, state: State, names: Sequence[str]) -> list[Place]:
-        """The declared places of a state, for the owner's queues of these names."""
+        """The declared places of a state, for the owner's queues of these names. A key that is
+        declared with several types is read as the type that it has."""
         declared = self.states.get(state, ())
         needed = any("{worker}" in one.key for one in declared)
         workers = await self.workers_of() if needed else ()
-        return [
+        found = [
             self._place(state, one, key)
             for one in declared
             for key in dict.fromkeys(
@@ -254,6 +255,16 @@ class PlacedPages(ForeignQueue[C_co]):
                 for name in (names if "{q}" in one.key else ("",))
                 for worker in (workers if "{worker}" in one.key else ("",))
             )
+        ]
+        declared_as: dict[str, list[Place]] = {}
+        for place in found:
+            declared_as.setdefault(place.key, []).append(place)
+        if len(declared_as) == len(found):
+            return found
+        types = await types_of(key for key, places in declared_as.items() if len(places) > 1)
+        return [
+            next((place for place in places if place.kind == types.get(key)), places[0])
+            for key, places in declared_as.items()
         ]
 
     def _place(self, state: State, declared: Declared, key: str) -> Place:

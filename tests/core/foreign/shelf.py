@@ -1,6 +1,6 @@
-"""A layout of no program, with the places that only frameworks to come need: a set of ids for each
-worker beside a hash of messages (as Dramatiq keeps what is pending), and a hash whose fields are
-entries (as Celery does)."""
+"""A layout of no program, with the places that only frameworks to come need: a key that is a list
+or a sorted set, a set of ids for each worker beside a hash of messages (as Dramatiq keeps what is
+pending), and a hash whose fields are entries (as Celery does)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import redis
 
-from redisq_ops.core.foreign.declarations import Declared, Hash, List, Set
+from redisq_ops.core.foreign.declarations import Declared, Hash, List, Set, Zset
 from redisq_ops.core.foreign.placed_queue import PlacedQueue
 from redisq_ops.core.foreign.places import Place, Row, orphan
 from redisq_ops.core.model.entry import Entry, State
@@ -19,7 +19,8 @@ from redisq_ops.core.redis.whole_keys import set_members
 
 
 class ShelfQueue(PlacedQueue[C_co]):
-    """``shelf:<queue>``: ids in a list and in sets, messages in the hash ``<queue>.msgs``."""
+    """``shelf:<queue>``: ids in a list or sorted set, and in sets; messages in the hash
+    ``<queue>.msgs``."""
 
     kind: ClassVar[str] = "shelf"
     owner: ClassVar[str] = "Shelf"
@@ -27,7 +28,7 @@ class ShelfQueue(PlacedQueue[C_co]):
     package: ClassVar[str] = "foreign.streams"
     by_id: ClassVar[bool] = True
     states: ClassVar[Mapping[State, Sequence[Declared]]] = {
-        "waiting": (List("{q}", "queued"),),
+        "waiting": (List("{q}", "queued"), Zset("{q}", "sorted")),
         "pending": (Set("acks.{worker}.{q}", "fetched"),),
         "dead": (Hash("{q}.failed", "failed"),),
     }
@@ -49,10 +50,15 @@ class ShelfQueue(PlacedQueue[C_co]):
         ]
 
 
-def fill(client: redis.Redis, waiting: int = 6, pending: int = 9, dead: int = 7) -> Any:
+def fill(
+    client: redis.Redis, waiting: int = 6, pending: int = 9, dead: int = 7, *, ranked: bool = False
+) -> Any:
     client.sadd("shelf:queues", "low")
     for n in range(waiting):
-        client.rpush("shelf:low", f"w{n}")
+        if ranked:
+            client.zadd("shelf:low", {f"w{n}": n})
+        else:
+            client.rpush("shelf:low", f"w{n}")
         client.hset("shelf:low.msgs", f"w{n}", f"message {n}")
     for n in range(pending):
         client.sadd("shelf:workers", f"one-{n % 2}")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import redis
 
+from redisq_ops.core.foreign.keys import ForeignKeys
 from redisq_ops.core.model.entry import State
 
 from . import shelf
@@ -119,3 +120,32 @@ def test_a_job_whose_record_is_missing_stays_in_sight(
     client.hdel("shelf:low.msgs", id)
     (broken,) = [entry for entry in queue.page(state).entries if entry.problem]
     assert (broken.id, broken.problem) == (id, "its message is gone")
+
+
+@pytest.mark.alike
+def test_a_key_declared_as_list_and_sorted_set_is_read_as_what_it_is(client: redis.Redis) -> None:
+    queue = shelf.fill(client)
+    assert pages(queue, "waiting", 4) == [["w0", "w1", "w2", "w3"], ["w4", "w5"]]
+    assert queue.page("waiting").entries[0].called == "queued"
+    client.delete("shelf:low")
+    assert queue.counts().waiting == 0
+    shelf.fill(client, ranked=True)
+    assert pages(queue, "waiting", 4) == [["w0", "w1", "w2", "w3"], ["w4", "w5"]]
+    assert queue.page("waiting").entries[0].called == "sorted"
+    assert queue.counts().waiting == 6 and not queue.checkup(thorough=True).flaws
+    client.delete("shelf:low")
+    client.set("shelf:low", "of another program")
+    assert queue.counts().of("waiting") is None
+
+
+def test_keys_of_an_owner_have_its_own_separator() -> None:
+    keys = ForeignKeys(
+        "shop:", "mugs", "redisq", {"t_job_": "t_", "t_lock_": "lock-", "t_beats": "__beats__"}
+    )
+    names = ("t_job_", "t_lock_", "t_result_", "t_beats")
+    assert [keys[name] for name in names] == [
+        "shop:t:",
+        "shop:lock-",
+        "shop:result:",
+        "shop:__beats__",
+    ]
