@@ -22,7 +22,7 @@ class ForeignKeys(Keys):
         self.base = f"{at}{prefix}:{stored(name)}:"
         self.at = at
         self.theirs = theirs
-        """the owner's keys that have other names than their parts. Keys of an entry begin with a part
+        """part -> the owner's name for it, where they differ. Keys of entries begin with a part
         ``t_x_``: a ``_`` at the end of its name stands for ``:``, another separator for itself."""
 
     def __getitem__(self, part: str) -> str:
