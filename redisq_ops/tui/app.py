@@ -14,19 +14,19 @@ from textual.widgets import Input
 
 from redisq_ops.ops.inspect.snapshot import View
 from redisq_ops.ops.terminal import printable
-from redisq_ops.tui import keys
 from redisq_ops.tui.banner import Tabs
 from redisq_ops.tui.dashboard import Dashboard
-from redisq_ops.tui.detail_screen import DetailScreen
-from redisq_ops.tui.entry_tree import EntryTree
-from redisq_ops.tui.explain_screen import ExplainScreen
-from redisq_ops.tui.filter_input import FilterInput
-from redisq_ops.tui.help import HelpScreen
-from redisq_ops.tui.key_refusals import OF_CLIENTS, forbidden, nothing_selected, unfit, why_not
-from redisq_ops.tui.saved_filters import SavedFiltersScreen
-from redisq_ops.tui.section_tree import SearchInput
-from redisq_ops.tui.table import PagedTable
-from redisq_ops.tui.views import Consumers, GroupsView, PeriodicView
+from redisq_ops.tui.keys import keys
+from redisq_ops.tui.keys.help import HelpScreen
+from redisq_ops.tui.keys.key_refusals import OF_CLIENTS, forbidden, nothing_selected, unfit, why_not
+from redisq_ops.tui.outline.entry_tree import EntryTree
+from redisq_ops.tui.outline.section_tree import SearchInput
+from redisq_ops.tui.screens.detail_screen import DetailScreen
+from redisq_ops.tui.screens.explain_screen import ExplainScreen
+from redisq_ops.tui.table.filter_input import FilterInput
+from redisq_ops.tui.table.saved_filters import SavedFiltersScreen
+from redisq_ops.tui.table.table import PagedTable
+from redisq_ops.tui.views import ConsumersView, GroupsView, PeriodicView
 
 _LAST = {
     "move": " --to ",
@@ -254,7 +254,7 @@ class Top(Dashboard):
 
     def action_move(self, verb: str) -> None:
         self.current.table.stay()
-        if isinstance(self.current, Consumers):
+        if isinstance(self.current, ConsumersView):
             self.changes.take_over(verb, self.current)
         elif isinstance(self.current, PeriodicView):
             self.changes.periodic("run" if verb == "requeue" else "rm", self.current)
@@ -306,7 +306,7 @@ class Top(Dashboard):
     def action_command_palette(self) -> None:
         from textual.command import CommandPalette
 
-        from redisq_ops.tui.command_palette import DashboardPalette
+        from redisq_ops.tui.command.command_palette import DashboardPalette
 
         if len(self.screen_stack) == 1:
             self.open_screen(CommandPalette(providers=[DashboardPalette], placeholder="Find …"))

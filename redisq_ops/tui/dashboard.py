@@ -19,24 +19,24 @@ from redisq_ops.ops.inspect.snapshot import ExplainSubject, ListedQueue, Snapsho
 from redisq_ops.ops.terminal import printable
 from redisq_ops.tui.alerts import AlertWatch, alert_text, notify_terminal
 from redisq_ops.tui.bars import Bars
-from redisq_ops.tui.changes import Changes
-from redisq_ops.tui.command_line import CommandInput, CompletionList, RowAddresses
-from redisq_ops.tui.command_runner import CommandRunner
-from redisq_ops.tui.context_screen import ContextScreen
+from redisq_ops.tui.change.changes import Changes
+from redisq_ops.tui.command.command_line import CommandInput, CompletionList, RowAddresses
+from redisq_ops.tui.command.command_runner import CommandRunner
+from redisq_ops.tui.command.context_screen import ContextScreen
 from redisq_ops.tui.dashboard_settings import DashboardSettings
-from redisq_ops.tui.detail_screen import DetailScreen
-from redisq_ops.tui.explain_screen import ExplainScreen
-from redisq_ops.tui.explanations import Explanations
-from redisq_ops.tui.filter_input import FilterInput
 from redisq_ops.tui.guide import GuideStep, GuideStrip
 from redisq_ops.tui.host import FIRST, Host
 from redisq_ops.tui.input_order import InputOrder
-from redisq_ops.tui.key_footer import KeyFooter
+from redisq_ops.tui.keys.key_footer import KeyFooter
 from redisq_ops.tui.navigation import Navigation
 from redisq_ops.tui.poller import Missed, Poller, SnapshotFetched, SnapshotSource
-from redisq_ops.tui.preview_pane import PreviewPane, PreviewSubject
 from redisq_ops.tui.samples import Samples
+from redisq_ops.tui.screens.detail_screen import DetailScreen
+from redisq_ops.tui.screens.explain_screen import ExplainScreen
+from redisq_ops.tui.screens.explanations import Explanations
+from redisq_ops.tui.screens.preview_pane import PreviewPane, PreviewSubject
 from redisq_ops.tui.signals import end_on_signals
+from redisq_ops.tui.table.filter_input import FilterInput
 from redisq_ops.tui.theme import COLORS, THEMES, ThemeColors
 from redisq_ops.tui.views import ALL, ChartsView, GroupsView, OverviewView, QueueView
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from redisq_ops.ops.inspect.snapshot import View
 
-from .preview_pane import PreviewMode
+from .screens.preview_pane import PreviewMode
 from .theme import DARK
 
 if TYPE_CHECKING:

@@ -135,8 +135,8 @@ class GuideStrip(Static):
 
 def _in_dialog(screen: Screen[Any]) -> str:
     # These load the Redis client, which takes longer than the first frame.
-    from redisq_ops.tui.confirm_dialog import Confirm
-    from redisq_ops.tui.undo_screen import UndoScreen
+    from redisq_ops.tui.change.confirm_dialog import Confirm
+    from redisq_ops.tui.change.undo_screen import UndoScreen
 
     if isinstance(screen, Confirm):
         return "y"

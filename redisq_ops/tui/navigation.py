@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Literal
 
 from redisq_ops.ops.inspect.snapshot import View
 from redisq_ops.ops.terminal import printable
-from redisq_ops.tui.detail_screen import DetailScreen
 from redisq_ops.tui.navigation_history import NavigationHistory, VisitedPlace
-from redisq_ops.tui.table import PagedTable
+from redisq_ops.tui.screens.detail_screen import DetailScreen
+from redisq_ops.tui.table.table import PagedTable
 from redisq_ops.tui.views import GroupsView
 from redisq_ops.tui.views.consumers import parted
 

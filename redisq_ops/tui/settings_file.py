@@ -33,10 +33,10 @@ from typing import Any, Final
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.ops.inspect.snapshot import View
 
-from . import keys
-from .dashboard_commands import refresh_seconds
+from .command.dashboard_commands import refresh_seconds
 from .dashboard_settings import NOTIFICATIONS, AlertSettings, DashboardSettings
-from .preview_pane import PREVIEW_MODES
+from .keys import keys
+from .screens.preview_pane import PREVIEW_MODES
 from .theme import THEMES
 from .views import ALL, QueueView
 

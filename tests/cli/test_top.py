@@ -176,7 +176,7 @@ def test_the_first_frame_loads_no_module_of_other_views(url: str, client: redis.
         "redisq_ops.ops.change.runner",
         "redisq_ops.core.worker",
         "redisq_ops.core.queues.fair",
-        "redisq_ops.tui.run_change",
+        "redisq_ops.tui.change.run_change",
         "redisq_ops.cli.dashboard_completion",
         "redisq_ops.demo",
         "rich.traceback",

@@ -26,11 +26,11 @@ from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.inspect.details import request_details
 from redisq_ops.ops.inspect.overview import overview
 from redisq_ops.tui.app import Top
-from redisq_ops.tui.confirm_dialog import Confirm
+from redisq_ops.tui.change.confirm_dialog import Confirm
+from redisq_ops.tui.change.undo_screen import UndoScreen
 from redisq_ops.tui.frame import text
 from redisq_ops.tui.guide import GuideStrip
 from redisq_ops.tui.poller import Connected, Live
-from redisq_ops.tui.undo_screen import UndoScreen
 
 from ..tui.test_app import press, see, until
 

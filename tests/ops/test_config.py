@@ -22,7 +22,7 @@ from redisq_ops.ops.config.contexts import NamedContext, contexts
 from redisq_ops.ops.config.settings import SETTINGS
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.tui.app import Top
-from redisq_ops.tui.confirm_dialog import Confirm
+from redisq_ops.tui.change.confirm_dialog import Confirm
 from redisq_ops.tui.frame import text
 from redisq_ops.tui.poller import Connected, Live
 

@@ -34,13 +34,13 @@ from redisq_ops.ops.filter.selection import select
 from redisq_ops.ops.inspect.snapshot import VIEWS, Snapshot, Viewport
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.banner import Tabs
-from redisq_ops.tui.command_line import RowAddresses
-from redisq_ops.tui.confirm_dialog import Confirm
-from redisq_ops.tui.detail_screen import DetailScreen
-from redisq_ops.tui.filter_input import FilterInput
+from redisq_ops.tui.change.confirm_dialog import Confirm
+from redisq_ops.tui.change.undo_screen import UndoScreen
+from redisq_ops.tui.command.command_line import RowAddresses
 from redisq_ops.tui.frame import text
 from redisq_ops.tui.poller import Connected, Live, Missed, SnapshotFetched
-from redisq_ops.tui.undo_screen import UndoScreen
+from redisq_ops.tui.screens.detail_screen import DetailScreen
+from redisq_ops.tui.table.filter_input import FilterInput
 
 from ..changes import entry_change
 from ..foreign_keys import far_apart

@@ -4,7 +4,7 @@ import pytest
 from rich.cells import cell_len
 
 from redisq_ops.tui import theme
-from redisq_ops.tui.charts import LEVEL_WIDTH, bar, levels, spark, timeline
+from redisq_ops.tui.charts.blocks import LEVEL_WIDTH, bar, levels, spark, timeline
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from textual.widgets import Input
 from redisq_ops.cli.main import root_command
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
-from redisq_ops.tui import command_line
 from redisq_ops.tui.app import Top
-from redisq_ops.tui.command_line import NOT_HERE, RowAddresses, parsed
+from redisq_ops.tui.command import command_line
+from redisq_ops.tui.command.command_line import NOT_HERE, RowAddresses, parsed
 from redisq_ops.tui.frame import text
 
 from .test_app import bury, drive_in, press, see_line, told

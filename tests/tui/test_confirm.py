@@ -7,7 +7,7 @@ import pytest
 from textual.app import App
 from textual.widgets import Button, Input
 
-from redisq_ops.tui.confirm_dialog import Confirm, Question
+from redisq_ops.tui.change.confirm_dialog import Confirm, Question
 
 SMALL = Question("Requeue 3 entries?", ("They become waiting at once.",))
 LARGE = Question(

@@ -18,14 +18,14 @@ from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops.hint import hint
-from redisq_ops.tui import dashboard_commands
 from redisq_ops.tui.app import Top
-from redisq_ops.tui.confirm_dialog import Confirm
-from redisq_ops.tui.dashboard_commands import OwnCommand, ViewCommand, own_command
-from redisq_ops.tui.detail_screen import DetailScreen
+from redisq_ops.tui.change.confirm_dialog import Confirm
+from redisq_ops.tui.command import dashboard_commands
+from redisq_ops.tui.command.dashboard_commands import OwnCommand, ViewCommand, own_command
 from redisq_ops.tui.frame import text
 from redisq_ops.tui.host import Completion, Host, KnownNames
 from redisq_ops.tui.navigation_history import NavigationHistory, VisitedPlace
+from redisq_ops.tui.screens.detail_screen import DetailScreen
 
 from .test_app import bury, drive, drive_in, press, see, see_line, until
 from .test_command_line import verbs

@@ -18,11 +18,11 @@ from redisq_ops.core.redis.client import aconnect
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.inspect.overview import QueueRow
 from redisq_ops.ops.inspect.snapshot import Snapshot, Viewport
-from redisq_ops.tui import keys
 from redisq_ops.tui.alerts import AlertWatch, alert_text, notify_terminal
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.dashboard_settings import DashboardSettings
 from redisq_ops.tui.frame import text
+from redisq_ops.tui.keys import keys
 from redisq_ops.tui.poller import Connected, Live
 from redisq_ops.tui.settings_file import read_settings
 from redisq_ops.tui.views import ALL

@@ -15,12 +15,12 @@ from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.discover import register
 from redisq_ops.ops.explain import entry_reasons, queue_reasons
 from redisq_ops.ops.inspect import consumers
-from redisq_ops.tui import run_change
 from redisq_ops.tui.app import Top
-from redisq_ops.tui.confirm_dialog import Confirm
-from redisq_ops.tui.explain_screen import ExplainScreen
+from redisq_ops.tui.change import run_change
+from redisq_ops.tui.change.confirm_dialog import Confirm
+from redisq_ops.tui.change.suggested_change import suggested_change
 from redisq_ops.tui.frame import text
-from redisq_ops.tui.suggested_change import suggested_change
+from redisq_ops.tui.screens.explain_screen import ExplainScreen
 
 from .test_app import asked, bury, drive, drive_in, press, see, told, until
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from textual.binding import Binding
 
-from redisq_ops.tui import keys
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.frame import text
-from redisq_ops.tui.help import keys as described
-from redisq_ops.tui.table import PagedTable
+from redisq_ops.tui.keys import keys
+from redisq_ops.tui.keys.help import keys as described
+from redisq_ops.tui.table.table import PagedTable
 from redisq_ops.tui.views import ALL, numbered
 
 from .test_snapshots import Seeded, settled

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redisq_ops.tui.line_chart import (
+from redisq_ops.tui.charts.line_chart import (
     AXIS,
     ChartAxis,
     ChartLane,

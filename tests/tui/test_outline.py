@@ -9,9 +9,9 @@ import pytest
 from redisq_ops.core.model.entry import Entry
 from redisq_ops.ops.filter.parser import parse
 from redisq_ops.ops.terminal import printable
-from redisq_ops.tui.outline import GROUP, OutlineItem, Parts, matches, text_parts
-from redisq_ops.tui.payload_outline import BEGINNING, payload_outline
-from redisq_ops.tui.traceback_lines import LAST, LINES, traceback_lines
+from redisq_ops.tui.outline.outline import GROUP, OutlineItem, Parts, matches, text_parts
+from redisq_ops.tui.outline.payload_outline import BEGINNING, payload_outline
+from redisq_ops.tui.outline.traceback_lines import LAST, LINES, traceback_lines
 
 OSC_52 = "\x1b]52;c;aGk=\x07"
 TRACEBACK = f"""Traceback (most recent call last):

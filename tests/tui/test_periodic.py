@@ -8,10 +8,10 @@ from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Entry
 from redisq_ops.core.queues.delay import DelaySet, Periodic
 from redisq_ops.tui.app import Top
-from redisq_ops.tui.command_line import RowAddresses
-from redisq_ops.tui.confirm_dialog import Confirm
+from redisq_ops.tui.change.confirm_dialog import Confirm
+from redisq_ops.tui.change.undo_screen import UndoScreen
+from redisq_ops.tui.command.command_line import RowAddresses
 from redisq_ops.tui.frame import text
-from redisq_ops.tui.undo_screen import UndoScreen
 
 from .test_app import drive_in, press, see, told, until
 

@@ -16,11 +16,11 @@ from redisq_ops.ops.change.limits import Guard
 from redisq_ops.ops.inspect.snapshot import Snapshot, Viewport
 from redisq_ops.ops.redaction import Redaction
 from redisq_ops.tui.app import Top
-from redisq_ops.tui.detail_screen import DetailScreen
-from redisq_ops.tui.entry_outline import READ_ONCE
-from redisq_ops.tui.explain_screen import ExplainScreen
 from redisq_ops.tui.frame import text
-from redisq_ops.tui.preview_pane import PreviewPane
+from redisq_ops.tui.outline.entry_outline import READ_ONCE
+from redisq_ops.tui.screens.detail_screen import DetailScreen
+from redisq_ops.tui.screens.explain_screen import ExplainScreen
+from redisq_ops.tui.screens.preview_pane import PreviewPane
 
 from .test_app import drive_in, press, see, see_line, told, until
 from .test_snapshots import MAIL, Clock, Seeded, settled

@@ -16,7 +16,7 @@ from redisq_ops.ops.inspect.snapshot import Snapshot, Viewport
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.banner import Banner, Tabs
 from redisq_ops.tui.frame import text
-from redisq_ops.tui.table import PagedTable
+from redisq_ops.tui.table.table import PagedTable
 
 from .test_snapshots import Clock, Seeded, settled
 

@@ -76,15 +76,15 @@ from redisq_ops.ops.inspect.snapshot import (
     Viewport,
 )
 from redisq_ops.tui.app import Top
-from redisq_ops.tui.confirm_dialog import Confirm
+from redisq_ops.tui.change.confirm_dialog import Confirm
+from redisq_ops.tui.change.run_change import edit_question, question
+from redisq_ops.tui.change.undo_screen import UndoScreen
 from redisq_ops.tui.dashboard_settings import DashboardSettings
 from redisq_ops.tui.host import Completion, Host
 from redisq_ops.tui.navigation import Navigation
 from redisq_ops.tui.poller import Connected
-from redisq_ops.tui.run_change import edit_question, question
 from redisq_ops.tui.samples import Samples
 from redisq_ops.tui.theme import THEMES
-from redisq_ops.tui.undo_screen import UndoScreen
 
 from .pictures import KEPT, Colours, Pictures, lines, styled_rows
 

@@ -13,9 +13,9 @@ from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change.audit_log import last
 from redisq_ops.ops.change.limits import Guard
 from redisq_ops.tui.app import Top
-from redisq_ops.tui.confirm_dialog import Confirm, Question
+from redisq_ops.tui.change.confirm_dialog import Confirm, Question
+from redisq_ops.tui.change.speed_fields import ChangeSpeed
 from redisq_ops.tui.frame import text
-from redisq_ops.tui.speed_fields import ChangeSpeed
 
 from .test_app import bury, drive_in, press, see, told, until
 from .test_toolkit import limited, under

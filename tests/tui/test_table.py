@@ -9,8 +9,8 @@ from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 from textual.strip import Strip
 
-from redisq_ops.tui.table import PagedTable
-from redisq_ops.tui.table_model import RowWindow, TableColumn, TableRow, fit
+from redisq_ops.tui.table.table import PagedTable
+from redisq_ops.tui.table.table_model import RowWindow, TableColumn, TableRow, fit
 from redisq_ops.tui.theme import DARK
 
 COLUMNS = (

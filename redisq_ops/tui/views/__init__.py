@@ -4,29 +4,29 @@ from .audit_log import AuditLogView
 from .base import ChangeTarget, QueueView
 from .charts import ChartsView
 from .clients import ClientsView
-from .consumers import Consumers
-from .dead_letters import Dead
-from .delayed import Delayed
+from .consumers import ConsumersView
+from .dead_letters import DeadView
+from .delayed import DelayedView
 from .groups import GroupsView
 from .overview import OverviewView
 from .pending import PendingView
 from .periodic import PeriodicView
-from .priorities import Levels
+from .priorities import LevelsView
 from .processes import ProcessesView
-from .requests import Requests
+from .requests import RequestsView
 from .settings import SettingsView
 from .trash import TrashView
 from .waiting import WaitingView
 
 ALL: tuple[type[QueueView], ...] = (
     OverviewView,
-    Levels,
-    Requests,
+    LevelsView,
+    RequestsView,
     PendingView,
-    Dead,
-    Delayed,
+    DeadView,
+    DelayedView,
     GroupsView,
-    Consumers,
+    ConsumersView,
     WaitingView,
     TrashView,
     ClientsView,
@@ -48,7 +48,7 @@ __all__ = [
     "ALL",
     "ChangeTarget",
     "ChartsView",
-    "Consumers",
+    "ConsumersView",
     "GroupsView",
     "OverviewView",
     "PeriodicView",

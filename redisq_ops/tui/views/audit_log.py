@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import count, date
-from redisq_ops.tui.outline import OutlineSection, fact, fact_section
-from redisq_ops.tui.table_model import Cell, TableColumn, TableRow, styled
+from redisq_ops.tui.outline.outline import OutlineSection, fact, fact_section
+from redisq_ops.tui.table.table_model import Cell, TableColumn, TableRow, styled
 from redisq_ops.tui.theme import DIM, OK
 
 from .base import Items, QueueView, SortOrder

@@ -15,9 +15,9 @@ from textual.widgets import Static
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.ops.inspect.snapshot import ChartScope, ListedQueue, Snapshot, View
 from redisq_ops.ops.terminal import count, kind_of
-from redisq_ops.tui.outline import OutlineSection
-from redisq_ops.tui.table import PagedTable
-from redisq_ops.tui.table_model import RowWindow, TableColumn, TableRow
+from redisq_ops.tui.outline.outline import OutlineSection
+from redisq_ops.tui.table.table import PagedTable
+from redisq_ops.tui.table.table_model import RowWindow, TableColumn, TableRow
 
 if TYPE_CHECKING:
     from redisq_ops.ops.filter.ast import Query

@@ -13,8 +13,8 @@ from redisq_ops.core.model.rates import Rates
 from redisq_ops.ops.inspect.snapshot import ChartData, ChartScope, Snapshot
 from redisq_ops.ops.terminal import age, count, printable
 from redisq_ops.ops.trouble import drains
-from redisq_ops.tui.line_chart import ChartMark, lane_chart, line_chart
-from redisq_ops.tui.queue_charts import (
+from redisq_ops.tui.charts.line_chart import ChartMark, lane_chart, line_chart
+from redisq_ops.tui.charts.queue_charts import (
     PERIODS,
     amount,
     beside,
@@ -28,7 +28,7 @@ from redisq_ops.tui.queue_charts import (
     time_axis,
 )
 from redisq_ops.tui.samples import MINUTE_MS, Samples
-from redisq_ops.tui.table_model import TableColumn, TableRow
+from redisq_ops.tui.table.table_model import TableColumn, TableRow
 from redisq_ops.tui.theme import DELAYED, DIM, HELD, WARN
 
 from .base import Items, QueueView, SortOrder

@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from redisq_ops.core.model.entry import Client
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import count
-from redisq_ops.tui.table_model import TableColumn, TableRow
+from redisq_ops.tui.table.table_model import TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DIM, HELD, WARN
 
 from .base import Items, QueueView, SortOrder

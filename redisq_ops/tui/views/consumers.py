@@ -12,7 +12,7 @@ from rich.text import Text
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import age, count, printable, short_count
-from redisq_ops.tui.outline import (
+from redisq_ops.tui.outline.outline import (
     LABEL,
     LINE,
     Line,
@@ -21,7 +21,7 @@ from redisq_ops.tui.outline import (
     fact,
     fact_section,
 )
-from redisq_ops.tui.table_model import Cell, TableColumn, TableRow
+from redisq_ops.tui.table.table_model import Cell, TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DIM, HEAT, HELD, OK, WARN
 
 from .base import Items, QueueView, SortOrder, redaction_of
@@ -68,7 +68,7 @@ def parted(identity: str) -> tuple[str | None, str]:
     return (group if apart else None), name
 
 
-class Consumers(QueueView):
+class ConsumersView(QueueView):
     name_ = "consumers"
     title = "consumers"
     short = "cons"

@@ -7,7 +7,7 @@ from typing import Any
 from redisq_ops.core.model.entry import Entry
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import age
-from redisq_ops.tui.table_model import Cell, TableColumn, TableRow
+from redisq_ops.tui.table.table_model import Cell, TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DEAD, DIM, WARN
 
 from .base import BY_TASK, TASK, EntryView, SortOrder
@@ -26,7 +26,7 @@ def by_error(entry: Entry) -> tuple[str, str] | None:
     return None if error is None else (error.type, error.message)
 
 
-class Dead(EntryView):
+class DeadView(EntryView):
     name_ = "dead"
     title = "dead"
     short = "dead"

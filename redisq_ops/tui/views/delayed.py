@@ -10,8 +10,8 @@ from rich.text import Text
 from redisq_ops.core.model.entry import Entry
 from redisq_ops.ops.inspect.snapshot import BAR_WIDTHS, Snapshot, Upcoming
 from redisq_ops.ops.terminal import age, count, date
-from redisq_ops.tui.charts import timeline
-from redisq_ops.tui.table_model import TableColumn, TableRow
+from redisq_ops.tui.charts.blocks import timeline
+from redisq_ops.tui.table.table_model import TableColumn, TableRow
 from redisq_ops.tui.theme import DELAYED, DIM, OK
 
 from .base import BY_TASK, TASK, EntryView, SortOrder
@@ -21,7 +21,7 @@ HEIGHT = 5
 _TICK = 20
 
 
-class Delayed(EntryView):
+class DelayedView(EntryView):
     name_ = "delayed"
     title = "delayed"
     short = "due"

@@ -11,9 +11,9 @@ from rich.text import Text
 from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot
 from redisq_ops.ops.terminal import count
 from redisq_ops.ops.trouble import Severity, Trouble, rank, reasons, rough_age, troubles
-from redisq_ops.tui.charts import spark
-from redisq_ops.tui.queue_charts import queue_chart
-from redisq_ops.tui.table_model import Cell, TableColumn, TableRow
+from redisq_ops.tui.charts.blocks import spark
+from redisq_ops.tui.charts.queue_charts import queue_chart
+from redisq_ops.tui.table.table_model import Cell, TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DEAD, DELAYED, DIM, HELD, OK, WARN
 
 from .base import Items, QueueView, SortOrder

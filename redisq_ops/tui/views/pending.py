@@ -7,7 +7,7 @@ from typing import Any
 from redisq_ops.core.model.entry import Entry
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import age
-from redisq_ops.tui.table_model import TableColumn, TableRow
+from redisq_ops.tui.table.table_model import TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DIM, OK, WARN
 
 from .base import BY_TASK, TASK, EntryView, SortOrder

@@ -9,8 +9,8 @@ from textual.binding import Binding, BindingType
 
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import age, count
-from redisq_ops.tui.outline import OutlineSection, fact, fact_section
-from redisq_ops.tui.table_model import Cell, TableColumn, TableRow, styled
+from redisq_ops.tui.outline.outline import OutlineSection, fact, fact_section
+from redisq_ops.tui.table.table_model import Cell, TableColumn, TableRow, styled
 from redisq_ops.tui.theme import BAD, DELAYED, DIM, WARN
 
 from .base import Items, QueueView, SortOrder

@@ -9,8 +9,8 @@ from rich.text import Text
 from redisq_ops.core.model.entry import Request
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import count, printable
-from redisq_ops.tui.charts import LEVEL_WIDTH, levels
-from redisq_ops.tui.table_model import TableColumn, TableRow
+from redisq_ops.tui.charts.blocks import LEVEL_WIDTH, levels
+from redisq_ops.tui.table.table_model import TableColumn, TableRow
 from redisq_ops.tui.theme import DIM, HELD, OK
 
 from .base import Items, QueueView, SortOrder
@@ -21,7 +21,7 @@ _LEVELS = 100
 _ASIDE = 30
 
 
-class Levels(QueueView):
+class LevelsView(QueueView):
     name_ = "levels"
     has_details = True
     title = "priorities"

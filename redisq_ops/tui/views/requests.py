@@ -7,8 +7,8 @@ from typing import Any
 from redisq_ops.core.model.entry import Request
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import short_count
-from redisq_ops.tui.charts import bar
-from redisq_ops.tui.table_model import Cell, TableColumn, TableRow
+from redisq_ops.tui.charts.blocks import bar
+from redisq_ops.tui.table.table_model import Cell, TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DEAD, DELAYED, DIM, HELD, OK, PART, WARN
 
 from .base import Items, QueueView, SortOrder
@@ -28,7 +28,7 @@ def _settled(request: Request) -> int:
     return request.done + request.dead + removed
 
 
-class Requests(QueueView):
+class RequestsView(QueueView):
     name_ = "requests"
     title = "requests"
     short = "req"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from redisq_ops.core.model.settings import DEFAULTS
 from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot
 from redisq_ops.ops.terminal import age
-from redisq_ops.tui.outline import OutlineSection, fact, fact_section
-from redisq_ops.tui.table_model import TableColumn, TableRow
+from redisq_ops.tui.outline.outline import OutlineSection, fact, fact_section
+from redisq_ops.tui.table.table_model import TableColumn, TableRow
 from redisq_ops.tui.theme import DIM
 
 from .base import Items, QueueView, SortOrder

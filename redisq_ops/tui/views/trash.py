@@ -6,7 +6,7 @@ from typing import Any
 
 from redisq_ops.core.model.entry import Entry
 from redisq_ops.ops.inspect.snapshot import Snapshot
-from redisq_ops.tui.table_model import TableColumn, TableRow
+from redisq_ops.tui.table.table_model import TableColumn, TableRow
 from redisq_ops.tui.theme import DIM
 
 from .base import BY_TASK, TASK, EntryView, SortOrder

@@ -13,7 +13,7 @@ from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.filter.scan import Scan
 from redisq_ops.ops.inspect.snapshot import Viewport
 from redisq_ops.ops.inspect.snapshot_reader import fetch
-from redisq_ops.tui.views.dead_letters import Dead
+from redisq_ops.tui.views.dead_letters import DeadView
 
 from ...command_line import Redisq
 
@@ -95,6 +95,6 @@ def test_the_dashboard_shows_what_it_has_seen_as_at_least_so_many(
     viewport = Viewport("dead", "sidekiq:default", 0, 60, descending=True)
     seen = run(client, fetch(deployment, viewport))
     assert len(seen.entries) == 60 and 60 < seen.total < OURS and not seen.exact
-    view = Dead()
+    view = DeadView()
     items = view.items(seen)
     assert (items.exact, items.complete, items.total) == (False, False, seen.total)

@@ -344,14 +344,14 @@ def test_dashboard_filter_selects_the_same(url: str, client: redis.Redis) -> Non
     from redisq_ops.ops.deployment import Deployment
     from redisq_ops.ops.inspect.snapshot import Viewport
     from redisq_ops.ops.inspect.snapshot_reader import fetch
-    from redisq_ops.tui.views.dead_letters import Dead
+    from redisq_ops.tui.views.dead_letters import DeadView
 
     queue = orders(client)
     for text in SAME:
         query = parse(text)
         viewport = Viewport("dead", "mail", 0, 500, needs=query.needs)
         snapshot = run(client, fetch(Deployment(client), viewport))
-        view = Dead()
+        view = DeadView()
         view.filter = query
         shown = {entry.id for entry in snapshot.entries if view.accepts(entry, snapshot)}
         assert shown == chosen(client, queue, text), text

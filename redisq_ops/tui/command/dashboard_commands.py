@@ -16,10 +16,10 @@ from typing import Final
 
 from redisq_ops.ops.inspect.snapshot import View
 
+from ..host import Completion, Host, KnownNames
+from ..theme import THEMES
+from ..views import ALL
 from .command_line import NOT_HERE
-from .host import Completion, Host, KnownNames
-from .theme import THEMES
-from .views import ALL
 
 OWN: Final[Mapping[str, str]] = {
     "go": "Open a queue, request or entry: ADDRESS or id",

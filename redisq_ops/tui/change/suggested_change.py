@@ -15,14 +15,14 @@ from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.filter.fields import quoted
 from redisq_ops.ops.filter.parser import parse
 from redisq_ops.ops.hint import words_of
-from redisq_ops.tui import run_change
+from redisq_ops.tui.change import run_change
 from redisq_ops.tui.views.base import ChangeTarget
 
 if TYPE_CHECKING:
     from redisq_ops.core.model.entry import State
     from redisq_ops.core.model.states import Verb
     from redisq_ops.core.queues.request.queue import Control
-    from redisq_ops.tui.changes import Changes
+    from redisq_ops.tui.change.changes import Changes
 
 SuggestedChange = Callable[["Changes"], Awaitable[bool]]
 

@@ -15,7 +15,7 @@ from textual.strip import Strip
 from textual.widgets import Tree
 from textual.widgets.tree import TreeNode
 
-from redisq_ops.tui.outline import Line, OutlineItem
+from redisq_ops.tui.outline.outline import Line, OutlineItem
 from redisq_ops.tui.theme import DIM, INK, WARN
 
 _SIDEWAYS: Final = 20

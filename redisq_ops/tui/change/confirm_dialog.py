@@ -15,7 +15,7 @@ from textual.widgets import Button, Input, Static
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.keys import checked_consumer
 from redisq_ops.ops.terminal import printable
-from redisq_ops.tui.speed_fields import ChangeSpeed, SpeedFields
+from redisq_ops.tui.change.speed_fields import ChangeSpeed, SpeedFields
 from redisq_ops.tui.theme import BAD, DIM, OK
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from redisq_ops.ops.inspect.snapshot import ExplainSubject
-from redisq_ops.tui.command_line import NOT_HERE
-from redisq_ops.tui.explain_screen import ExplainScreen
-from redisq_ops.tui.key_refusals import nothing_selected
+from redisq_ops.tui.command.command_line import NOT_HERE
+from redisq_ops.tui.keys.key_refusals import nothing_selected
+from redisq_ops.tui.screens.explain_screen import ExplainScreen
 
 if TYPE_CHECKING:
-    from .dashboard import Dashboard
+    from ..dashboard import Dashboard
 
 
 class Explanations:
@@ -42,7 +42,7 @@ class Explanations:
     def act_on(self, suggested: ExplainScreen.Suggested) -> None:
         """The dialog of a command that helps, or else its line."""
         from redisq_ops.ops.hint import words_of
-        from redisq_ops.tui.suggested_change import suggested_change
+        from redisq_ops.tui.change.suggested_change import suggested_change
 
         app = self._app
         words, _ = words_of(suggested.command)

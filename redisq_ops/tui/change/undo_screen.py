@@ -14,8 +14,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from redisq_ops.ops.terminal import age, count
-from redisq_ops.tui.table import PagedTable
-from redisq_ops.tui.table_model import RowWindow, TableColumn, TableRow
+from redisq_ops.tui.table.table import PagedTable
+from redisq_ops.tui.table.table_model import RowWindow, TableColumn, TableRow
 from redisq_ops.tui.theme import DIM
 from redisq_ops.tui.views.audit_log import can_undo
 

@@ -8,14 +8,14 @@ from textual.actions import parse as parse_action
 from textual.events import Key
 
 from redisq_ops.ops.terminal import kind_of
-from redisq_ops.tui import keys
+from redisq_ops.tui.keys import keys
 from redisq_ops.tui.views import GroupsView, numbered
 
 if TYPE_CHECKING:
     from redisq_ops.core.model.states import Verb
 
-    from .app import Top
-    from .dashboard import Dashboard
+    from ..app import Top
+    from ..dashboard import Dashboard
 
 OF_CLIENTS = {
     "request limit": "client cap",

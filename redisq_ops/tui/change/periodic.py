@@ -9,7 +9,7 @@ from redisq_ops.core.redis.operation import arun
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.periodic import carry_out, periodic_preview, prepare_change
 from redisq_ops.ops.required_features import with_periodic
-from redisq_ops.tui.run_change import asked
+from redisq_ops.tui.change.run_change import asked
 
 if TYPE_CHECKING:
     from datetime import tzinfo

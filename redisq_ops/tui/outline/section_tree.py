@@ -10,9 +10,9 @@ from textual.containers import Vertical
 from textual.widgets import Input, Static
 
 from redisq_ops.ops.terminal import count, printable, size
-from redisq_ops.tui.outline import GROUP, NO_PARTS, OutlineItem, OutlineSection, matches
-from redisq_ops.tui.outline_tree import Node, OutlineTree
-from redisq_ops.tui.payload_outline import PARSED
+from redisq_ops.tui.outline.outline import GROUP, NO_PARTS, OutlineItem, OutlineSection, matches
+from redisq_ops.tui.outline.outline_tree import Node, OutlineTree
+from redisq_ops.tui.outline.payload_outline import PARSED
 
 FOUND: Final = 1_000
 """matches of a search that are counted and gone through"""

@@ -20,10 +20,10 @@ from textual.widgets import Static
 
 from redisq_ops.ops.inspect.snapshot import ExplainSubject, Snapshot, View
 from redisq_ops.ops.terminal import age, count, printable
-from redisq_ops.tui.key_footer import KeyFooter
-from redisq_ops.tui.outline import Line, OutlineSection, Parts
-from redisq_ops.tui.outline_tree import OutlineTree
-from redisq_ops.tui.section_tree import SectionTree
+from redisq_ops.tui.keys.key_footer import KeyFooter
+from redisq_ops.tui.outline.outline import Line, OutlineSection, Parts
+from redisq_ops.tui.outline.outline_tree import OutlineTree
+from redisq_ops.tui.outline.section_tree import SectionTree
 from redisq_ops.tui.theme import BAD, DEAD, DELAYED, DIM, HELD, OK, WARN
 from redisq_ops.tui.views.delayed import moment
 

@@ -17,9 +17,9 @@ from textual.widgets import Static
 from redisq_ops.core.model.entry import Entry
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import printable
-from redisq_ops.tui.entry_outline import READ_ONCE, outline_sections, redacted
-from redisq_ops.tui.outline import OutlineSection
-from redisq_ops.tui.section_tree import SectionTree
+from redisq_ops.tui.outline.entry_outline import READ_ONCE, outline_sections, redacted
+from redisq_ops.tui.outline.outline import OutlineSection
+from redisq_ops.tui.outline.section_tree import SectionTree
 from redisq_ops.tui.views.base import redaction_of
 from redisq_ops.tui.views.delayed import zone_of
 

@@ -8,7 +8,7 @@ from typing import Final
 from rich.text import Text
 
 from redisq_ops.ops.terminal import count, printable
-from redisq_ops.tui.outline import Line, Parts
+from redisq_ops.tui.outline.outline import Line, Parts
 from redisq_ops.tui.theme import BAD, DELAYED, DIM, HELD, OK
 
 LINES: Final = 200

@@ -13,15 +13,15 @@ from textual.containers import Container, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from redisq_ops.tui.entry_tree import EntryTree
-from redisq_ops.tui.keys import CHANGE, LEAVE, sign
-from redisq_ops.tui.outline_tree import OutlineTree
-from redisq_ops.tui.section_tree import SectionTree
-from redisq_ops.tui.table import PagedTable
+from redisq_ops.tui.keys.keys import CHANGE, LEAVE, sign
+from redisq_ops.tui.outline.entry_tree import EntryTree
+from redisq_ops.tui.outline.outline_tree import OutlineTree
+from redisq_ops.tui.outline.section_tree import SectionTree
+from redisq_ops.tui.table.table import PagedTable
 from redisq_ops.tui.theme import DIM, HELD
 
 if TYPE_CHECKING:
-    from .app import Top
+    from ..app import Top
 
 _CHANGING = frozenset(binding.id for binding in CHANGE)
 _LEAVING = frozenset(binding.id for binding in LEAVE)

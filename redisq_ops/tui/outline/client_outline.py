@@ -11,7 +11,15 @@ from rich.text import Text
 from redisq_ops.core.model.entry import Client, Entry
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import age, count, printable
-from redisq_ops.tui.outline import LABEL, LINE, Line, OutlineSection, aligned, fact, fact_section
+from redisq_ops.tui.outline.outline import (
+    LABEL,
+    LINE,
+    Line,
+    OutlineSection,
+    aligned,
+    fact,
+    fact_section,
+)
 from redisq_ops.tui.theme import BAD, DIM, HELD, OK, WARN
 from redisq_ops.tui.views.dead_letters import error_cell
 from redisq_ops.tui.views.delayed import moment

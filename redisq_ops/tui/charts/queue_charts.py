@@ -12,7 +12,7 @@ from rich.text import Text
 
 from redisq_ops.core.model.rates import Rates
 from redisq_ops.ops.terminal import age, count, printable, short_count
-from redisq_ops.tui.line_chart import (
+from redisq_ops.tui.charts.line_chart import (
     ChartAxis,
     ChartLane,
     ChartLine,

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from redisq_ops.ops.json_numbers import JsonNumber, dumps
 from redisq_ops.ops.terminal import count, printable, size
-from redisq_ops.tui.outline import LINE, NO_PARTS, Line, OutlineItem, Parts, text_parts
+from redisq_ops.tui.outline.outline import LINE, NO_PARTS, Line, OutlineItem, Parts, text_parts
 from redisq_ops.tui.theme import DELAYED, DIM, HELD, OK, WARN
 
 PARSED: Final = 1024 * 1024

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from redisq_ops.ops.terminal import printable
-from redisq_ops.tui.key_refusals import nothing_selected
+from redisq_ops.tui.keys.key_refusals import nothing_selected
 from redisq_ops.tui.views.consumers import parted
 
 if TYPE_CHECKING:
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from redisq_ops.ops.change.limits import Guard
     from redisq_ops.ops.deployment import Deployment
     from redisq_ops.ops.redaction import Redaction
-    from redisq_ops.tui.confirm_dialog import Question
-    from redisq_ops.tui.speed_fields import ChangeSpeed
+    from redisq_ops.tui.change.confirm_dialog import Question
+    from redisq_ops.tui.change.speed_fields import ChangeSpeed
     from redisq_ops.tui.views import GroupsView, QueueView
 
-    from .dashboard import Dashboard
+    from ..dashboard import Dashboard
 
 T = TypeVar("T")
 
@@ -139,7 +139,7 @@ class Changes:
             return self.tell("One periodic entry at a time: take the marks away.", False)
 
         async def run() -> bool:
-            from .change_periodic import change_periodic
+            from .periodic import change_periodic
 
             return await change_periodic(self, queue, chosen[0], verb, self._app.zone)
 
@@ -158,7 +158,7 @@ class Changes:
 
     def command(self, words: Sequence[str]) -> None:
         """Run a command of `redisq` while the terminal is its own."""
-        from redisq_ops.tui.command_line import run_in_terminal
+        from redisq_ops.tui.command.command_line import run_in_terminal
 
         if self.running:
             return self.tell("One change at a time: Esc stops the running one.", False)
@@ -170,7 +170,7 @@ class Changes:
 
     def page(self, words: Sequence[str]) -> None:
         """Show what a command of `redisq` prints in the person's pager."""
-        from redisq_ops.tui.command_line import run_in_pager
+        from redisq_ops.tui.command.command_line import run_in_pager
 
         if failed := self._lend_terminal(words, run_in_pager):
             self.tell(failed, False)

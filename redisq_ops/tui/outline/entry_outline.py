@@ -13,11 +13,11 @@ from redisq_ops.core.model.entry import Entry, Event, Failure, Request
 from redisq_ops.ops.inspect.history import change_words
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import age, count, printable, size
-from redisq_ops.tui.client_outline import client_sections
-from redisq_ops.tui.outline import LINE, Line, OutlineSection, Parts, aligned, fact
-from redisq_ops.tui.payload_outline import PARSED, payload_outline
+from redisq_ops.tui.outline.client_outline import client_sections
+from redisq_ops.tui.outline.outline import LINE, Line, OutlineSection, Parts, aligned, fact
+from redisq_ops.tui.outline.payload_outline import PARSED, payload_outline
+from redisq_ops.tui.outline.traceback_lines import traceback_lines
 from redisq_ops.tui.theme import BAD, DEAD, DELAYED, DIM, HELD, OK, WARN
-from redisq_ops.tui.traceback_lines import traceback_lines
 from redisq_ops.tui.views.delayed import moment
 
 if TYPE_CHECKING:

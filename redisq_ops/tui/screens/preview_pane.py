@@ -16,8 +16,8 @@ from textual.widgets import Static
 
 from redisq_ops.ops.inspect.snapshot import Snapshot, View
 from redisq_ops.ops.terminal import printable
-from redisq_ops.tui.entry_tree import EntryTree
-from redisq_ops.tui.outline import OutlineSection
+from redisq_ops.tui.outline.entry_tree import EntryTree
+from redisq_ops.tui.outline.outline import OutlineSection
 
 PreviewMode = Literal["auto", "open", "closed"]
 PREVIEW_MODES: Final[tuple[PreviewMode, ...]] = ("auto", "open", "closed")

@@ -10,8 +10,8 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 
 from redisq_ops.ops.inspect.snapshot import Snapshot
-from redisq_ops.tui.entry_tree import EntryTree
-from redisq_ops.tui.key_footer import KeyFooter
+from redisq_ops.tui.keys.key_footer import KeyFooter
+from redisq_ops.tui.outline.entry_tree import EntryTree
 
 
 class DetailScreen(ModalScreen[None]):

@@ -13,13 +13,13 @@ from textual.content import Content
 from textual.types import IgnoreReturnCallbackType
 
 from redisq_ops.ops.terminal import printable
-from redisq_ops.tui import keys
+from redisq_ops.tui.keys import keys
 from redisq_ops.tui.theme import THEMES
 
 from .command_line import NOT_HERE
 
 if TYPE_CHECKING:
-    from .app import Top
+    from ..app import Top
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The cursor of a table, which stays on its entry when rows come and go."""
 
-from redisq_ops.tui.table_model import RowWindow, TableRow
+from redisq_ops.tui.table.table_model import RowWindow, TableRow
 
 
 class RowCursor:

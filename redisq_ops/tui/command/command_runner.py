@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC
 from typing import TYPE_CHECKING
 
+from ..host import Completion, KnownNames
+from ..theme import THEMES
 from .command_line import parsed
 from .dashboard_commands import (
     OWN,
@@ -15,11 +17,9 @@ from .dashboard_commands import (
     own_command,
     refresh_seconds,
 )
-from .host import Completion, KnownNames
-from .theme import THEMES
 
 if TYPE_CHECKING:
-    from .dashboard import Dashboard
+    from ..dashboard import Dashboard
 
 
 class CommandRunner:

@@ -21,8 +21,16 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from redisq_ops.ops.terminal import ELLIPSIS, count, printable
-from redisq_ops.tui.table_cursor import RowCursor
-from redisq_ops.tui.table_model import GAP, GUTTER, RowWindow, TableColumn, TableRow, fit, styled
+from redisq_ops.tui.table.table_cursor import RowCursor
+from redisq_ops.tui.table.table_model import (
+    GAP,
+    GUTTER,
+    RowWindow,
+    TableColumn,
+    TableRow,
+    fit,
+    styled,
+)
 from redisq_ops.tui.theme import DIM
 
 _LONGEST: Final = 240

@@ -1,0 +1,1 @@
+"""Changes from the dashboard: plan, dialog, speed, undo."""

@@ -1,0 +1,1 @@
+"""Charts as text: blocks, braille dots, and those of a queue."""

@@ -1,0 +1,1 @@
+"""Commands of the dashboard, typed behind `:` or found by the palette."""

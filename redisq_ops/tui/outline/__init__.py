@@ -1,0 +1,1 @@
+"""Values, entries and clients as sections of foldable lines."""

@@ -1,0 +1,1 @@
+"""Screens and panes beside the views: one entry, an explanation, a preview."""

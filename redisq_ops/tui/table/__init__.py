@@ -1,0 +1,1 @@
+"""A table of any length: columns, cursor, filters."""
