@@ -22,7 +22,7 @@ class ForeignKeys(Keys):
         self.base = f"{at}{prefix}:{stored(name)}:"
         self.at = at
         self.theirs = theirs
-        """the owner's keys that have other names than their parts"""
+        """part ``t_…`` -> the owner's key, where that isn't the part without ``t_``"""
 
     def __getitem__(self, part: str) -> str:
         if not part.startswith("t_"):
