@@ -80,7 +80,7 @@ class Telemetry:
         return queue
 
     def handler(self, function: Callable[[Work], Any] | Handler) -> Handler:
-        """A handler that runs inside a span, which is the current one for spans of its own."""
+        """A handler that runs inside a span; spans that it opens are children of this span."""
         handler = as_handler(function)
 
         def call(work: Work) -> Any:
@@ -161,7 +161,7 @@ class Telemetry:
         )
 
     def _took(self, queue: Queue[Any], taken: TakeResult, began: int) -> TakeResult:
-        """A span of a take that delivered something: idle workers ask several times a second."""
+        """Report a take, unless it is empty: idle workers take several times a second."""
         if not taken.deliveries:
             return taken
         span = self._tracer.start_span(
@@ -219,9 +219,9 @@ class Telemetry:
 
 
 def from_environment() -> Telemetry:
-    """Telemetry of a process that nobody set up: exports to ``OTEL_TRACES_EXPORTER`` (``otlp``).
+    """Telemetry by the environment: exports to ``OTEL_TRACES_EXPORTER`` (default ``otlp``).
 
-    A global tracer provider that is there, as ``opentelemetry-instrument`` sets one, is used.
+    If a global tracer provider is set, for example by ``opentelemetry-instrument``, that is used.
     Raises `BadInput` if the exporter is not installed.
     """
     if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
@@ -291,6 +291,6 @@ def _ended(span: trace.Span) -> Iterator[None]:
 
 
 def _failed(span: trace.Span, error: BaseException) -> None:
-    """Its type only: a message may quote a payload."""
+    """Mark a span as failed, with the type of the error: its message may quote a payload."""
     span.set_attribute("error.type", type(error).__qualname__)
     span.set_status(Status(StatusCode.ERROR))

@@ -13,7 +13,7 @@ from redisq_ops.ops.required_features import requests_of
 from .session import Session
 
 SHOWN = 10
-"""queues listed in the error when none is chosen"""
+"""number of queues that the error lists when none is chosen"""
 
 
 def queue_named(s: Session, name: str | None) -> str:
@@ -30,7 +30,7 @@ def queue_named(s: Session, name: str | None) -> str:
 
 
 def place(s: Session, address: str, what: str) -> Address:
-    """The request or entry of an address; ``what``: which of them, for the error."""
+    """The request or entry of an address; ``what``: the word for it in an error."""
     found = s.run(s.deployment.resolve(address))
     if found.id is None:
         raise BadInput(f"{address} is a queue: name its {what} as {address}/…")

@@ -1,6 +1,6 @@
-"""Shell completion of names that the program does not know: queues, operations, contexts.
+"""Shell completion of names that only the server or the configuration knows, such as queues.
 
-The shell waits while these run, so any failure gives no names, quickly. Importing this module loads
+The shell waits meanwhile, so any failure quickly gives no names. Importing this module loads
 nothing: the Redis client is imported when the name of a queue is completed.
 """
 
@@ -22,8 +22,8 @@ WITHIN_S = 0.3
 """how long to wait for the server's reply"""
 MOST = 200
 _PLAIN = re.compile(r"(?:[\w.:@%+,=^~-]|[^\x00-\x7f])+", re.ASCII)
-"""names that are offered: these characters are safe in zsh, which evaluates, and bash, which
-expands. What isn't ASCII is a letter of another program's name (see `quoting`), or isn't offered"""
+"""form of the names offered: these characters are safe in zsh, which evaluates names, and bash,
+which expands them; `_offered` checks the others with `quoting.shown`"""
 
 _KNOWN: ContextVar[KnownNames | None] = ContextVar("known_names", default=None)
 
@@ -82,7 +82,7 @@ def operations(incomplete: str) -> list[str]:
 
 
 def _begun(names: Iterable[str], incomplete: str) -> list[str]:
-    """Names for the dashboard, which quotes what a shell would read otherwise."""
+    """Names with this beginning, for the dashboard, which quotes them as needed."""
     return [name for name in names if name.startswith(incomplete)][:MOST]
 
 
@@ -108,17 +108,17 @@ def schemas(incomplete: str) -> list[str]:
 
 
 def fields(incomplete: str) -> list[str]:
-    """The fields of entries, to count by."""
+    """The fields of entries by which entries can be counted."""
     from redisq_ops.ops.filter.fields import FIELDS
 
     return [name for name in FIELDS if name.startswith(incomplete)]
 
 
 def conditions(incomplete: str) -> list[str]:
-    """An expression of one condition, up to the sign behind its field."""
+    """An expression of one condition: the field and the sign after it."""
     from redisq_ops.ops.filter.completion import completed
 
-    # A shell takes > for its own.
+    # A shell would treat > as a redirection.
     return _offered((text.rstrip(">") for text in completed(incomplete)), incomplete)
 
 
@@ -148,7 +148,7 @@ def _asked(names: Callable[[BlockingClient, str], list[str]]) -> list[str]:
             config = load(flags, options.get("context"))
             client = connect(config.server_address(), "completion")
             found.extend(names(client, config.prefix))
-        except Exception:  # the shell shows names only, so nobody would see a message
+        except Exception:  # the shell would not show a message
             return
 
     asking = Thread(target=ask, daemon=True)
@@ -158,7 +158,7 @@ def _asked(names: Callable[[BlockingClient, str], list[str]]) -> list[str]:
 
 
 def _connection_options(environment: Mapping[str, str]) -> dict[str, str]:
-    """The options of the line so far that choose the server, anywhere on it."""
+    """The options that choose the server, from anywhere on the line typed so far."""
     line = environment.get("COMP_WORDS") or environment.get("_TYPER_COMPLETE_ARGS") or ""
     try:
         words = shlex.split(line)
@@ -208,8 +208,8 @@ compdef %(complete_func)s %(prog_name)s
 def replace_scripts() -> None:
     """Make Typer install these scripts.
 
-    With Typer's own, in zsh the first TAB does nothing and a value behind ``=`` is not completed,
-    and bash completes no name with a colon.
+    With Typer's own scripts, in zsh the first TAB does nothing and a value after ``=`` is not
+    completed, and bash completes no name with a colon.
     """
     from typer import _completion_shared
 

@@ -33,11 +33,11 @@ from .session import Session
 
 
 def agreed(s: Session, previews: Sequence[Preview], go: Go, rate: str | None = None) -> bool:
-    """Show what would be done and find out whether to do it; False for a dry run.
+    """Show the previews and ask, unless ``--yes`` answers; False for a dry run.
 
-    A person is asked, and types a number or name where much is at stake. Without a terminal and
+    For a large or dangerous change the user has to type a number or name. Without a terminal and
     without ``--yes`` the preview is the output, and exit code 5 says that nothing was done.
-    ``rate``: that of ``--rate``, which the configuration may limit.
+    ``rate``: the value of ``--rate``, which the configuration may limit.
     """
     asking, guard = interactive(), s.config.guard
     texts = [indented(preview) for preview in previews]
@@ -73,7 +73,7 @@ def nothing_matched(
 ) -> int:
     """Say that there is nothing to change, and why; ask and write nothing.
 
-    ``outcome``: what to report as the result, where something was counted.
+    ``outcome``: the result to report, if something was counted.
     """
     for preview in previews:
         if not s.json:
@@ -93,13 +93,13 @@ def interactive() -> bool:
 
 
 def indented(preview: Preview) -> list[str]:
-    """A preview for people: its title, and below it what comes of it."""
+    """A preview for people: its title, and below it the effects, indented."""
     title, *lines = map(printable, preview.text)
     return [title, *(f"  {line}" for line in lines)]
 
 
 def _sure(previews: Sequence[Preview], name: str | None) -> bool:
-    """A person's answer; ``name`` is typed too, where the context wants that."""
+    """The user's answer. ``name``: must be typed too; None: the context doesn't ask for it."""
     typed = [word for word in (*(preview.typed for preview in previews), name) if word is not None]
     if not typed:
         return _answer("Go ahead? [y/N] ").lower() in ("y", "yes")
@@ -119,27 +119,26 @@ def drive(
     again: str = "",
     line: AbstractContextManager[Meter] | None = None,
 ) -> bool:
-    """Take the steps of a change; False after Ctrl+C or SIGTERM. Its outcome says how far it came.
+    """Take the steps of a change; False after Ctrl+C or SIGTERM. Its outcome counts what was done.
 
-    ``again``: the command that continues it. ``line`` shows how it goes, in place of a progress
-    line.
+    ``again``: the command that continues it. ``line`` is shown instead of a progress line.
     """
     outcome = change.outcome
     try:
         with line or progress(what, outcome.matched) as meter:
             change.limit_rate(s.config.guard.max_rate)
-            s.run(take_all(change, meter))  # all of them in one go: the steps share a connection
+            s.run(take_all(change, meter))  # in one call, so that the steps share a connection
         return True
     except KeyboardInterrupt:
         # The step under way may have been carried out; its count is in the audit log.
         outcome.done = s.run(change.reached())
         return False
     except RedisqError as error:
-        with suppress(RedisqError):  # of two steps under way the other may have been carried out
+        with suppress(RedisqError):  # another step sent at the same time may have been carried out
             outcome.done = s.run(change.reached())
         if s.json:
             conclude(as_line(outcome))
-        elif change.begun or isinstance(error, Unreachable):  # else it was refused as a whole
+        elif change.begun or isinstance(error, Unreachable):  # else the whole change was refused
             say(f"{what}: stopped after {outcome.done:,} of {outcome.matched:,} (op {outcome.op})")
             # A change that was undone meanwhile, or whose queue was destroyed, can't be continued.
             if again and not isinstance(error, (NotFound, Superseded)):
@@ -156,9 +155,9 @@ def ended(
     more: Mapping[str, Any] | None = None,
     recovered: Sequence[Recovered] = (),
 ) -> None:
-    """The last line: what was done, for people or as the contract's object (and ``more`` in it).
+    """Print the outcome as the last line: for people, or as a JSON object with ``more`` in it.
 
-    ``recovered``: moves of others that the change found unfinished.
+    ``recovered``: unfinished moves of other commands that the change found.
     """
     tell_recovered(s, recovered)
     if s.json:
@@ -175,7 +174,7 @@ def ended(
 
 
 def tell_interrupted(s: Session, outcome: ChangeOutcome, again: str = "") -> None:
-    """Say how many entries an interrupted change did not come to. ``again``: the command that
+    """Say how many entries an interrupted change did not reach. ``again``: the command that
     continues it."""
     left = outcome.matched - outcome.handled
     if left > 0 and not s.json:
@@ -189,7 +188,7 @@ def confirm_and_run(
     go: Go,
     change: Callable[[Author], Coroutine[Any, Any, ChangeOutcome]],
 ) -> int:
-    """Show what a change of a few steps will do, ask, and carry it out; the exit code."""
+    """Show the preview of a small change, ask, and carry it out; returns the exit code."""
     if preview.facts.get("matched") == 0:
         return nothing_matched(s, [preview], go.dry_run)
     if not agreed(s, [preview], go):
@@ -200,12 +199,12 @@ def confirm_and_run(
 
 
 def tell_recovered(s: Session, recovered: Sequence[Recovered]) -> None:
-    """Say which moves of others were found unfinished, and what became of them."""
+    """Report the unfinished moves of other commands that were found, and their results."""
     for one in recovered if not s.json else ():
         say(printable(str(one)))
 
 
 def tell_unfinished(s: Session, queue: Queue[Any]) -> None:
-    """Say which moves out of a queue are still unfinished."""
+    """Report the moves out of a queue that are still unfinished."""
     for one in s.run(unfinished(queue)) if not s.json else ():
         say(printable(one.sentence(lambda ms: when(ms, s.utc))))

@@ -16,17 +16,17 @@ _OF_SHELLS = ("format_completion", "get_completion_args", "source_vars")
 
 
 def completions(words: Sequence[str], incomplete: str, known: KnownNames) -> list[Completion]:
-    """What can follow ``words`` (those behind `redisq`) and begins with ``incomplete``.
+    """Words that begin with ``incomplete`` and can follow ``words`` (the words after `redisq`).
 
     ``known``: names that can be completed; no server is asked.
     """
     from .main import hoisted, root_command
 
     root = root_command()
-    # Typer bundles click or uses the installed one: take the module of what it raises.
+    # Typer bundles click or uses the installed one: take the module of its exception.
     click = typer.BadParameter.__module__.rpartition(".")[0]
     shell: Any = import_module(f"{click}.shell_completion")
-    # Finding completions is the same for every shell, and abstract all the same.
+    # Click finds completions in the same way for all shells, but the class is abstract.
     finder = type("Finder", (shell.ShellComplete,), dict.fromkeys(_OF_SHELLS))
     with known_names(known):
         found = finder(root, {}, "redisq", "").get_completions(hoisted(words), incomplete)

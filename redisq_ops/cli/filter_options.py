@@ -1,4 +1,4 @@
-"""From a command's options to a filter, and the pages of its scan."""
+"""Makes a filter from a command's options, and reads the pages of its scan."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .session import Session
 
 
 def filtered(asked: Conditions, utc: bool) -> Filter:
-    """What an entry has to match: all that is asked."""
+    """The filter of these options: an entry has to match all of them."""
     if asked.window == 0:
         raise BadInput("--window 0: scan at least one entry")
     return Filter(
@@ -33,7 +33,7 @@ def filtered(asked: Conditions, utc: bool) -> Filter:
 
 def pages(s: Session, scan: Scan, rate: str | None) -> Iterator[list[Entry]]:
     """The pages of a scan, at the rate of ``--scan-rate`` if there is one; Ctrl+C ends it."""
-    # JSON lines are printed while they are found: on a terminal a progress bar would be among them.
+    # JSON lines are printed as entries are found: on a terminal they would mix with a progress bar.
     quiet = s.json and sys.stdout.isatty()
     what = None if quiet else f"looking through {scan.queue.name}"
     with reading(what, rate=rate) as meter:
@@ -43,11 +43,11 @@ def pages(s: Session, scan: Scan, rate: str | None) -> Iterator[list[Entry]]:
 
 
 def reads_payloads(s: Session, scan: Scan, page: Sequence[Entry]) -> list[Entry]:
-    """The same entries with their payloads, without those that changed their state meanwhile. The
-    scan counts those that are too long.
+    """The entries with their payloads, without entries that changed their state meanwhile. The
+    scan counts payloads that are too long.
 
-    Nothing is read if the entries have payloads: because the filter needs them, or because the
-    layout has no reads by id.
+    Nothing is read if the entries have their payloads already: because the filter needs them, or
+    because the layout has no reads by id.
     """
     if all(entry.payload is not None for entry in page):
         return list(page)

@@ -17,14 +17,14 @@ from typing import Any
 from redisq_ops.core.model.exit_codes import BAD_INPUT, FAILED, INTERRUPTED
 
 _LONGEST = 1000
-"""characters of an error's message"""
+"""maximum number of characters of an error's message"""
 _SPARK_PACKAGES = {"pandas", "pyarrow", "pyspark", "sqlglot"}
 """packages that only the commands of `redisq spark` need"""
 
 
 @cache
 def global_options() -> dict[str, bool]:
-    """The options that every command accepts, anywhere on the line -> whether a value follows."""
+    """The global options, allowed anywhere on the line -> whether a value follows."""
     return {
         name: not (param.is_flag or param.count)
         for param in root_command().params
@@ -74,28 +74,28 @@ def main(argv: Sequence[str] | None = None) -> None:
     if code == INTERRUPTED and terminated:
         with suppress(OSError):
             sys.stdout.flush()
-        os.kill(os.getpid(), terminated[0])  # whoever sent it sees that it was obeyed
+        os.kill(os.getpid(), terminated[0])  # so that the exit status shows the signal
     if code == INTERRUPTED:
-        # After an interrupt inside `exec`, which dataclasses use while modules load, Python ends
-        # itself by the signal, even if it was handled: the exit code would not be 130.
+        # After an interrupt inside `exec` (dataclasses call it while modules load), Python ends
+        # itself by the signal, even if that was handled: the exit code would not be 130.
         with suppress(OSError):
             sys.stdout.flush()
         os._exit(code)
     try:
         sys.stdout.flush()
-    except OSError:  # it was reported; Python would report it once more, and end with 120
+    except OSError:  # already reported; Python would report it again, and exit with 120
         _discard_output()
     sys.exit(code)
 
 
 def _discard_output() -> None:
-    """Write what is still to be written to stdout to nowhere."""
+    """Redirect the rest of the output for stdout to /dev/null."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _sigterm_as_ctrl_c() -> list[int]:
-    """Let SIGTERM end a command as Ctrl+C does, which says what was done; a second one ends it at
-    once. Returns a list that will have the signal's number."""
+    """Let SIGTERM end a command like Ctrl+C, with a report of what was done; a second SIGTERM ends
+    it at once. Returns a list to which the signal's number will be added."""
     came: list[int] = []
 
     def interrupt(number: int, _frame: object) -> None:
@@ -103,14 +103,14 @@ def _sigterm_as_ctrl_c() -> list[int]:
         signal.signal(number, signal.SIG_DFL)
         raise KeyboardInterrupt
 
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # else whoever started us ignores it
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # else the parent process has it ignored
         signal.signal(signal.SIGTERM, interrupt)
     return came
 
 
 def _open_standard_streams() -> None:
-    """Open those of stdin, stdout and stderr that were closed: otherwise a connection gets their
-    file descriptor, and what is printed goes to the server."""
+    """Open stdin, stdout and stderr on /dev/null if they were closed: otherwise a connection gets
+    the file descriptor, and printed text goes to the server."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             stream = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115 (open until the end)
@@ -218,15 +218,15 @@ def _is_utf8(word: str) -> bool:
 
 @cache
 def _strict_commands() -> Any:
-    """The parser, changed to refuse text that isn't UTF-8; it takes longer to build."""
+    """The parser, changed to refuse text that isn't UTF-8; that takes longer to build."""
     root = root_command()
     _require_utf8(root, root.context_class(root))
     return root
 
 
 def _require_utf8(command: Any, context: Any) -> None:
-    """Make text that isn't UTF-8 a usage error, except file names and the values that entries are
-    compared with, which may be any bytes."""
+    """Make text that isn't UTF-8 a usage error, except in file names and in values to compare
+    entries with: these may be any bytes."""
 
     def convert(self: Any, value: Any, param: Any, context: Any) -> Any:
         if isinstance(value, str) and not _is_utf8(value):
@@ -253,7 +253,7 @@ def root_command() -> Any:
 
 
 def _address_hint(error: Exception) -> str:
-    """A hint if nothing names a server and there is none at the usual address; else ''."""
+    """A hint if no server is configured and none answers at the default address; else ''."""
     from redisq_ops.core.model.errors import Unreachable
 
     from .session import current
@@ -266,7 +266,7 @@ def _address_hint(error: Exception) -> str:
 
 
 def _tls_hint(error: Exception) -> str:
-    """A hint if the URL says TLS and the port has none, or the reverse; else an empty text."""
+    """A hint if the URL says TLS but the port speaks none, or the reverse; else ''."""
     from redis.exceptions import ConnectionError, RedisClusterException, TimeoutError
 
     from redisq_ops.core.model.errors import LoginRefused, RedisqError

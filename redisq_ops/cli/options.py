@@ -23,11 +23,11 @@ from .session import Session
 MOST = 10**9
 """the highest number that options take; servers count to 2**63"""
 _LIST_WIDTH = 62
-"""of a help text in a list of commands on 80 columns"""
+"""characters of a help text in a list of commands on 80 columns"""
 _MODULES = 100_000
-"""objects that a command makes, mostly of modules, before garbage is searched for"""
+"""new objects, mostly of loaded modules, before the first garbage collection"""
 _DECLARED = "declared"
-"""where a field has its declaration"""
+"""key of a field's declaration in the field's metadata"""
 _ARGUMENT_HELP = {
     "QUEUE": "Name of the queue.",
     "ADDRESS": "Queue, request or entry: mail, mail/r1, mail/r1/17.",
@@ -43,7 +43,7 @@ _COMPLETED = {
     "REQUEST": addresses,
     "CLIENT": clients,
 }
-"""metavar of an argument -> what completes it"""
+"""metavar of an argument -> the function that completes it"""
 Act = TypeVar("Act", bound=Callable[..., int | None])
 """a command: a function; None is exit code 0"""
 Kind = TypeVar("Kind")
@@ -58,8 +58,8 @@ class _Declared(NamedTuple):
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def options(kind: type[Kind]) -> type[Kind]:
-    """Make a class a frozen dataclass of options. It isn't compared or printed: methods that nobody
-    calls would take most of the time to make it."""
+    """Make a class a frozen dataclass of options, without comparison and repr: making these unused
+    methods would take most of the time."""
     for name in kind.__annotations__:
         if isinstance(declared := vars(kind).get(name), _Declared):
             default: Any = MISSING if declared.default is ... else declared.default
@@ -67,11 +67,11 @@ def options(kind: type[Kind]) -> type[Kind]:
     return dataclass(frozen=True, kw_only=True, eq=False, repr=False)(kind)
 
 
-# As of `dataclasses.field`, their type is that of the field's value.
+# Their return type is Any, as for `dataclasses.field`: a checker sees the field's own type.
 def option(names: str, metavar: str | None, help: str, default: object = None, **more: Any) -> Any:
     """An option with a value; ``names``: such as ``--output -o``.
 
-    ``more``: of `typer.Option`; ``min`` and ``max`` of a number.
+    ``more``: arguments of `typer.Option`, such as ``min`` and ``max`` of a number.
     """
     info: OptionInfo = typer.Option(*names.split(), metavar=metavar, help=help, **more)
     return _Declared(info, default)
@@ -94,7 +94,7 @@ def argument(metavar: str, help: str = "", complete: Any = None) -> Any:
 
 
 def _number(kind: type[int] | type[float], least: Any, most: Any) -> Callable[[Any], Any]:
-    """A parser whose errors say in words which numbers are allowed."""
+    """A parser of numbers; its errors name the allowed range in words."""
     what = "a whole number" if kind is int else "a number"
     if least is not None:
         what += f" from {least:,}" + ("" if most is None else f" to {most:,}")
@@ -121,12 +121,12 @@ def command(
     repeats: bool = False,
     fixed: Mapping[str, object] | None = None,
 ) -> Callable[[Act], Act]:
-    """Add a function as a command to a group. Its docstring is the help; it gets the session and
-    what was typed. ``examples``: those that the docstring doesn't end with.
+    """Add a function as a command to a group. Its docstring is the help; it is called with the
+    session and the typed values. ``examples``: for a docstring that doesn't end with examples.
 
-    With ``repeats`` it has ``--watch``. ``prints``: the types of what it prints with ``--json``,
-    see `output_types`; the class ``PlanOutput`` is written ``Plan``. ``fixed``: parameters that are
-    no options of this command, with their values.
+    With ``repeats`` it has ``--watch``. ``prints``: the types of its output with ``--json``, see
+    `output_types`; the class ``PlanOutput`` is written ``Plan``. ``fixed``: values of parameters
+    that are not options of this command.
     """
 
     settled = fixed or {}
@@ -136,7 +136,7 @@ def command(
             s: Session = context.obj
             values = _collected(act, {**typed, **settled})
             with _late_search_for_garbage():
-                import_redis()  # now: help and completion don't need it
+                import_redis()  # only now: help and completion don't need it
                 if every is None:
                     return act(s, **values) or 0
                 from .watch import repeat
@@ -171,7 +171,7 @@ def _declarations(of: Callable[..., object]) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _parameters(of: Callable[..., object], fixed: Mapping[str, object]) -> Iterator[Parameter]:
-    """What Typer is told of a command, with the options of groups in their place."""
+    """The parameters of a command for Typer; a group is replaced by its options."""
     for name, kind, declared in _declarations(of):
         if _is_group(kind):
             yield from _parameters(kind, fixed)
@@ -192,7 +192,7 @@ def _parameter(name: str, kind: Any, declared: _Declared) -> Parameter:
 
 
 def _collected(of: Callable[..., object], typed: Mapping[str, object]) -> dict[str, Any]:
-    """Values for a command or a group of options, from Typer's."""
+    """The arguments for a command or a group of options, made from Typer's values."""
     return {
         name: kind(**_collected(kind, typed)) if _is_group(kind) else typed[name]
         for name, kind, _ in _declarations(of)
@@ -201,8 +201,8 @@ def _collected(of: Callable[..., object], typed: Mapping[str, object]) -> dict[s
 
 @contextmanager
 def _late_search_for_garbage() -> Iterator[None]:
-    """Search for garbage only after `_MODULES` new objects: searching modules takes a tenth of the
-    time to load them."""
+    """Collect garbage only after `_MODULES` new objects: collections while modules load would take
+    a tenth of that time."""
     usual = gc.get_threshold()
 
     def restore(*_: object) -> None:
@@ -219,7 +219,7 @@ def _late_search_for_garbage() -> Iterator[None]:
 
 
 def _in_short(help: str) -> str:
-    """The first sentence, or its first clause where it is long: a line of a list of commands."""
+    """The first sentence, or its first clause if it is too long for a list of commands."""
     sentence = re.split(r"\.\s|\.$", help, maxsplit=1)[0]
     clause = re.split("[;:] ", sentence)[0] if len(sentence) > _LIST_WIDTH else sentence
     return f"{' '.join(clause.split())}."
@@ -248,7 +248,7 @@ class Go:
 
 @options
 class Conditions:
-    """What entries have to match, and how many are looked at."""
+    """Conditions that entries have to match, and limits of the scan."""
 
     where: str | None = option(
         "--where",
@@ -269,7 +269,7 @@ class Conditions:
 
 @options
 class Selecting:
-    """Which entries a command is about."""
+    """The selection of a command's entries."""
 
     addresses: list[str] | None = argument("[ADDRESS]...")
     queue: str | None = QUEUE_CHOICE

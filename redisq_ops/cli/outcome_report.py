@@ -24,15 +24,15 @@ from .session import Session
 
 PLAN, UNDO = "plan", "undo"
 _TAIL = 1 << 16
-"""bytes at a report's end in which its last entry is looked for"""
+"""number of bytes at the end of a report in which to search for the last entry"""
 
 
 class OutcomeReport:
     """A report that is being written, or none (without a path).
 
-    Each line is written to the file at once, so that a kill loses none. A line that a full disk cut
-    is removed when the next run begins. ``last``: the last entry that an earlier run reported, or
-    None.
+    Each line is written to the file at once, so that a kill loses none. A line that is incomplete
+    because the disk was full is removed by the next run. ``last``: the last entry that an earlier
+    run reported, or None.
     """
 
     def __init__(self, path: str | None, op: str, of: str = PLAN) -> None:
@@ -63,7 +63,7 @@ class OutcomeReport:
             self._file = None
 
     def end(self, outcome: ChangeOutcome, more: Mapping[str, Any]) -> None:
-        """Write the last object: the command's own, with the reasons."""
+        """Write the last object: that of the command's outcome, with the reasons."""
         if self._file is not None:
             self._write(asdict(outcome) | dict(more))
 
@@ -71,7 +71,7 @@ class OutcomeReport:
         self._write({"id": id, "said": result})
 
     def _repair(self) -> int:
-        """Remove an incomplete last line and find the last reported entry; the size in bytes."""
+        """Remove an incomplete last line and find the last reported entry; returns the size."""
         assert self._file is not None
         size = os.fstat(self._file).st_size
         tail = os.pread(self._file, _TAIL, max(0, size - _TAIL))
@@ -130,10 +130,10 @@ def check_report_file(path: str | None, op: str, of: str = PLAN) -> None:
 def reporting(
     s: Session, path: str | None, op: str, before: int = 0, of: str = PLAN
 ) -> Iterator[OutcomeReport]:
-    """The report of a change. ``before``: how many entries were done when it began.
+    """The report of a change. ``before``: number of entries done when it began.
 
-    If it can't be written any more, the change stops and reports how far it came; exit code 3 if it
-    changed anything.
+    If the report can't be written any more, the change stops and reports the entries done; exit
+    code 3 if it changed anything.
     """
     report = None
     try:

@@ -23,9 +23,9 @@ from redisq_ops.ops.terminal import age, count, date, printable, quantity
 __all__ = ["age", "count", "printable", "quantity"]  # of `ops.terminal`, for the commands
 
 _LEAST = 24
-"""least width of a table's last column"""
+"""minimum width of a table's last column"""
 _QUICK_S = 0.3
-"""work that ends sooner shows no progress, and does not load Rich"""
+"""seconds; shorter work shows no progress and does not load Rich"""
 _stdout_error = ContextVar("stdout_error", default="")
 """why stdout can't be written to any more"""
 
@@ -33,7 +33,7 @@ _stdout_error = ContextVar("stdout_error", default="")
 def emit(row: Any) -> None:
     """Print an object as a JSON line; bytes become ``payload`` or ``payload_b64``.
 
-    It is ASCII, so it has no effect on a terminal, and any encoding of stdout has it.
+    The line is ASCII: it has no effect on a terminal and suits any encoding of stdout.
     """
     sys.stdout.write(as_line(row) + "\n")
 
@@ -75,7 +75,7 @@ def plain(value: Any) -> Any:
 
 
 def age_or_none(ms: int | None) -> str | None:
-    """For tables, which show None as ``-``."""
+    """An age for a table, which shows None as ``-``."""
     return None if ms is None else age(ms)
 
 
@@ -127,12 +127,12 @@ def _cell(value: Any) -> str:
 
 
 def tell(text: str) -> None:
-    """Print a line of data for a person on stdout, escaped."""
+    """Print a line of data on stdout, for people, escaped."""
     print(printable(text))
 
 
 def say(text: str) -> None:
-    """Print lines for a person on stderr, escaped."""
+    """Print lines on stderr, for people, escaped."""
     print(*map(printable, text.split("\n")), sep="\n", file=sys.stderr)
 
 
@@ -143,7 +143,7 @@ def conclude(line: str) -> None:
         try:
             print(printable(line), flush=True)
         except OSError as error:
-            # Its buffer would fail again when Python flushes it at exit.
+            # Else flushing the buffer would fail again when Python exits.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             why = error.strerror or str(error)
             _stdout_error.set(why)  # for the outcomes of further queues
@@ -172,7 +172,7 @@ def progress(what: str | None, total: int | None = None) -> Iterator[Meter]:
 
 @contextmanager
 def untouched(so: str = "nothing was changed") -> Iterator[None]:
-    """Before the first write: Ctrl+C says that there was none."""
+    """For a block before the first write: after Ctrl+C the message says that there was none."""
     try:
         yield
     except KeyboardInterrupt as stop:
@@ -183,8 +183,8 @@ def untouched(so: str = "nothing was changed") -> Iterator[None]:
 def reading(what: str | None, total: int | None = None, rate: str | None = None) -> Iterator[Meter]:
     """A progress line while entries are read and nothing is written yet, see `untouched`.
 
-    ``what``: None shows no line. ``rate``: at most so many entries per second, as ``--scan-rate``
-    takes it.
+    ``what``: None shows no line. ``rate``: maximum of entries per second, in the form of
+    ``--scan-rate``.
     """
     with untouched(), progress(what, total) as meter:
         yield meter if rate is None else rate_limited(meter, per_second(rate))
@@ -211,7 +211,7 @@ def rate_limited(
 
 
 class _ProgressLine:
-    """Appears with the first report after `_QUICK_S`."""
+    """A progress line; it appears with the first report after `_QUICK_S` seconds."""
 
     def __init__(self, what: str, total: int | None) -> None:
         self._what, self._total = what, total

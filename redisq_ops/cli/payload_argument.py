@@ -10,7 +10,7 @@ from redisq_ops.core.model.errors import BadInput
 
 
 def payload_bytes(text: str) -> bytes:
-    """The text of an argument; for ``-`` what is on stdin."""
+    """The text of an argument; for ``-`` the data on stdin."""
     return bounded_read(sys.stdin.buffer, "stdin") if text == "-" else os.fsencode(text)
 
 

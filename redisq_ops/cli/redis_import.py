@@ -18,7 +18,7 @@ def import_redis() -> None:
     modules: dict[str, Any] = sys.modules
     if "redis" in modules or _SDK in modules:
         return
-    modules[_SDK] = None  # what makes an import fail, as if there were no such module
+    modules[_SDK] = None  # makes an import fail as if the module didn't exist
     try:
         import_module("redis")
     finally:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # `redisq ls` needn't wait for them
     from redisq_ops.ops.filter.scan import Scan
 
 NAMED = 8
-"""entries of an event that a line names"""
+"""number of an event's entries that a line names"""
 
 
 def entry_row(queue: str, entry: Entry) -> dict[str, Any]:
@@ -101,7 +101,7 @@ ENTRY_HEADS = ("task", "failures", "lost", "consumer", "reason", "error")
 
 
 def entry_table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """A table whose last columns are `ENTRY_HEADS`; without ``task`` where no entry has one."""
+    """Print a table whose last columns are `ENTRY_HEADS`; without ``task`` if no entry has one."""
     at = len(heads)
     left = [at] if all(row[at] is None for row in rows) else []
     shown = [
@@ -121,13 +121,13 @@ def entry_cells(entry: Entry) -> list[Any]:
 
 
 def _attempts(entry: Entry) -> dict[str, int | None]:
-    """Unknown of an orphan."""
+    """The counts of failures, lost leases and attempts; unknown (None) for an orphan."""
     names = ("failures", "lost", "attempts")
     return {name: None if entry.orphan else getattr(entry, name) for name in names}
 
 
 def entries_found(scan: Scan) -> str:
-    """``3 dead entries``; where a condition excludes all, ``0 of 20 dead entries match``."""
+    """``3 dead entries``; if conditions exclude all, ``0 of 20 dead entries match``."""
     from redisq_ops.ops.change.wording import state_entries
 
     filter, total = scan.filter, scan.total

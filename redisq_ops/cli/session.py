@@ -1,4 +1,4 @@
-"""One invocation: its connection, its configuration, and how it talks."""
+"""One invocation: its connection, its configuration and its form of output."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Session:
     json: bool = False
     utc: bool = False
     log: tuple[int, str] = (0, "text")
-    """as `start_logging` takes it"""
+    """the arguments of `start_logging`"""
     role: str = "cli"
     confirm: str | None = None
     """the context's name, to confirm a change"""
     no_redact: bool = False
     again: str = ""
-    """the command that was typed, as a shell takes it, without passwords"""
+    """the typed command, quoted for a shell, without passwords"""
 
     @cached_property
     def config(self) -> Config:
@@ -81,7 +81,7 @@ class Session:
     def run(self, description: Description[T] | Coroutine[Any, Any, T]) -> T:
         """Run an operation on this session's client.
 
-        What the code of a package's kind prints meanwhile goes to stderr.
+        Text that the code of a kind from another package prints meanwhile goes to stderr.
         """
         from redisq_ops.core.redis.operation import run
 
@@ -90,7 +90,7 @@ class Session:
 
     @cached_property
     def redaction(self) -> Redaction:
-        """What is redacted; raises `Refused` for an option that the configuration forbids."""
+        """The redaction; raises `Refused` if the configuration forbids ``--no-redact``."""
         from redisq_ops.core.model.errors import Refused
         from redisq_ops.ops.redaction import NO_REDACTION
 
@@ -104,7 +104,7 @@ class Session:
         return NO_REDACTION
 
     def writable(self) -> None:
-        """Refuse where the configuration says read-only."""
+        """Raise `Refused` if the configuration says read-only."""
         self.config.guard.writable()
 
 
@@ -120,12 +120,12 @@ def begin(started: Session) -> Session:
 
 
 def current() -> Session | None:
-    """The invocation's session, where there is one yet."""
+    """The invocation's session; None before `begin`."""
     return _CURRENT.get()
 
 
 def redaction() -> Redaction:
-    """The invocation's, for the one place that makes rows; it shows values of many commands."""
+    """The redaction of the current session, for `rows`, which many commands share."""
     from redisq_ops.ops.redaction import NO_REDACTION
 
     current = _CURRENT.get()
@@ -133,7 +133,7 @@ def redaction() -> Redaction:
 
 
 def command_line(typed: Sequence[str]) -> str:
-    """The words behind `redisq`, as a shell takes them; a password isn't repeated."""
+    """The command line of these words after `redisq`, quoted for a shell, without passwords."""
     words = [masked(word) for word in typed]
     for n, word in enumerate(typed):
         if word.startswith("--url="):
@@ -160,8 +160,8 @@ _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class _TextLines(logging.Formatter):
-    """Lines on which no terminal acts, and that no error's text can forge: a message's further
-    lines are indented."""
+    """Lines without control characters. The further lines of a message are indented, so that an
+    error's text can't forge a log line."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         record.message = _indented(record.message)

@@ -1,4 +1,4 @@
-"""What the command line says of words that it doesn't know, and which ones to write instead."""
+"""Messages of usage errors, with a suggestion of the words to write instead."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _SYNONYMS: Final = {
     "monitor": ("top",),
     "dashboard": ("top",),
 }
-"""what other tools call a command -> its names here, the likeliest first"""
+"""name of a command in other tools -> its names here, the likeliest first"""
 _DEFAULT_COMMAND: Final = {"inspect": "queue", "wait": "request"}
-"""group -> its command that a name is probably meant for"""
+"""group -> the command to suggest if a name follows the group directly"""
 _VERB_GROUPS: Final = ("queue", "request", "periodic", "client", "delay", "trash", "dlq", "workers")
 """the groups to look through for a verb that was written without its group: `redisq pause`"""
 
@@ -48,13 +48,13 @@ def usage_message(error: Any, root: Any, words: Sequence[str]) -> str:
     if error.ctx is not None:
         path, command = error.ctx.command_path, error.ctx.command
     if more := _suggestion(error, message, path, command, root):
-        # Click's own guess goes by the spelling: for `pause` it names `purge`.
+        # Click guesses by spelling: for `pause` it suggests `purge`.
         message = f"{message.partition('. Did you mean')[0]}: {more}"
     return f"{message} (see {path} --help)"
 
 
 def _called(root: Any, words: Sequence[str]) -> tuple[str, Any]:
-    """The command that is meant: Click does not name it where an option lacks its value."""
+    """The path and command of these words: Click has none if an option lacks its value."""
     path, command = "redisq", root
     for word in words:
         if word not in getattr(command, "commands", ()):
@@ -65,7 +65,7 @@ def _called(root: Any, words: Sequence[str]) -> tuple[str, Any]:
 
 
 def _suggestion(error: Any, message: str, path: str, command: Any, root: Any) -> str:
-    """What to write; '' if that is not known."""
+    """A suggestion of what to write; '' without one."""
     if "requires an argument" in message:
         for param in command.params:
             if error.option_name in param.opts:

@@ -22,7 +22,7 @@ LEAST_MS = 100
 
 
 def repeat(command: Callable[[], object], every: str, json: bool) -> int:
-    """Run ``command`` every ``every`` until Ctrl+C; what it prints is one frame.
+    """Run ``command`` at intervals of ``every`` until Ctrl+C; each output is one frame.
 
     After the first frame, a server that can't be reached is tried again. ``json``: only the lines
     of ``command`` go to stdout. Raises `BadInput` for a bad span, and whatever ``command`` raises.
@@ -47,7 +47,7 @@ def repeat(command: Callable[[], object], every: str, json: bool) -> int:
 
 
 def _cut(frame: str, height: int) -> str:
-    """The lines that fit, and how many do not."""
+    """The lines that fit, and the number of the others."""
     lines = frame.splitlines()
     if len(lines) <= height:
         return frame

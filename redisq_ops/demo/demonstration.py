@@ -27,7 +27,7 @@ class Demonstration:
     _workload: subprocess.Popen[bytes]
 
     def wait(self) -> None:
-        """Return when all queues are there; raises `Unreachable` if they can't be made."""
+        """Wait until all queues exist; raises `Unreachable` if they can't be created."""
         assert self._workload.stdout
         if not self._workload.stdout.readline():
             raise Unreachable("the demo's queues can't be made: its process has ended")
@@ -37,8 +37,8 @@ class Demonstration:
 def demonstration(
     incidents: Sequence[str], frameworks: Sequence[Framework] = ()
 ) -> Iterator[Demonstration]:
-    """A server that is being filled, with the incidents of these names; it and the workload end
-    with the block."""
+    """A server with the incidents of these names, which another process fills; server and
+    workload end with the block."""
     real = [framework.name for framework in frameworks]
     with EmbeddedServer() as server, running(frameworks, server.port):
         command = [sys.executable, "-P", "-m", "redisq_ops.demo.workload"]

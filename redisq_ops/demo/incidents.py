@@ -44,7 +44,7 @@ RECEIPT_PRIORITY = 5
 
 @dataclass(frozen=True, slots=True)
 class IncidentStep:
-    """What is wrong, the queue and view that show it, and the key that mends it there."""
+    """A problem, the queue and view that show it, and the key that solves it there."""
 
     problem: str
     queue: str
@@ -53,7 +53,7 @@ class IncidentStep:
     is_done: Callable[[Any, Counts], Description[bool]]
 
     async def done(self, deployment: Deployment) -> bool:
-        """Whether the server's state says that it is mended."""
+        """Whether the problem is solved, by the server's state."""
         queue = await deployment.queue(self.queue)
         return await self.is_done(queue, await queue.counts.op())
 
@@ -152,12 +152,12 @@ STUCK = Incident(
 
 
 def _silence_worker(client: BlockingClient, now_ms: int) -> None:
-    """A worker holds all that a request's limit allows, under long leases, and is gone."""
+    """A worker is gone, and holds as many entries as a request's limit allows, with long leases."""
     clock = FakeClock(now_ms - 2 * HOUR_MS)
     queue = RequestQueue(client, "geo-import", clock=clock)
     queue.submit([b"tile"] * 60, id="tiles-eu", limit=LEASED)
     queue.take(LEASED, consumer=SILENT_WORKER, lease_ms=9 * HOUR_MS)
-    # Streams keep the time of a delivery by the server's clock: let it be as long ago.
+    # A stream stores a delivery's time by the server's clock: set the same age there.
     stream = f"{queue.keys['s_']}tiles-eu"
     ids = [f"{n}-0" for n in range(1, LEASED + 1)]
     run(
@@ -323,6 +323,6 @@ def chosen(name: str | None) -> list[Incident]:
 def _settle_all(
     queue: Queue[BlockingClient], worker: str, outcome: Outcome, error: Failure, again_ms: int = 0
 ) -> None:
-    """A worker takes what is ready, and all of it ends like that."""
+    """A worker takes all entries that are ready, and settles them with this outcome."""
     while taken := queue.take(100, consumer=worker).deliveries:
         queue.settle([Settlement(each, outcome, error.encoded(), again_ms) for each in taken])

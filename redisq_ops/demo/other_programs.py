@@ -35,7 +35,7 @@ _ARQ_JOBS = ("sync_customer", "geocode", "warm_cache")
 
 
 def write_keys(client: Any, now_ms: int, real: Collection[str] = ()) -> None:
-    """Write these programs' keys, as they would; not those of ``real``, which run themselves."""
+    """Write keys as these programs would; not for programs in ``real``, which run themselves."""
     pipe = client.pipeline(transaction=False)
     for name, write in _WRITERS.items():
         if name not in real:

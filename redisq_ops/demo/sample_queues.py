@@ -23,9 +23,9 @@ from redisq_ops.core.redis.operation import BlockingClient, Description, run, to
 
 MINUTE_MS = 60_000
 HISTORY_MINUTES = range(54, -1, -6)
-"""minutes before now in which the past has entries: enough for a chart of an hour"""
+"""minutes of history to create before now: enough for a chart of an hour"""
 MAX_WAITING = 2_000
-"""waiting entries of a queue from which on the demo submits no more to it, to stay small"""
+"""with so many waiting entries in a queue, the demo submits no more, to stay small"""
 
 REFUSED = Failure("ConnectionError", "smtp.example.org:25 refused the connection")
 NO_ANSWER = Failure("TimeoutError", "no answer from 203.0.113.7 within 10 s")

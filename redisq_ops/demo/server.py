@@ -22,8 +22,8 @@ SLOTS = 16384
 START_TIMEOUT = 30.0  # seconds; a start takes some 50 ms on an idle machine
 PORT_ATTEMPTS = 10
 
-# Below the range that kernels assign to outgoing connections, also for the cluster bus 10,000
-# above: no other process takes the port by accident while a killed server is down.
+# Below the range that kernels assign to outgoing connections, also with 10,000 added for the
+# cluster bus: no other process gets the port by accident while a killed server is down.
 PORTS = range(11_000, 22_000)
 
 # Reads end-of-file when the process at the other end of its stdin is gone, however it died. A
@@ -152,7 +152,7 @@ class EmbeddedServer:
             return text
 
     def _start_on_free_port(self) -> None:
-        # Only an attempt is free of races: a port found free may be taken before it is used.
+        # Only an attempt avoids a race: a port that was free may be taken before it is used.
         for _ in range(PORT_ATTEMPTS):
             self.port = secrets.choice(PORTS)
             try:

@@ -1,6 +1,6 @@
 """The demo's queues, and its producers and workers, all in one process.
 
-It makes the same calls as real ones: what the dashboard shows is what the server has.
+They make the same calls as real ones, so the dashboard shows the server's real state.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Workload:
         return whole + (self.dice.random() < mean - whole)
 
     def _work(self, queues: list[tuple[Queue[Any], tuple[Failure, ...], int]]) -> None:
-        """Settle what was taken about a second ago, and take some more."""
+        """Settle the entries taken about a second ago, and take some more."""
         self._run(
             queue.settle.op(
                 [
@@ -125,7 +125,7 @@ class Workload:
         for queue in self.incident_queues:
             worker, n = worker_of(queue), 5
             if queue.name == "webhooks":
-                # A colleague rolls the deploy back as soon as the queue is paused.
+                # The demo's colleague rolls the deploy back as soon as the queue is paused.
                 if self.version == "2.4" and queue.counts().paused is not None:
                     self.version = "2.3"
                 worker = f"webhooks-{self.version}"

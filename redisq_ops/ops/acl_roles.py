@@ -1,7 +1,7 @@
 """The ACL rules of the roles: viewer, producer, worker, operator. The docs show these.
 
-Each role may do what the role before may. What a producer and a worker may write is read from the
-scripts that they run. The server applies rules from left to right.
+Each role has all rights of the role before it. The write commands of a producer and a worker are
+read from the scripts that these roles run. The server applies rules from left to right.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from redisq_ops.core.redis.scripts import commands, script
 Role = Literal["viewer", "producer", "worker", "operator"]
 ROLES: tuple[Role, ...] = get_args(Role)
 CLUSTER = ("+cluster|slots", "+cluster|shards", "+cluster|nodes")
-"""what a client of a Cluster needs besides, on every node"""
+"""commands that a client of a Cluster also needs, on every node"""
 _READ = ("+@read", "+@connection", "-@dangerous")
 _SCRIPTS = ("-@scripting", "+eval", "+evalsha")
 _SEE = ("+subscribe", "+unsubscribe", "+time", "+info")
@@ -41,7 +41,7 @@ _TRANSFERS = (
     "finish_transfer",
     "list_unfinished",
 )
-"""scripts that hand over due entries, and that end moves at which an operator was killed"""
+"""scripts that hand over due entries, and scripts that end a move whose operator was killed"""
 _READS = frozenset(
     re.findall(
         r"\S+",
@@ -66,8 +66,8 @@ def rules(
 ) -> list[str]:
     """The rules of a role, in their order; without ``reset``, a password and ``on``.
 
-    ``queues``: only the keys of these queues, and what they need of the registry; none: all.
-    ``keys``: patterns of other programs' keys. ``cluster``: with what a client of a Cluster needs.
+    ``queues``: allow only the keys of these queues, and the registry as they need it; empty: all.
+    ``keys``: patterns of other programs' keys. ``cluster``: add what a client of a Cluster needs.
     """
     writes = {
         "viewer": (),
@@ -79,7 +79,7 @@ def rules(
     own, channels = _patterns(checked_prefix(prefix), queues)
     registry = _registry_rules(_literal(prefix), writes) if queues else []
     read, connection, dangerous = _READ
-    # Of `+@write` the dangerous commands are taken off again.
+    # `-@dangerous` comes after `+@write`, to forbid the dangerous commands in it.
     ahead = [word for word in writes if word.startswith("+@")]
     return [
         *(f"{mark}{pattern}" for pattern in own),
@@ -108,20 +108,20 @@ def _patterns(prefix: str, queues: Sequence[str]) -> tuple[list[str], list[str]]
     if not queues:
         return [f"{literal}:*"], [f"{literal}:*"]
     names = [_literal(stored(known_name(name, "queue name"))) for name in dict.fromkeys(queues)]
-    # A queue's shards have its name with a number: no queue's name has a slash.
+    # A shard's name is its queue's name, a slash and a number. No queue's name has a slash.
     own = [f"{literal}:{{{name}{end}}}:*" for name in names for end in ("", "/*")]
     return own, own
 
 
 def _registry_rules(literal: str, writes: Sequence[str]) -> list[str]:
-    """A user who is limited to some queues may read the registry of all queues, and add entries: by
-    a selector, so that the role's other commands can't hide or replace an entry."""
+    """A user who is limited to some queues may read the whole registry, and add entries to it. A
+    selector allows only HSETNX there: other commands of the role could hide or replace an entry."""
     rules = [f"%R~{literal}:registry"]
     return [*rules, f"(%W~{literal}:registry +hsetnx)"] if writes else rules
 
 
 def _literal(text: str) -> str:
-    """Text as part of a pattern that matches nothing else."""
+    """The text as a pattern that matches only this text."""
     return _GLOB.sub(r"\\\g<0>", text)
 
 

@@ -185,7 +185,7 @@ def _ours(prefix: str) -> re.Pattern[bytes]:
 
 
 async def _if_readable(read: Description[T]) -> T | None:
-    """None: its node doesn't answer, or the user may not read it."""
+    """The result of a read; None: its node doesn't answer, or the user may not read it."""
     found = await apart(read)
     if isinstance(found, Exception) and not isinstance(found, (Unreachable, Forbidden)):
         raise found
@@ -244,8 +244,8 @@ async def named(deployment: Deployment, finds: Iterable[Find]) -> list[Registere
 
 
 async def _lost(find: Find, prefix: str) -> list[Registered]:
-    """Queues of ours in another program's layout that may have these keys, by their own marks: the
-    registry can have lost them."""
+    """Queues of ours in another program's layout that may own these keys. Their own marks are read,
+    since the registry can have lost them."""
     reader = foreign_class(find.kind)
     if find.kind not in KINDS or reader is None:
         return []

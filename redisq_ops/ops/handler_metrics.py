@@ -64,7 +64,7 @@ class HandlerMetrics:
 
 
 def _outcome(error: BaseException) -> str:
-    """Few words, so that the number of series is bounded."""
+    """How a handler ended, as one of three words: the number of series is bounded."""
     if isinstance(error, Reject):
         return "rejected"
     return "retry" if isinstance(error, Retry) else "failed"

@@ -1,4 +1,4 @@
-"""JSON with its numbers as they are written: parsed and formatted, ``1e400`` is no longer JSON."""
+"""JSON with its numbers as they are written: `json` would turn ``1e400`` into ``Infinity``."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class TlsMismatch:
     tls: bool
     """whether the port speaks TLS"""
     url: str
-    """the form of the URL that is right, without its names"""
+    """the right form of the URL, without host and user"""
 
 
 def tls_mismatch(url: str) -> TlsMismatch | None:

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from .redaction_names import means
 
 DEPTH = 3
-"""encodings inside one another that are looked into"""
+"""levels of nested encodings that are searched"""
 _BASE64 = re.compile(
     r"(?:[A-Za-z0-9+/_-]{60,76}\r?\n)+[A-Za-z0-9+/_-]{0,76}={0,2}|[A-Za-z0-9+/_-]{12,}={0,2}"
 )

@@ -2,7 +2,7 @@
 
 ``{"password": "ab`` (cut), ``to=ann&password=abc``, ``Password: abc``, ``--password abc``,
 ``<password>abc</password>``, ``["password", "abc"``, ``{\\"password\\": …``, multipart forms, the
-``repr`` of a Python dictionary. Where the end of a value is uncertain, more counts as value.
+``repr`` of a Python dictionary. If the end of a value is uncertain, rather more text is hidden.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Queues for what only some kinds can do; `WrongKind` says what another one lacks."""
+"""A queue with a feature that only some kinds have; `WrongKind` says what it lacks."""
 
 from __future__ import annotations
 

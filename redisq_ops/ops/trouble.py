@@ -1,7 +1,7 @@
 """What is wrong with a queue, how badly, and why, in words: rules over what was read of it.
 
 Pure functions of an `overview.QueueRow`; nothing here reads from a server. `Thresholds` says from
-which value on something is wrong. Every face shows the same rules.
+which value on something is wrong. Every user interface shows the same rules.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Thresholds:
     dead: int = 10
     """dead entries in that period"""
     attempts: int = 20
-    """attempts in that period from which on a share of failures means something"""
+    """attempts in that period that are needed to judge the share of failures"""
     failing_percent: int = 50
     """per cent of these that failed"""
     failures: int = 10
@@ -118,7 +118,7 @@ def _unreadable(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]
 
 
 def _no_worker(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
-    """Nobody asks for work. Where workers are busy with leases that run, they need not ask."""
+    """No worker asks for work. Workers that are busy, with running leases, need not ask."""
     counts, seen = row.counts, row.activity
     if counts is None or seen is None or seen.askers is None or _held(counts):
         return
@@ -146,7 +146,7 @@ def _no_worker(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
 
 
 def _none_arrived(row: QueueRow, period_ms: int) -> bool:
-    """Whether the minute counters say that what waits was there before this period (ms)."""
+    """Whether the minute counters show that all waiting entries came before this period (ms)."""
     minutes = -(-period_ms // 60_000) + 1  # the last minute is still running
     arrived = row.rates.arrived[-minutes:] if row.rates else ()
     return len(arrived) == minutes and not any(arrived) and bool(row.counts and row.counts.waiting)
@@ -335,7 +335,7 @@ RULES: Mapping[str, tuple[Severity, _Rule]] = {
     "unfinished": (Severity.WARNING, _unfinished),
     "resizing": (Severity.WARNING, _resizing),
 }
-"""rule -> how bad what it finds is; of equally bad ones the first comes first"""
+"""rule -> its severity and function; rules of the same severity rank in this order"""
 
 
 def judged(row: QueueRow) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""JSON from a file that anybody may have written, read as the types that the code goes on with.
+"""JSON from a file that anybody may have written, read as the types that the code uses.
 
 `json_object` parses a line, `typed` checks a value by a type hint: a dataclass and a `TypedDict`
 field by field, with no field missing and none unknown. Both raise `BadInput` that names the field.

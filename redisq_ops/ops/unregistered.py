@@ -53,7 +53,7 @@ async def unregistered(deployment: Deployment, most: int = ALL) -> UnregisteredQ
 
 
 def sentence(entry: Registered) -> str:
-    """What is wrong with one, and what helps."""
+    """A sentence about an unregistered queue, with the command that adds it again."""
     return (
         f"queue {entry.name} has keys and no entry in the registry, so nothing shows it: "
         f"{hint('discover', register=None)} adds it again"

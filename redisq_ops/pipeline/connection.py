@@ -34,11 +34,11 @@ READ_COMMANDS = frozenset(
         "ZRANGE", "ZRANK", "ZREVRANK", "ZSCAN", "ZSCORE",
     }
 )  # fmt: skip
-"""every command a reader may send; of MEMORY, XINFO and XPENDING no writing form is used here"""
+"""the commands that readers may send; MEMORY, XINFO and XPENDING only in forms that read"""
 AWAY_S = 60.0
 """how long a server may be away before a task fails: a failover or a restart is shorter"""
 FIRST_AWAY_S = 6.5
-"""the same for a client that no server has answered yet: its address may be wrong"""
+"""the same for a client without any answer so far: its address may be wrong"""
 _LONGEST_PAUSE_S = 5.0
 _clients: dict[tuple[int, ServerAddress, bool], BlockingClient] = {}
 _answered: WeakSet[BlockingClient] = WeakSet()
@@ -51,7 +51,7 @@ class WriteInReader(AssertionError):
 
 
 class _ReadOnlyCalls:
-    """A coroutine of calls whose every command is checked before it is sent."""
+    """Wraps a coroutine of calls: checks each command before it is sent."""
 
     def __init__(self, inner: Coroutine[Any, Any, Any]) -> None:
         self._inner = inner
@@ -80,7 +80,7 @@ async def _await_call(call: Call[T]) -> T:
 def run_read_only(client: BlockingClient, description: Description[T]) -> T:
     """`run` for readers; raises `WriteInReader` instead of sending any other command."""
     coroutine = _await_call(description) if isinstance(description, Call) else description
-    # `run` needs only the methods that `_ReadOnlyCalls` has of a coroutine.
+    # Of a coroutine's methods, `run` needs only those of `_ReadOnlyCalls`.
     return run(client, cast(Description[T], _ReadOnlyCalls(coroutine)))
 
 
@@ -96,7 +96,7 @@ def process_client(target: ServerAddress, replica: bool = False) -> BlockingClie
 class Server:
     """The server and key prefix that tasks write to.
 
-    Serialised with a task, so it is in no plan and no log; its text form shows no password.
+    Serialised with a task, so no plan or log contains it; its text form shows no password.
     """
 
     target: ServerAddress
@@ -120,7 +120,7 @@ def run_retrying(
 ) -> T:
     """Run an idempotent operation, made anew by ``make`` for each attempt.
 
-    ``max_away_s``: default `AWAY_S`, of a client that was never answered `FIRST_AWAY_S`.
+    ``max_away_s``: by default `AWAY_S`; `FIRST_AWAY_S` for a client without any answer so far.
     """
     if max_away_s is None:
         max_away_s = AWAY_S if client in _answered else FIRST_AWAY_S
@@ -133,8 +133,8 @@ def run_retrying(
 def gc_paused() -> Iterator[None]:
     """Pause garbage collection for the block.
 
-    A reply of thousands of rows allocates many objects but no cycles; the collector would scan all
-    that a process with Spark has loaded, again and again.
+    A reply of thousands of rows allocates many objects but no cycles; the collector would again
+    and again scan all objects of a process with Spark.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -154,8 +154,8 @@ def retry_unreachable(
     """Repeat an idempotent operation while the server is unreachable, with growing pauses.
 
     Covers a failover, a moving slot, a closed socket. Logs once that it waits; raises `Unreachable`
-    when the server has been away for ``max_away_s``, at once if it refuses the login. A server that
-    hangs is away from the moment of the call.
+    when the server has been away for ``max_away_s`` seconds, at once if it refuses the login. A
+    server that hangs counts as away from the moment of the call.
     """
     pause, waited, since = 0.2, 0.0, clock()
     while True:

@@ -41,7 +41,7 @@ class Attempt:
     attempt: int
     consumer: str | None
     since: str | None
-    """event that its wait began with: submitted, failed, lost"""
+    """the event that began its wait: submitted, failed or lost"""
     since_ms: int | None
     taken_ms: int
     ended: str | None
@@ -57,7 +57,7 @@ class PathSegment:
     attempt: int
     consumer: str | None
     ended: str | None
-    """how the delivery ended; only of ``run``"""
+    """how the delivery ended; only for kind ``run``"""
     from_ms: int
     to_ms: int
 

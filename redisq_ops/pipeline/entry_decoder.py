@@ -114,7 +114,7 @@ def _decode_columns(page: ColumnPage, origin: RowOrigin, state: State, names: se
         columns["payload"] = pa.array(page.payloads, pa.binary())
         columns["payload_bytes"] = pc.binary_length(columns["payload"])
     if page.clients is not None:
-        # The owner of a list is text already, the owner of an entry is bytes.
+        # The values may be text (the client of a list) or bytes (the client of an entry).
         columns["client"] = pa.array(page.clients, pa.binary()).cast(pa.string())
     if page.called is not None:
         columns["called"] = pa.array(page.called, pa.string())
@@ -130,7 +130,7 @@ def _split_ids(ids: pa.Array) -> tuple[pa.Array, pa.Array]:
 def _record_columns(
     columns: Columns, lines: Sequence[bytes | None], at: pa.Array, state: State
 ) -> None:
-    """Columns from record lines; an entry without a line was never touched."""
+    """Columns from record lines; an entry without a line was never delivered or changed."""
     rows = ByteRows(lines)
     spaces = np.flatnonzero(rows.raw == _SPACE)
     if len(spaces) != rows.size * (len(_WORD_INDEX) - 1):
@@ -193,9 +193,9 @@ def _error_columns(errors: Sequence[bytes | None], with_traceback: bool) -> Colu
 
 
 def _parse_errors(errors: Sequence[bytes | None], names: Sequence[str]) -> Columns:
-    """The same from JSON in any form, parsed as one list.
+    """As `_error_columns`, from JSON in any form, parsed as one list.
 
-    Not with pyarrow's JSON reader: foreign programs may write these bytes, and some make it crash.
+    Not with pyarrow's JSON reader: other programs may write these bytes, and some crash it.
     """
     present = [error for error in errors if error is not None]
     between = b',"%b",' % _SEPARATOR.encode()
@@ -207,7 +207,7 @@ def _parse_errors(errors: Sequence[bytes | None], names: Sequence[str]) -> Colum
         rows = iter(found)
         found = [_NO_ERROR if error is None else next(rows) for error in errors]
     try:
-        # A value that is not text raises, as a missing one does.
+        # A value that is not text raises an error, like a missing one.
         return {name: pa.array(list(map(itemgetter(name), found)), pa.string()) for name in names}
     except (KeyError, TypeError) as error:
         raise ValueError("an error that isn't as it is written") from error
@@ -225,7 +225,7 @@ def _fingerprints(columns: Columns) -> pa.Array:
 
 
 class _FingerprintCache(dict[tuple[str | None, str, str | None], str | None]):
-    """Fingerprints by error type, message and reason; a batch has many equal ones."""
+    """Fingerprints by error type, message and reason; a batch repeats most of them."""
 
     def __missing__(self, key: tuple[str | None, str, str | None]) -> str | None:
         type, message, reason = key
@@ -279,7 +279,7 @@ def _with_owner(entry: Entry, client: str | None, called: str | None) -> Entry:
 def _unreadable_row(
     entry: Unread, origin: RowOrigin, state: State, schema: pa.Schema
 ) -> pa.RecordBatch:
-    """A row for something that waits and can't be read."""
+    """A row for a waiting entry that can't be read."""
     name = lossy_text(entry.name)
     reason = f"{_UNREADABLE[entry.what]} can't be read: {describe_error(entry.error)}"
     return corrupt_row(reason, origin, schema, state=state, **{"id": name, entry.what: name})

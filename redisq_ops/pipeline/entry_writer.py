@@ -60,12 +60,12 @@ STEP_ROWS = 500
 LANES = 16
 """calls of a step in one round trip"""
 STEPS_PER_BATCH = 10**7
-"""more steps than a partition of a batch can have"""
+"""upper bound for the steps of a partition in one batch"""
 
 
 @dataclass(frozen=True, slots=True)
 class WritableRow:
-    """A valid row of a partition, and its number in it from 1."""
+    """A valid row, and its number in its partition, from 1."""
 
     number: int
     id: str
@@ -96,7 +96,7 @@ class Partition:
 
 
 class WriterLane(CallerSlots):
-    """A caller whose numbers are given, not counted."""
+    """A caller whose numbers are set from outside, not counted up."""
 
     def __init__(self, name: str) -> None:
         self.name, self.seq = name, 0
@@ -107,7 +107,7 @@ class WriterLane(CallerSlots):
 
 
 async def target_kind(options: WriteOptions) -> str:
-    """The kind of the queue that is written to; `WrongKind` if none of its kind can be."""
+    """The kind of the queue to write to; `WrongKind` if rows can't be written to that kind."""
     entry = await find(options.queue, options.prefix)
     if entry is None:
         refuse_reserved_name(options.queue, options.kind)
@@ -134,7 +134,7 @@ class EntryWriter:
 
     @property
     def queue_class(self) -> type[Queue[Any]]:
-        """The class of the queue, which says what its entries have."""
+        """The class of the queue, which determines the columns of its entries."""
         found = queue_class(self.kind)
         assert found is not None
         return found
@@ -143,8 +143,8 @@ class EntryWriter:
         """Write the rows of some batches, in their order.
 
         Raises `BadInput` or `TooLarge` for a row that can't be written and `Exists` for an id that
-        is there with other content, unless the option ``rejects`` lists these rows. Raises
-        `Unreachable`; the write can be repeated then.
+        exists with other content, unless the option ``rejects`` lists such rows. After
+        `Unreachable` the write can be repeated.
         """
         with ExitStack() as stack:
             if self.options.rejects is not None:
@@ -176,7 +176,7 @@ class EntryWriter:
                     yield row
 
     def _row(self, values: dict[str, Any]) -> WritableRow:
-        """A row; raises `BadInput` or `TooLarge` if no queue takes it."""
+        """A checked row; raises `BadInput` or `TooLarge` if it can't be written."""
         payload = values.get("payload", b"")
         if payload is None:
             raise BadInput("no payload")
@@ -208,7 +208,7 @@ class EntryWriter:
         return WritableRow(number, id, data, ready_ms=ready_ms)
 
     def _generated_id(self, number: int) -> str:
-        """An id that the same row has again; one request holds all rows of a partition."""
+        """An id that is the same in a repeated task; all rows of a partition share one request."""
         batch = f"{self.options.name}-{self.partition.batch}-{self.partition.number}"
         return batch if issubclass(self.queue_class, HasRequests) else f"{batch}-{number}"
 
@@ -269,7 +269,7 @@ class EntryWriter:
     def _write_step(
         self, queues: Sequence[Queue[Any]], groups: Sequence[list[WritableRow]]
     ) -> None:
-        """Write a group of rows on each lane; the next step begins when all of them are written."""
+        """Write a group of rows on each lane; returns when all of them are written."""
         pending = list(zip(queues, groups, strict=False))
         full = QueueFullWait(MAX_WAIT_S, self.sleep)
         while pending:
@@ -280,7 +280,7 @@ class EntryWriter:
                     refused.append((queue, group))
                     full.error = reply
                 elif isinstance(reply, Superseded):
-                    pass  # a second copy of this task is ahead
+                    pass  # a second copy of this task has already sent a later step
                 elif isinstance(reply, Exception):
                     raise reply
                 else:

@@ -20,9 +20,9 @@ from .byte_slices import ByteRows, Bytes, Positions, text_at_all
 FIELDS = ("type", "message", "traceback")
 _QUOTE, _BACKSLASH, _SPACE = b'"\\ '
 _DROPPED = 1
-# The bytes before, between and behind the three texts.
+# The bytes before, between and after the three texts.
 _FRAME = Failure("T", "T", "T").encoded().split(b"T")
-# For each text, the number of the quote behind it; and the number of quotes in a row.
+# For each text, the number of the quote that ends it; and the number of quotes in a row.
 *_CLOSING, _QUOTES = accumulate(part.count(_QUOTE) for part in _FRAME)
 _ESCAPED_BYTE = np.zeros(256, np.uint8)
 """the byte that an escaped byte means; 0: none, or several (``\\u``)"""

@@ -1,4 +1,4 @@
-"""The figures of a report as plain values, and what is worth saying about them, without Spark."""
+"""The figures of a report as plain values, and notes about them, without Spark."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from redisq_ops.ops.groups.traits import trait_sentence
 
 MAX_ROWS = 20_000
-"""rows of a table that are collected; Parquet has all"""
+"""rows collected of each table; the Parquet files have all"""
 MAX_QUEUE_NOTES = 10
 """queues with a note of their own"""
 Row = dict[str, Any]
@@ -34,7 +34,7 @@ class Figures:
     gaps: int
     deliveries: int
     unknown_waits: int
-    """deliveries whose wait is not in the history"""
+    """deliveries for which the history doesn't show the wait"""
     failures_only: tuple[str, ...]
     """queues whose history has failures only, so waits and run times are unknown"""
     tables: dict[str, list[Row]]
@@ -47,7 +47,7 @@ class Figures:
     opened: Mapping[str, int] = field(default_factory=dict)
     """by queue: change of open entries from the start of its history to the first event"""
     against: tuple[int | None, int | None] | None = None
-    """first and last event of the time in the table ``comparison``"""
+    """times of the first and last event that the table ``comparison`` compares with"""
 
 
 def by_queue(rows: Iterable[Row], *names: str) -> dict[Any, list[Row]]:
@@ -88,7 +88,7 @@ def totals(figures: Figures) -> list[Row]:
 
 
 def failures_only_reason(queues: Sequence[str]) -> str:
-    """Why waits and run times of these queues are missing."""
+    """The reason, as a clause, for missing waits and run times of these queues."""
     names = ", ".join(queues[:5]) + (" …" if len(queues) > 5 else "")
     return (
         f"the history of {names} has failures only "
@@ -146,7 +146,7 @@ def single_group_reason(groups: Sequence[Row]) -> str:
 
 
 def backlog_at_start(figures: Figures) -> dict[str, int]:
-    """By queue, if entries were open when its history begins: at least how many."""
+    """By queue, if any: at least this many entries were open when its history begins."""
     return {row["queue"]: row["before"] for row in figures.tables["throughput"] if row["before"]}
 
 

@@ -87,14 +87,14 @@ def deaths(events: Sequence[RawEvent], origin: RowOrigin) -> list[Death]:
 
 
 def event_ms(event: RawEvent) -> int:
-    """Time of an event in ms; of an event without a valid time, the time in its stream id."""
+    """Time of an event in ms; if it has no valid time, the time in its stream id."""
     id, fields = event
     at = _event_time(fields)
     return int(id.partition(b"-")[0]) if at is None else at
 
 
 def _item_columns(items: pa.Array, event: pa.Array, origin: RowOrigin) -> Columns:
-    """Split items ``id|detail`` into columns; for an operator's change (``op``) all of it is
+    """Split items ``id|detail`` into columns; an item of an operator's change (``op``) is all
     detail."""
     operator = pc.equal(event, "op")
     # Append a bar so that every item splits into two parts; the slice below drops it again.
@@ -120,5 +120,5 @@ def _item_columns(items: pa.Array, event: pa.Array, origin: RowOrigin) -> Column
 
 
 def gap_row(origin: RowOrigin, reason: str, after: str, schema: pa.Schema) -> pa.RecordBatch:
-    """A row that marks events as missing behind the event id ``after``."""
+    """A row that marks events as missing after the event id ``after``."""
     return corrupt_row(reason, origin, schema, event_id=after, event="gap", detail=reason)

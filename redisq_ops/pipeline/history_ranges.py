@@ -1,12 +1,12 @@
 """Ranges of a history stream that tasks read, and how tasks detect trimmed events.
 
-A history loses its oldest events whenever one is added. The server can't count the events behind an
-id; so a range that is part of a history begins at an event that was there when the range was
+A history loses its oldest events whenever one is added. The server can't count the events after an
+id; so a range that is part of a history begins at an event that existed when the range was
 planned (`HistoryRange.first`), and each page begins with the last event of the page before. As long
-as that event is there, nothing behind it was trimmed.
+as that event exists, no event after it was trimmed.
 
-A *mark* is what an earlier read knows of the end of a shard's history: the first event that it did
-not read, or the number of events ever added if it read all.
+A *mark* records where an earlier read of a shard's history ended: the first event that it did not
+read, or the number of events ever added if it read all.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class HistoryRange:
     after: str
     until: str
     events: int | None = None
-    """number of events if known; fewer means some were trimmed"""
+    """number of events if known; if a task finds fewer, some were trimmed"""
     first: str | None = None
-    """id of the first event, of a range whose events were not counted"""
+    """id of the first event, if the events of the range were not counted"""
     missing: str | None = None
     """description of the events known to be missing before the range"""
 
@@ -158,7 +158,7 @@ def decode_marks(text: str) -> dict[str, Mark]:
 
 
 def check_mark(name: str, mark: Any) -> None:
-    """Raise `BadInput` for what can't be the mark of a shard."""
+    """Raise `BadInput` for a value that can't be the mark of a shard."""
     if not is_count(mark) and not (isinstance(mark, str) and is_event_id(mark)):
         raise BadInput(f"{name[:80]}: a mark is an event's id or a whole number")
 

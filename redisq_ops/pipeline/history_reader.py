@@ -25,12 +25,12 @@ class HistoryReader(PartReader):
     """Reads the tables ``history`` and ``dead`` of a stream."""
 
     def batches(self, history_range: HistoryRange) -> Iterator[pa.RecordBatch]:
-        """Rows of a range; an expected event that is not there any more was trimmed."""
+        """Rows of a range; an expected event that is missing was trimmed."""
         held: list[RawEvent] = []
         after, seen, more = history_range.after, 0, True
         while more:
-            # The anchor, an event that is expected to be there, proves that nothing behind it was
-            # trimmed: first the range's first event, then the last event of the page before.
+            # As long as the anchor event exists, no event after it was trimmed. The anchor is first
+            # the range's first event, then the last event of the page before.
             anchor = (
                 None if history_range.events is not None else after if seen else history_range.first
             )

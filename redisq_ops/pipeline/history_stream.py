@@ -1,4 +1,4 @@
-"""The history, and what became dead by it, as streams of micro-batches.
+"""The history, and the entries that became dead in it, as streams of micro-batches.
 
 An offset has, for each shard, the id of the last event delivered and the number of events added up
 to it since the history began. So a batch knows how many events it must find; if there are fewer,
@@ -62,7 +62,7 @@ class HistoryShard:
         return {"id": self.extent.last, "seen": self.extent.added}
 
     def new_since(self, start: Offset) -> int:
-        """Events after an offset that are still there."""
+        """Number of events after an offset that are not trimmed."""
         return max(0, min(self.extent.length, self.extent.added - start["seen"]))
 
 
@@ -116,7 +116,7 @@ class HistoryStreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow
         return {name: dict(offset) for name, offset in found.items() if offset != START_OFFSET}
 
     def _refuse_unknown(self, positions: Mapping[str, Any]) -> None:
-        """Raise `NotFound` for the position of a queue or shard that is not there."""
+        """Raise `NotFound` for the position of a queue or shard that does not exist."""
         opened = TableReader(self.options).run(lambda: open_queues(self.options))
         known = {OTHERS}
         for found in opened:
@@ -154,7 +154,8 @@ class HistoryStreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow
         ends: Offsets = {**start, **{shard.name: self._end_offset(shard) for shard in shards}}
         new = {s.name: _event_count(s, at[s.name], ends[s.name]) for s in shards}
         budget = limit.max_rows if isinstance(limit, ReadMaxRows) else sum(new.values())
-        # Shards with fewest events first: what they leave of the limit goes to the others.
+        # Shards with the fewest events first: the part of the limit that they don't use goes to the
+        # others.
         for index, shard in enumerate(sorted(shards, key=lambda shard: new[shard.name])):
             share = -(-budget // (len(shards) - index))
             if new[shard.name] > share:
@@ -171,7 +172,7 @@ class HistoryStreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow
     def _end_offset(self, shard: HistoryShard) -> Offset:
         if self._target is None:
             return shard.end
-        return self._target.get(shard.name, START_OFFSET)  # without later events
+        return self._target.get(shard.name, START_OFFSET)  # not beyond the target
 
     def _offset_after(self, shard: HistoryShard, start: Offset, n: int) -> Offset:
         """The offset ``n`` events after ``start``, found by reading up to it."""
@@ -197,8 +198,8 @@ class HistoryStreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow
 
     @message_first()
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """For the query's progress: the end of the history, and how many events the latest batch is
-        behind it."""
+        """For the query's progress: the end of the history, and the number of events after the
+        latest batch."""
         ends = {shard.name: dict(shard.end) for shard in self._history_shards()}
         behind = {
             name: max(0, end["seen"] - self._planned.get(name, START_OFFSET)["seen"])
@@ -272,7 +273,7 @@ class HistoryStreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow
 class RefusedStreamReader(ds.DataSourceStreamReader):
     """A reader that raises an error in Spark's first call of every start.
 
-    Spark (4.1 to 4.3) replaces an error that is raised where a reader is made by one of its own.
+    Spark (4.1 to 4.3) replaces an error that is raised while a reader is made by its own error.
     """
 
     def __init__(self, error: RedisqError) -> None:
@@ -287,7 +288,7 @@ class RefusedStreamReader(ds.DataSourceStreamReader):
 
 
 def _checked_stream_options(options: Options) -> Options:
-    """Refuse a stream of any other table, and options that only a batch read has."""
+    """Refuse tables without a stream, and options that only a batch read has."""
     if options.table not in ("history", "dead"):
         raise BadInput(
             f"only the tables history and dead can be read as a stream, not {options.table}"

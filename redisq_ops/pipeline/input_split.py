@@ -51,7 +51,7 @@ class DatasetOptions:
     name: str | None = None
     rows: int = 100_000
     payload: str | None = None
-    """column whose bytes are sent unchanged; None: the row as JSON, or the line of a text"""
+    """column to send unchanged; None: send the row as JSON, or of a text file the line"""
     order: tuple[str, ...] = ()
     """columns that order a request's rows; default: their position in the files"""
     split: int = 1
@@ -134,7 +134,7 @@ def _csv(spark: SparkSession, path: str, multiline: bool) -> DataFrame:
     partition_columns = _partition_columns(frame)
     # The file's header is compared with these names: its columns may be in another order.
     reader = reader.option("enforceSchema", False).option("columnNameOfCorruptRecord", _CORRUPT)
-    names = frame.columns  # adding to its schema adds to these
+    names = frame.columns  # taken before `schema.add` below, which changes the frame's schema
     rows = reader.schema(frame.schema.add(_CORRUPT, "string")).load(path)
     columns, valid = [], F.lit(True)
     for name in names:
@@ -188,7 +188,7 @@ def _json(spark: SparkSession, path: str) -> DataFrame:
     known = spark.read.option("columnNameOfCorruptRecord", _CORRUPT).json(path).columns
     columns_in_data = [name for name in known if name not in (*partition_columns, _CORRUPT)]
     lines = lines.where(F.col("value").rlike(r"\S")).select("*", *_position_columns())
-    # In brackets, so that text behind the object makes the line invalid.
+    # In brackets, so that text after the object makes the line invalid.
     parsed = F.try_parse_json(F.concat(F.lit("["), F.col("value"), F.lit("]")))
     lines = lines.withColumn(_PARSED, parsed)
     is_single_object = F.ltrim("value").startswith("{") & (
@@ -216,14 +216,14 @@ def _field(name: str) -> str:
 
 
 def _exact_column(name: str) -> Column:
-    """The column of exactly this name; Spark would read a dot as a field of a struct."""
+    """The column of exactly this name; without quotes Spark reads a dot as a struct's field."""
     from pyspark.sql import functions as F
 
     return F.col("`" + name.replace("`", "``") + "`")
 
 
 def check_file(path: str) -> None:
-    """Raise `BadInput` if a file or folder of this machine is not there.
+    """Raise `BadInput` if a file or folder of this machine does not exist.
 
     A URL, or a pattern of several files, is left to Spark.
     """
@@ -232,7 +232,7 @@ def check_file(path: str) -> None:
 
 
 def checked_format(path: str, format: str | None, *, multiline: bool = False) -> str:
-    """The format that is asked for, else the one that the file's name says."""
+    """The given format, else the one that the file's name suggests."""
     format = format or guess_format(path)
     if format not in FORMATS:
         raise BadInput(f"--format {format}: must be one of {', '.join(FORMATS)}")
@@ -304,7 +304,7 @@ def partition_by_request(
     elif _CORRUPT in frame.columns:  # after numbering, so that other rows keep their numbers
         frame = frame.where(F.col(_CORRUPT).isNull())
     keys = [F.col(f"_order{n}") for n in range(len(order))]
-    # The payload last: rows that nothing else distinguishes still have one order.
+    # The payload last, so that rows which are otherwise equal have a fixed order too.
     last = [] if sizes and positions and not options.order else [F.col("payload")]
     columns = [
         request.alias("request"),
@@ -336,9 +336,9 @@ class FileBlock:
     first: int
     """value of the row-number column of its first row; the following rows count up"""
     rows_before: int
-    """rows of the input in front of it"""
+    """rows of the input before it"""
     rows_before_in_file: int
-    """rows of its file in front of it"""
+    """rows of its file before it"""
 
 
 def file_blocks(frame: DataFrame) -> list[FileBlock]:
@@ -365,8 +365,8 @@ def file_blocks(frame: DataFrame) -> list[FileBlock]:
 
 
 def number_rows(frame: DataFrame, options: DatasetOptions) -> DataFrame:
-    """The dataset with each row's number in the whole input, if its requests need it and it has
-    none yet.
+    """The dataset with each row's number in the whole input, if its requests need numbers that
+    it doesn't have yet.
 
     Reads the whole input, but moves no rows between partitions.
     """

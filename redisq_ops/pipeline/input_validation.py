@@ -30,7 +30,7 @@ _BATCH_REJECTS = 5_000
 _UNREADABLE = "Unread"
 
 ReportRow = tuple[str, int, int | None, str | None, str | None]
-"""Outcome and count, or for a reject: error class, its size, row number, request, reason."""
+"""(outcome, count), or for a reject: error class, size, row number, request, reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,12 @@ class ValidationResult:
     corrupt: int
     """rejected rows that can't be read at all"""
     rejects: tuple[RejectedLine, ...]
-    """in the order of the input, where it is known"""
+    """in the order of the input, if that is known"""
     error: type[RedisqError] = BadInput
     """error class of the first reject"""
 
     def raise_first(self) -> None:
-        """Raise the error of a submission that may not leave rows out."""
+        """Raise the first reject's error, if there is any: for a submission of all rows or none."""
         if self.rejects:
             raise refusal(self.rejects[0], len(self.rejects), self.error)
 
@@ -94,7 +94,7 @@ def validate_dataset(
 def _file_position(
     row: int | None, blocks: Sequence[FileBlock], firsts: Sequence[int]
 ) -> tuple[str | None, int | None]:
-    """The file of a row, and its number in it from 1."""
+    """The file of a row, and the row's number in that file, from 1."""
     if row is None:
         return None, None
     block = blocks[bisect_right(firsts, row) - 1]

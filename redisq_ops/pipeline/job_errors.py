@@ -28,8 +28,8 @@ _FILE = re.compile(r"\[FAILED_READ_FILE\S*\] .*? file (\S+?)\. ")
 def message_first() -> Iterator[None]:
     """In a Python worker of Spark: report an error of this program without its traceback.
 
-    Spark's exception then has the message in its first line, after Spark's own words. A worker that
-    reports an error ends, so the setting, which is Spark's own, is for this error only.
+    Spark's exception then has the message in its first line, after Spark's own words. The setting
+    is Spark's own. A worker ends after an error, so the setting affects this error only.
     """
     try:
         yield
@@ -87,7 +87,7 @@ def translate_job_error(error: Exception) -> Exception:
 
 
 def _is_lost(error: Exception) -> bool:
-    """Whether the JVM or the Connect server is gone: calls to it fail, also those that clean up."""
+    """Whether the JVM or the Connect server is gone, so that all calls to it fail, cleanup too."""
     if isinstance(error, BrokenPipeError):  # standard output may raise it too
         return False
     if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":

@@ -2,8 +2,8 @@
 
 A run of a table with growing times (`APPEND_TABLES`) continues where the last run ended, queue by
 queue. A run of any other table is a snapshot, and replaces an earlier one of the same day. Runs of
-the history also keep a mark per shard (see `history_ranges`), by which the next run finds what was
-trimmed in between.
+the history also keep a mark per shard (see `history_ranges`), from which the next run tells which
+events were trimmed in between.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ APPEND_TABLES: Mapping[str, str] = {"history": "at", "dead": "since_at"}
 MARGIN_MS = 1000
 """younger rows are left for the next run: another shard's clock may be behind"""
 SNAPSHOT_TIME = "exported_at"
-"""the column that a snapshot has beside its table's"""
+"""a column that snapshots have in addition to their table's columns"""
 ROWS_PER_FILE = 1_000_000
 
 ReadTable = Callable[..., "DataFrame"]
@@ -70,7 +70,7 @@ def export(
     until_ms: int | None = None,
     **options: str,
 ) -> ExportResult:
-    """Export a table to a lake; rows that are there already stay unchanged.
+    """Export a table to a lake; rows exported earlier stay unchanged.
 
     ``until_ms``: later rows are left for the next run (default: a second ago). ``options`` are
     options of the data source.
@@ -154,7 +154,7 @@ def read_table(spark: SparkSession, folder: Path, table: str) -> DataFrame:
     schema = struct(TABLES[table])
     path = (folder / table).absolute()  # a Connect server has another working directory
     if path.is_dir():
-        # With the first option Spark reads again: frames that it persisted may lack newer files.
+        # The first option makes Spark read again; a frame that it persisted may lack newer files.
         options = {"command": secrets.token_hex(8), "parquet.page.verify-checksum.enabled": "true"}
         rows = spark.read.schema(schema).options(**options).parquet(str(path))
     else:

@@ -1,8 +1,8 @@
 """Keep a lake small: merge the small files of past days, delete days that are too old.
 
-Both are runs with a manifest, as exports are (see `lake`): one that is interrupted either left
-nothing or is finished by the next run of the table. pyarrow does it, batch by batch, in bounded
-memory and without Spark.
+Both are runs with a manifest, like exports (see `lake`): an interrupted run either left nothing or
+is finished by the next run of the table. pyarrow does the work, batch by batch, in bounded memory
+and without Spark.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class MaintenanceResult:
     merged: int = 0
     """small files that were merged"""
     into: int = 0
-    """files that they became"""
+    """files that replaced them"""
     deleted: int = 0
     """files of days that were too old"""
 
@@ -108,7 +108,8 @@ def _merge(
 
 
 def _schema(file: Path, table: TableDefinition) -> pa.Schema:
-    """The columns of a file. Names have no checksum: the rows of a changed one would be null."""
+    """The columns of a file, checked: names have no checksum, and with a damaged one all values
+    of its column would be null."""
     import pyarrow.parquet as pq
 
     with whole_parquet(file):

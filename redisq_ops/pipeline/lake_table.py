@@ -36,9 +36,9 @@ FORMAT = 1
 RUNS_APART = 20
 """latest runs that keep a manifest of their own"""
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-"""Spark's folder name for the day of a row without one"""
+"""Spark's folder name for rows without a day"""
 _PLACE = re.compile(r"(day=[+-]?\d{4,6}-\d\d-\d\d|_corrupt)/queue=[^/\0]+/[^/\0]+\.parquet")
-"""a file's place: nothing else may be moved or deleted because a manifest names it"""
+"""the form of a file's place: a manifest can't make a run move or delete other files"""
 _LATEST_MS = 10**14
 
 
@@ -145,11 +145,11 @@ class LakeTable:
         write_json(self.manifests / f"{manifest.run}.json", document)
 
     def merge_manifests(self) -> None:
-        """Merge the manifests of the runs of each day into that of its last one, except those of
-        the latest `RUNS_APART`; so their number grows with the days, not with the runs.
+        """Merge the manifests of each day into that of the day's last run, except those of the
+        latest `RUNS_APART` runs; so their number grows with the days, not with the runs.
 
-        A merged manifest lists only files that are still there. Killed on the way, it leaves some
-        manifests whose content is in another one, too, until the next run merges them.
+        A merged manifest lists only files that still exist. A merge killed on the way leaves
+        manifests whose content is also in a merged one, until the next run merges them.
         """
         runs = self.runs()
         gone = {name for manifest in runs for name in manifest.replaces}
@@ -216,7 +216,7 @@ def day_of(ms: int) -> str:
 
 
 def _merged(manifests: Sequence[Manifest], gone: Collection[str]) -> Manifest:
-    """One manifest, under the name of the last run, for these in their order."""
+    """These manifests, in their order, as one under the name of the last run."""
     bounds: dict[str, tuple[int, int]] = {}
     marks: dict[str, Mark] = {}
     files: dict[str, LakeFile] = {}

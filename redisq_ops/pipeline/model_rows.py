@@ -26,10 +26,10 @@ INT_LIMIT = 2**31
 _COUNTED: tuple[State, ...] = ("waiting", "pending", "delayed", "dead", "trash", "done")
 PAYLOAD_COLUMNS = {"payload", "payload_bytes"}
 _PLACE_TIMES = {"since_at", "deadline_at", "ready_at"}
-"""times from an entry's place, known even if its record can't be read"""
+"""times from the key that lists the entry, known even if its record can't be read"""
 
 DecodedEntry = tuple[Entry, str | None]
-"""an entry, and why it could not be read"""
+"""an entry, and the reason if it could not be read"""
 
 
 def _request_of(entry: Entry) -> str | None:

@@ -107,8 +107,8 @@ class Options:
 def resolve_address(
     url: str | None, url_env: str | None, url_file: str | None, environment: Mapping[str, str]
 ) -> ServerAddress:
-    """The server that the options ``url``, ``url_env`` and ``url_file`` name, else the
-    environment's."""
+    """The server of the option ``url``, ``url_env`` or ``url_file``, else that of the
+    environment."""
     if url_env is not None:
         url = environment.get(url_env)
         if not url:
@@ -118,7 +118,7 @@ def resolve_address(
             url = Path(url_file).expanduser().read_text(encoding="utf-8").strip()
         except OSError as error:
             raise BadInput(f"url_file {url_file}: {error.strerror}") from error
-        except UnicodeDecodeError:  # its text quotes the content
+        except UnicodeDecodeError:  # the error's text quotes the content
             raise BadInput(f"url_file {url_file} is not UTF-8 text") from None
     return ServerAddress.from_environment(url, environment)
 
@@ -163,7 +163,7 @@ def parse_values(given: Mapping[str, str], options: Sequence[Option]) -> dict[st
 
 
 def folded(name: str) -> str:
-    """An option name in the form in which names are compared."""
+    """An option name in the form for comparisons."""
     return name.lower().replace("_", "").replace("-", "")
 
 

@@ -1,4 +1,4 @@
-"""Parquet files that somebody may have cut off or changed."""
+"""Parquet files that may have been truncated or changed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from redisq_ops.core.model.errors import BadInput
 
 @contextmanager
 def whole_parquet(path: Path) -> Iterator[None]:
-    """Errors of reading a file that isn't a whole Parquet file, as `BadInput`."""
+    """Raise `BadInput` for errors in the block if the file isn't a whole Parquet file."""
     import pyarrow as pa
 
     if not path.is_file():  # a pipe would never open

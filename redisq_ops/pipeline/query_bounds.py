@@ -1,8 +1,8 @@
-"""Bounds and look-ups of a table that a SQL query reads in one place.
+"""Bounds and look-ups for a table that a SQL query names only once.
 
-They come from simple conditions of the ``WHERE`` beside that place: a column compared with
-literals. No row that these conditions leave out can be part of the answer, whatever else the query
-does; Spark still applies every condition itself.
+They come from simple conditions in the ``WHERE`` of the same ``SELECT``: a column compared with
+literals. A row that fails such a condition can't be part of the answer, whatever else the query
+does. Spark still applies every condition itself.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from .options import looks_up
 from .tables import TABLES
 
 MAX_LOOKUPS = 500
-"""most ids of a query that are looked up one by one"""
+"""maximum number of ids to look up one by one; with more ids the table is read"""
 CLOCK_MS = 60_000
-"""how far this machine's clock may go back before Spark reads it"""
+"""how far this machine's clock may be set back until Spark reads it"""
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.GT: exp.LT,
     exp.GTE: exp.LTE,
@@ -43,14 +43,14 @@ _SPAN_MS = {
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """How a query's times are read. ``now_ms``: None if Spark's clock is another machine's."""
+    """For reading a query's times. ``now_ms``: None if Spark uses another machine's clock."""
 
     now_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What the rows of a table have in common. Null: anything."""
+    """Bounds of a table's rows; None: no bound."""
 
     queue: tuple[str, ...] | None = None
     id: tuple[str, ...] | None = None
@@ -79,10 +79,10 @@ class Bounds:
         return found
 
     def with_texts(self, table: str, column: str, texts: tuple[str, ...]) -> Bounds:
-        """The bounds with one more: ``column`` is one of the ``texts``."""
+        """These bounds and one more: ``column`` is one of the ``texts``."""
         if column == "queue":
             return replace(self, queue=_in_both(self.queue, texts))
-        # The options have lists with commas.
+        # An option's list is separated by commas.
         is_plain = all(text and text == text.strip() and "," not in text for text in texts)
         if not is_plain or column not in ("id", "request") or not looks_up(table, column):
             return self
@@ -93,7 +93,7 @@ class Bounds:
         return self
 
     def with_times(self, since_ms: int | None, until_ms: int | None) -> Bounds:
-        """The bounds with a range of time, at both ends open where it is null."""
+        """These bounds and a range of time; None: open at that end."""
         return replace(
             self,
             since_ms=_of_both(max, self.since_ms, since_ms),
@@ -102,8 +102,8 @@ class Bounds:
 
 
 def bounds_beside(place: exp.Table, clock: Clock | None) -> Bounds:
-    """The bounds of a table that a query reads only at this place; ``clock``: None if times depend
-    on a time zone."""
+    """The bounds of a table that a query names only at this place. ``clock``: None if the query's
+    times depend on a time zone."""
     bounds = Bounds()
     clause = place.parent
     select = clause.parent if isinstance(clause, (exp.From, exp.Join)) else None
@@ -136,7 +136,7 @@ def bounds_beside(place: exp.Table, clock: Clock | None) -> Bounds:
 
 
 def _conditions(expression: exp.Expr) -> Iterator[exp.Expr]:
-    """The conditions that all have to be true."""
+    """The conditions that ``AND`` joins."""
     whole = expression.unnest()
     if isinstance(whole, exp.And):
         yield from _conditions(whole.left)
@@ -148,7 +148,7 @@ def _conditions(expression: exp.Expr) -> Iterator[exp.Expr]:
 def _sides(
     condition: exp.Expr,
 ) -> tuple[exp.Expr, list[exp.Expr], type[exp.Expr]]:
-    """What a condition compares, with what, and how; an unknown condition compares nothing."""
+    """The compared expression, the others, and the operator; without others if unknown."""
     kind = type(condition)
     if kind in (*_EQUAL, *_MIRRORED):
         return condition.this, [condition.expression], kind
@@ -166,9 +166,9 @@ def _is_text(expression: exp.Expr) -> bool:
 def _time_range(
     kind: type[exp.Expr], others: list[exp.Expr], clock: Clock
 ) -> tuple[int | None, int | None]:
-    """The range of a time that is compared so with literals, in ms and a bit wider."""
+    """The range in ms, slightly wider, of a time that such a comparison with literals allows."""
     fixed = [_fixed_ms(other) for other in others]
-    high = None if fixed[-1] is None else fixed[-1] + 1  # it may have a fraction of a millisecond
+    high = None if fixed[-1] is None else fixed[-1] + 1  # for fractions of a ms
     low = _past_ms(others[0], clock) if fixed[0] is None else fixed[0]
     if kind in (exp.GT, exp.GTE):
         return low, None
@@ -199,7 +199,7 @@ def _fixed_ms(expression: exp.Expr) -> int | None:
 
 
 def _past_ms(expression: exp.Expr, clock: Clock) -> int | None:
-    """A time no later than that of ``now() - interval 1 hour``."""
+    """A time in ms at or before the value of an expression like ``now() - interval 1 hour``."""
     if not isinstance(expression, exp.Sub) or clock.now_ms is None:
         return None
     now, span = expression.this, expression.expression

@@ -1,9 +1,9 @@
-"""What a SQL query reads of each table, known before Spark plans it: a SQL parser says it.
+"""Finds the columns and rows of each table that a SQL query needs, with a SQL parser.
 
 PySpark's Python sources get neither columns nor filters from Spark. The parser resolves the query's
-columns to tables; a table is read whole if anything in the query can't be resolved. Bounds and
-look-ups are simple conditions of the ``WHERE`` beside the only place where a table is named; Spark
-still applies every condition itself.
+columns to tables; tables are read whole if anything in the query can't be resolved. Bounds and
+look-ups come from simple conditions of a ``WHERE`` (see `query_bounds`); Spark still applies every
+condition itself.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 UNREAD = "a column that the query does not name was not read"
-"""what Spark's error says of a query that uses a column that was not read"""
+"""Spark's error message for a query that uses a column which was not read"""
 NO_BOUNDS = Bounds()
 _DIALECT = "spark"
 _READS = {
@@ -46,20 +46,20 @@ _READS = {
     "desc",
     "show",
 }
-"""first words of statements that define and set nothing"""
+"""first words of statements that only read: they define and set nothing"""
 _NOT_RESOLVED = {TokenType.TABLE, TokenType.PIPE_GT, TokenType.TABLE_SAMPLE}
-"""what the parser takes for something else than Spark does, or has another meaning for"""
+"""tokens that the parser understands in another way than Spark"""
 _SCHEMA: dict[str, dict[str, str]] = {
     table.name: {column.name: column.type for column in table.columns} for table in TABLES.values()
 }
 _CHEAPEST_COLUMN = "shard"
-"""column that is read where a query needs none: of most tables rows are then only counted"""
-logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # Spark says what is wrong with a query
+"""column to read if a query needs none: rows of most tables are then only counted"""
+logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # Spark reports a query's errors
 
 
 @dataclass(frozen=True, slots=True)
 class TableUse:
-    """What is read of one table."""
+    """The columns and rows to read of one table."""
 
     table: str
     columns: tuple[str, ...]
@@ -72,7 +72,7 @@ class TableUse:
         return self.columns == tuple(_SCHEMA[self.table])
 
     def describe(self, options: Mapping[str, str]) -> str:
-        """What is read, for a person; ``options``: as of `options`."""
+        """A description for the user; ``options``: as for `options`."""
         own = self.options(options)
         found = [f"{name} {own[name]}" for name in ("queue", "id", "request") if name in own]
         found += [f"{name} {_moment(own[name])}" for name in ("since", "until") if name in own]
@@ -84,7 +84,8 @@ class TableUse:
         return f"{self.table}: {what}" + (f" (only {'; '.join(found)})" if found else "")
 
     def within(self, queues: Collection[str]) -> TableUse:
-        """The use of only these queues; a name without a queue matches nothing, and is no error."""
+        """This use, without the names that are not in ``queues``: a name without a queue matches no
+        row, and is no error."""
         wanted = self.bounds.queue
         if wanted is None:
             return self
@@ -95,7 +96,7 @@ class TableUse:
         """The options of the data source for this read, within those that are ``given``."""
         found = self.bounds.options(given)
         if not self.whole:
-            found.pop("payloads", None)  # they are read if their column is
+            found.pop("payloads", None)  # `columns` decides whether payloads are read
             found["columns"] = ",".join(self.columns)
         return found
 
@@ -106,7 +107,7 @@ def whole_use(table: str) -> TableUse:
 
 
 def only_reads(query: str) -> bool:
-    """Whether a statement is a query, which defines and sets nothing."""
+    """Whether a statement only reads, and defines and sets nothing."""
     try:
         tokens = sqlglot.tokenize(query, read=_DIALECT)
     except SqlglotError:
@@ -116,7 +117,7 @@ def only_reads(query: str) -> bool:
 
 
 def table_uses(query: str, clock: Clock | None = None) -> dict[str, TableUse]:
-    """How a query uses each table that it may read; ``clock``: as of `bounds_beside`."""
+    """The use of each table that a query may read; ``clock``: as for `bounds_beside`."""
     tree = _parsed(query)
     if tree is None:
         words = set(re.findall(r"\w+", query.lower()))
@@ -127,7 +128,7 @@ def table_uses(query: str, clock: Clock | None = None) -> dict[str, TableUse]:
             places.setdefault(table.name.lower(), []).append(table)
     columns = _needed_columns(tree)
     aliases = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
-    # The parser may read escapes, and quotes that the session takes for names, in another way.
+    # The parser may understand escapes and double quotes in another way than the session.
     takes_bounds = isinstance(tree, exp.Query) and not {"\\", '"'}.intersection(query)
     found = {}
     for name in (name for name in TABLES if name in places):
@@ -145,7 +146,7 @@ def table_uses(query: str, clock: Clock | None = None) -> dict[str, TableUse]:
 def query_frame(
     spark: SparkSession, use: TableUse, options: Mapping[str, str], redaction: Redaction
 ) -> DataFrame:
-    """The frame of a table for one query with this use, redacted, with all its columns."""
+    """The redacted frame of a table for one query; it has all of the table's columns."""
     from .redaction import redact_table
     from .schemas import struct
     from .source import FORMAT, register
@@ -158,10 +159,10 @@ def query_frame(
 
 
 def with_all_columns(read: DataFrame, use: TableUse) -> DataFrame:
-    """The frame of what was read, with the table's other columns, whose values nothing may use.
+    """The frame with all of the table's columns; using one that was not read raises an error.
 
-    A query that uses one nevertheless fails with `UNREAD` and is to be run again over whole tables:
-    so it never sees a null that the table does not have.
+    So a query never sees a null that the table does not have. If it fails with `UNREAD`, the caller
+    runs it again over whole tables.
     """
     from pyspark.sql import functions as F
 
@@ -178,7 +179,7 @@ def with_all_columns(read: DataFrame, use: TableUse) -> DataFrame:
 
 
 def _parsed(query: str) -> exp.Expr | None:
-    """The query's tree, or None if it isn't surely understood as Spark understands it."""
+    """The query's tree; None if Spark may understand the query in another way."""
     try:
         tokens = sqlglot.tokenize(query, read=_DIALECT)
         if _NOT_RESOLVED.intersection(token.token_type for token in tokens):
@@ -193,13 +194,13 @@ def _needed_columns(parsed: exp.Expr) -> dict[str, set[str]] | None:
     """The columns of each table that a query uses; None if one can't be resolved."""
     if not isinstance(parsed, exp.Query) or parsed.find(exp.Pivot, exp.Lateral):
         return None
-    if any(join.method for join in parsed.find_all(exp.Join)):  # natural: columns without names
+    if any(join.method for join in parsed.find_all(exp.Join)):  # natural: unnamed columns
         return None
     tree = parsed.copy()
     schema: dict[str, object] = {**_SCHEMA}
     for order in tree.find_all(exp.Order):
         if [each.name.lower() for each in order.expressions] == ["all"]:
-            order.pop()  # by what is selected anyway
+            order.pop()  # ORDER BY ALL uses only selected columns
     try:
         qualified = qualify(tree, dialect=_DIALECT, schema=schema, quote_identifiers=False)
         tree = pushdown_projections(qualified)
@@ -227,7 +228,7 @@ def _needed_columns(parsed: exp.Expr) -> dict[str, set[str]] | None:
 
 
 def _names_an_output(column: exp.Column) -> bool:
-    """Whether a column of an ``ORDER BY`` is one that the query selects."""
+    """Whether a column of an ``ORDER BY`` is the name of a selected expression."""
     order = column.find_ancestor(exp.Order)
     query = None if order is None else order.parent
     return not column.table and isinstance(query, exp.Query) and column.name in query.named_selects

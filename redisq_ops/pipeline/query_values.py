@@ -32,7 +32,7 @@ def distinct_names(names: Sequence[str]) -> list[str]:
 
 
 def printable_frame(frame: DataFrame) -> DataFrame:
-    """The frame with distinct names, and with intervals as text: PySpark has no value for some."""
+    """The frame with distinct names, and with intervals as text: PySpark can't represent all."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import AnsiIntervalType, CalendarIntervalType
 
@@ -82,7 +82,7 @@ def _json_value(value: Any, kind: DataType, redaction: Redaction) -> Any:
 
 
 def _json_atom(value: Any, has_zone: bool, redaction: Redaction) -> Any:
-    """A value without parts. ``has_zone``: PySpark gives such a time in this machine's zone."""
+    """A simple value. ``has_zone``: a time with a zone, which PySpark returns in the local zone."""
     match value:
         case None | bool() | int():
             return value
@@ -103,5 +103,5 @@ def _json_atom(value: Any, has_zone: bool, redaction: Redaction) -> Any:
 
 
 def _in_list(value: Any) -> Any:
-    """Bytes in a list or map as text: no column's name could say that they are base64."""
+    """Bytes in a list or map as text, not base64: no column name could announce base64."""
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value

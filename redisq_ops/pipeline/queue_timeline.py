@@ -12,7 +12,7 @@ from .figures import Figures, Row, failures_only_reason
 from .page_elements import each_step, moment, safe
 
 MAX_CHANGES = 100
-"""operators' changes that are marked, and listed"""
+"""operators' changes to mark in the charts, and to list"""
 METRICS = {
     "submitted": "arrivals",
     "done": "completions",
@@ -20,7 +20,7 @@ METRICS = {
     "wait_ms": "wait (p95)",
     "run_ms": "run time (p95)",
 }
-"""column of the throughput or of the times -> what it is called"""
+"""column of the throughput or latency -> its name in the charts"""
 
 
 _DURATIONS = (
@@ -49,7 +49,7 @@ class _Steps:
     number: int
 
     def values(self, rows: Sequence[Row], column: str, default: float | None = 0) -> list[Any]:
-        """A value per step: that of the row which begins there, or the default."""
+        """A value per step: from the row that begins there, else the default."""
         values: list[Any] = [default] * self.number
         for row in rows:
             values[(row["from_ms"] - self.begin_ms) // self.step_ms] = row[column]
@@ -64,7 +64,7 @@ def timeline(
     workers: Sequence[Row],
     anomalies: Sequence[Row],
 ) -> str:
-    """The charts as HTML. The rows are those of this queue, of the tables with these names."""
+    """The charts as HTML, from this queue's rows of the tables with these names."""
     step_ms = figures.step_ms
     begin_ms = (figures.begin_ms or 0) // step_ms * step_ms
     steps = _Steps(begin_ms, step_ms, ((figures.end_ms or 0) - begin_ms) // step_ms + 1)

@@ -21,7 +21,7 @@ MAX_WAIT_S = 600.0
 """how long a task waits for capacity in a full queue before it fails"""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
 _BOUND_AGE_S = 1.0
-"""how long a ``max_waiting`` that was read is used"""
+"""how long a read value of ``max_waiting`` is used before it is read again"""
 
 
 def reserve(queue: Queue[Any], name: str, n: int, rate: float, burst: int) -> Call[int]:
@@ -48,17 +48,17 @@ class RateLimiter:
     burst: int = 1
     max_wait_s: float = MAX_WAIT_S
     rate_queue: Queue[Any] | None = None
-    """queue whose hash tag holds the rate, for a job of several queues; default: ``queue``"""
+    """queue whose hash slot holds the rate, for a job on several queues; default: ``queue``"""
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
     _bound: int = 0
     _bound_read_at: float | None = None
 
     def wait(self, client: BlockingClient, n: int, *, check_capacity: bool) -> None:
-        """Wait until the rate allows ``n`` entries and, if asked, until the queue has capacity for
-        them.
+        """Wait until the rate allows ``n`` entries and, with ``check_capacity``, until the queue
+        has capacity for them.
 
-        Raises `QueueFull` if the queue has none for ``max_wait_s``.
+        Raises `QueueFull` if the queue has no capacity for ``max_wait_s`` seconds.
         """
         if check_capacity:
             self._wait_for_capacity(client, n)
@@ -94,7 +94,7 @@ class RateLimiter:
 
 
 def queue_full_error(waiting: int, bound: int, max_wait_s: float) -> QueueFull:
-    """The error of a task that waited for capacity in vain."""
+    """The error of a task whose wait for capacity took too long."""
     return QueueFull(
         f"{count(waiting)} entries are waiting and max_waiting is {count(bound)}: "
         f"no capacity for {age(int(max_wait_s * 1000))}"

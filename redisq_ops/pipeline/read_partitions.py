@@ -34,11 +34,11 @@ ENTRY_STATES: dict[str, State] = {
     "waiting": "waiting",
 }
 PAGE_ROWS = 250
-"""rows per page of requests, and of what is read entry by entry"""
+"""rows per page of requests, and per page of entries read one by one"""
 SHARDS_PER_PART = 200
 """rows of the table ``counts`` that one task reads"""
 MAX_SIZED_REQUESTS = 10_000
-"""up to this many requests per shard, sub-requests are shared out by each request's size"""
+"""up to this many requests per shard, the size of each is read to split its sub-requests"""
 
 logger = logging.getLogger("redisq_ops.pipeline")
 
@@ -67,14 +67,14 @@ class TablePart:
     span: ScoreRange | None = None
     range: HistoryRange | None = None
     settled: bool | None = None
-    """of a span of requests: settled or open ones"""
+    """for a span of requests: whether settled or open ones"""
     numbers: tuple[NumberRange, ...] = ()
     ids: tuple[str, ...] = ()
     """entries to look up"""
     rows: int | None = None
-    """number of rows, of a part that is only counted"""
+    """number of rows, if they are only counted"""
     shards: tuple[TablePart, ...] = ()
-    """of a part of the table ``counts``: one row for each"""
+    """for the table ``counts``: the shards, with one row each"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +106,9 @@ async def open_queues(options: Options) -> list[OpenedQueue]:
 
 
 def _without_duplicates(options: Options, found: list[OpenedQueue]) -> list[OpenedQueue]:
-    """Leave out other programs' queues whose whole deployment is read as well.
+    """Leave out queues of another program that are also read as part of its whole deployment.
 
-    So each entry is in one queue only. The history is different: each queue has its own.
+    So each entry is read once. The history is different: each queue has its own.
     """
     if options.queue or options.table == "history":
         return found
@@ -159,7 +159,7 @@ async def _entry_parts(
 async def _looked_up(
     options: Options, shard_queue: Queue[Any], shard_part: TablePart
 ) -> list[TablePart]:
-    """A part with those of the entries of the option ``id`` that the shard has, if any."""
+    """A part with the entries of the option ``id`` that the shard has; no part without any."""
     found = await together(attempt(shard_queue.get.op(id)) for id in options.id)
     ids = tuple(id for id, entry in zip(options.id, found, strict=True) if entry is not None)
     return [replace(shard_part, ids=ids)] if ids else []
@@ -192,7 +192,7 @@ async def _request_parts(
 async def _named_request(
     options: Options, id: str, shard_queue: HasRequests[Any]
 ) -> Request | Exception | None:
-    """The request of the option ``request``; None also if the option ``requests`` excludes it."""
+    """The request of the option ``request``; None if missing or excluded by ``requests``."""
     record = await attempt(shard_queue.request.op(id))
     if isinstance(record, RedisqError) and not isinstance(record, (WrongKind, Unreadable)):
         raise record
@@ -216,7 +216,7 @@ def _settled_flags(options: Options) -> list[bool]:
 async def _subrequest_parts(
     options: Options, shard_queue: Queue[Any], shard_part: TablePart
 ) -> list[TablePart]:
-    """Parts by number while requests are few enough to read each one's size, else by age."""
+    """Parts by number if requests are few enough to read the size of each, else by age."""
     if not isinstance(shard_queue, HasRequests):
         return []
     if options.id:

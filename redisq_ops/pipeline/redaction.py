@@ -16,8 +16,7 @@ _BYTES = ("payload", "result")
 
 
 def redact_table(frame: DataFrame, redaction: Redaction) -> DataFrame:
-    """A table with its texts and payloads redacted; columns that are not selected are still not
-    read."""
+    """A table with its texts and payloads redacted; this makes Spark read no further columns."""
     from pyspark.sql import functions as F
 
     if not redaction:
@@ -33,7 +32,7 @@ def redact_table(frame: DataFrame, redaction: Redaction) -> DataFrame:
 
 
 def redact_rows(table: pa.Table, redaction: Redaction) -> pa.Table:
-    """The same of a table that is in this process."""
+    """The same for a table in this process's memory."""
     if not redaction:
         return table
 

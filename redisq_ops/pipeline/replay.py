@@ -2,9 +2,9 @@
 
 A part of the plan numbers its steps from 1 under the name ``OP.K``. So a repeated task, a second
 copy of a task, or the same command a day later finds which steps were carried out and continues
-after them. Each step is `EntryAction.move`, as for every change of entries: it checks each again,
-one that is in another state by now is ``changed``, one that entered the state after the selection
-``late``. What is here is only what many tasks need: numbers and a rate that they share.
+after them. Each step is `EntryAction.move`, as for every change of entries. It checks each entry
+again: an entry in another state is ``changed``, an entry that entered the state after the
+selection is ``late``. This module adds only the step numbers and the rate that many tasks share.
 """
 
 from __future__ import annotations
@@ -64,9 +64,10 @@ class OperationPart:
         return audit_log.part(self.header.op, self.unit % self.plan.of_unit(self.unit).parts)
 
     def run(self) -> Counter[str]:
-        """Carry the part out; entries by outcome, those of other attempts included.
+        """Carry the part out; returns entries by outcome, including those of other attempts.
 
-        ``moved`` is the number in the audit log, ``earlier`` what other attempts left out.
+        ``moved`` is the number in the audit log; ``earlier`` counts entries that other attempts did
+        not move.
         """
         client, header = self.server.client, self.header
         queue = run_retrying(client, partial(home, self.server.deployment(), header))
@@ -93,14 +94,14 @@ class OperationPart:
             if number < reached:
                 skipped += len(step)
                 continue
-            # Repeat the last step that was carried out: a kill may have left some shards without
-            # it. The others return the same reply as before.
+            # Repeat the last step that was carried out: after a kill some shards may lack it.
+            # The others return the same reply as before.
             if number > reached:
                 limiter.wait(client, len(step), check_capacity=fills_queue)
             words: list[str] = []
             with suppress(Superseded):
                 words = run_retrying(client, partial(action.move, self.name, number, step))
-            if len(words) != len(step):  # another attempt is ahead, or the operation was undone
+            if len(words) != len(step):  # another attempt is further, or the change was undone
                 self._check_recorded(queue)
                 reached, _, _ = run_retrying(client, partial(audit_log.reached, queue, self.name))
                 skipped += len(step)
@@ -186,7 +187,7 @@ def outcomes(
 ) -> list[ChangeOutcome]:
     """The progress of each operation: moved entries from the audit log, others from reports.
 
-    ``waits``: for a server that is away, as a task does.
+    ``waits``: while the server is unreachable, wait for it as long as a task does.
     """
     ask = partial(run_retrying, server.client, max_away_s=AWAY_S if waits else 0)
     found = []
@@ -212,10 +213,10 @@ def apply(
     progress: Callable[[int, int | None], object] = lambda done, total: None,
     on_step: Callable[[int], object] | None = None,
 ) -> list[ChangeOutcome]:
-    """Carry a plan out, or continue it; the outcome of each queue's operation.
+    """Carry a plan out, or continue it; returns the outcome of each queue's operation.
 
-    Raises the refusal of a task after all other tasks have ended; `outcomes` then has what was
-    done.
+    Raises the refusal of a task after all other tasks have ended; `outcomes` then returns the
+    progress.
     """
     total = sum(replay.count for replay in plan.queues)
     if not total:

@@ -50,7 +50,7 @@ STEP = 40
 MAX_GROUPS = 20
 _PLAN_FILE = "plan.json"
 _COLUMNS = {"id": "string", "at_ms": "int64", "fingerprint": "string"}
-"""of the entries in its parts"""
+"""columns of the files of parts"""
 _UNIT = re.compile("[0-9]{1,6}")
 
 
@@ -128,7 +128,7 @@ class ReplayPlan:
         return plan
 
     def _check(self) -> None:
-        """Raise `BadInput` for a plan that `create_plan` didn't make: its rows are counted."""
+        """Raise `BadInput` for a plan that `create_plan` didn't make; counts all of its rows."""
         headers = [each.header for each in self.queues]
         for header in headers:
             check_header(header)
@@ -163,7 +163,7 @@ class ReplayPlan:
         return sorted(map(int, numbers))
 
     async def previews(self, deployment: Deployment) -> list[Preview]:
-        """What will be done, for each queue; refuses a queue that was replaced since."""
+        """A preview for each queue; refuses a queue that was replaced since the plan was made."""
         found = [each for each in self.queues if each.count]
         return [_preview(each, await home(deployment, each.header)) for each in found]
 
@@ -210,11 +210,11 @@ class ReplayRequest:
     rate: float | None = None
     parts: int = DEFAULT_PARTS
     queues: tuple[str, ...] = ()
-    """empty: all that allow the change"""
+    """empty: all queues that allow the change"""
     payloads: bool = False
     since: str | None = None
     until: str | None = None
-    """as typed: an age is another time when the command is repeated"""
+    """as typed: as a time, an age such as ``2h`` would differ when the command is repeated"""
 
     @property
     def choice(self) -> dict[str, Any]:
@@ -297,7 +297,8 @@ def create_plan(
     if not queue_numbers:
         return ReplayPlan(path, (), request.choice)
     names = set(frame.columns)
-    # Only its ready time distinguishes an untouched delayed entry from a later one of its id.
+    # Only the ready time tells a delayed entry that was never delivered from a later one with
+    # the same id.
     times = F.lit(None).cast("long")
     if {"since_at", "ready_at"} <= names:
         ready_ms = F.unix_millis("ready_at")

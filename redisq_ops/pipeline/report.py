@@ -56,14 +56,14 @@ DEAD_COLUMNS = (
 MAX_EXACT = 1_000_000
 """maximum number of deliveries for exact percentiles"""
 ACCURACY = 10_000
-"""above it, ranks are off by at most 1/ACCURACY of all values"""
+"""above `MAX_EXACT`, ranks of percentiles are off by at most 1/ACCURACY of all values"""
 STEP_CHOICES_S = (1, 5, 10, 30, 60, 120, 300, 900, 1800, 3600, 21_600, 86_400)
 """possible lengths of a plot's steps, in seconds"""
 MAX_STEPS = 100
 """maximum number of steps of a plot"""
 MINUTE, HOUR = 60_000, 3_600_000
 MAX_PATHS = 5
-"""the slowest requests, whose critical paths are computed"""
+"""number of the slowest requests whose critical paths are computed"""
 
 Weights = Mapping[tuple[str, str], int]
 """(queue, client) -> weight: turns it gets for each turn of a client with weight 1"""
@@ -78,12 +78,12 @@ class QueueReport:
     dead: DataFrame
     client: str | None = None
     payloads: bool = False
-    """compare dead letters' payloads, to find what groups have in common"""
+    """compare dead letters' payloads too, to find what the entries of a group have in common"""
     redaction: Redaction = NO_REDACTION
     weights: Weights | None = None
     """weights other than 1; None: unknown"""
     earlier: DataFrame | None = None
-    """the history before ``history``, so that the backlog adds up from its start"""
+    """the history before ``history``, from which the backlog at the start is computed"""
     against: QueueReport | None = None
     """a report of another time to compare this one with"""
     _persisted: list[DataFrame] = field(default_factory=list)
@@ -172,7 +172,7 @@ class QueueReport:
 
     @property
     def anomaly_ms(self) -> int:
-        """The step of anomalies: a minute, if there are enough of them to tell what is usual."""
+        """The step of anomalies: a minute, if there are enough minutes to know the usual values."""
         extent = self._extent
         span_ms = (extent["end"] or 0) - (extent["begin"] or 0)
         return MINUTE if span_ms >= 30 * MINUTE else self.step_ms
@@ -184,7 +184,7 @@ class QueueReport:
         return self._persist(requests(self.history, self.attempts))
 
     def _slowest_attempts(self) -> DataFrame:
-        """Deliveries of the slowest requests. A filter: a join would compute the requests again."""
+        """Deliveries of the slowest requests. Filters: a join would compute the requests twice."""
         from pyspark.sql import functions as F
 
         slowest = self._requests.select("queue", "request").limit(MAX_PATHS).collect()
@@ -222,8 +222,7 @@ class QueueReport:
         }
 
     def _comparison(self, other: QueueReport) -> DataFrame:
-        """``value`` of each queue's metric here and in another report; of dead letters by error
-        group."""
+        """Each queue's metrics in this report and in another one; dead letters by error group."""
         from pyspark.sql import functions as F
 
         keys = ["queue", "metric", "fingerprint"]
@@ -313,9 +312,9 @@ class QueueReport:
     def critical_path(
         self, request: str, progress: Progress | None = None
     ) -> tuple[list[Row], tuple[str, ...]]:
-        """The critical path of a request in each queue that has one of that id.
+        """The critical path of a request in each queue that has a request of that id.
 
-        Also returns queues whose history has failures only, if there is no such request.
+        If no queue has, also returns the queues whose history has failures only.
         """
         from pyspark.sql import functions as F
 
@@ -345,8 +344,8 @@ class QueueReport:
         return tuple(row.queue for row in rows)
 
     def write(self, folder: Path, progress: Progress | None = None) -> dict[str, Path]:
-        """Write each table as Parquet below the folder, replacing a previous report when all are
-        written.
+        """Write each table as Parquet below the folder; then replace a previous report, once all
+        tables are written.
 
         Later uses of `tables` read these files, so no table is computed twice.
         """

@@ -47,17 +47,17 @@ from .queue_timeline import MAX_CHANGES, METRICS, timeline
 from .transforms.anomalies import BASELINE, FLOORS, MIN_SHARE, THRESHOLD
 
 MAX_BYTES = 480_000
-"""size of the page without its script; with more queues and groups than fit, it shows fewer and
-says so"""
+"""maximum size of the page without its script; queues and groups that don't fit are left out,
+with a note"""
 MAX_QUEUES = 10
 MAX_GROUPS = 12
 MAX_HOURS = 72
 MAX_SEGMENTS = 40
-"""segments of a critical path that are listed, the longest ones"""
+"""number of segments listed of a critical path, the longest ones"""
 MAX_ANOMALIES = 12
 MAX_CLIENTS = 12
 MAX_BARS = 300
-"""segments of a critical path that are drawn, the longest ones"""
+"""number of segments drawn of a critical path, the longest ones"""
 
 _SEGMENT_COLOURS = {"run": 0, "queue": 1, "turn": 2, "again": 3}
 
@@ -75,8 +75,8 @@ def page(figures: Figures, *, title: str = "Queues", source: str = "") -> str:
 
 
 def _with_script(text: str) -> str:
-    """The page with its script and the policy that allows this script only; without charts it
-    needs none."""
+    """The page with its script and the policy that allows only this script; a page without charts
+    has no script."""
     code = charts.script() if "<figure" in text else ""
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
     policy = (

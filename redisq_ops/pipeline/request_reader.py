@@ -72,13 +72,13 @@ class RequestReader(PartReader):
             try:
                 batch, took = self._subrequest_batch(numbers.request, start, size)
                 call_size.learn(size, took)
-            except WrongKind as error:  # a key of another type fails for all of them
+            except WrongKind as error:  # a key of another type makes all requests fail
                 reason = f"its request's keys can't be read: {describe_error(error)}"
                 yield self._unreadable(numbers.request, None, reason)
                 return
             except (ValueError, LookupError, TypeError, OverflowError) as error:
                 limit = size // 2
-                if limit:  # halve: only one of them is unreadable
+                if limit:  # halve: perhaps only one of them is unreadable
                     continue
                 reason = f"its record can't be read: {describe_error(error)}"
                 batch = self._unreadable(numbers.request, start, reason)
@@ -86,11 +86,11 @@ class RequestReader(PartReader):
             start, limit = start + size, numbers.last
 
     def _subrequest_batch(self, request: str, start: int, size: int) -> tuple[pa.RecordBatch, int]:
-        """Sub-requests ``start …`` of a request, or their results; and the server's time of a call
-        in µs."""
+        """Sub-requests of a request from ``start`` on, or their results; and the server's time for
+        a call in µs."""
         payloads = self.options.reads_payloads
         if self.options.table == "results":
-            requests = cast(RequestQueue[Any], self.shard_queue)  # no other kind has results
+            requests = cast(RequestQueue[Any], self.shard_queue)  # only this kind has results
             rows, took = self.timed_call(partial(outcomes, requests, request, start, size))
             if corrupt := next((row.problem for row in rows if row.problem), None):
                 raise Unreadable(corrupt)

@@ -80,8 +80,8 @@ class SubmitCounts:
 class RequestWriter:
     """Submits sorted rows to a queue; one per task, or used directly.
 
-    Outcomes: ``ok`` (submitted) · ``same`` (was there already) · ``exists`` (the id is there with
-    other content; nothing was changed) · ``trash`` (was there, but some of it was purged or moved)
+    Outcomes: ``ok`` (submitted) · ``same`` (existed already) · ``exists`` (the id exists with other
+    content; nothing was changed) · ``trash`` (existed, but some of it was purged or moved)
     · ``invalid`` (an unusable id, priority or payload).
     ``skip``: leave invalid rows out instead.
     """
@@ -154,13 +154,12 @@ class _TaskWriter:
             self.counts.add("invalid", 0, str(error) if id is None else f"{id[:140]}: {error}")
 
     def _one_chunk(self, rows: Sequence[bytes | None]) -> list[bytes] | None:
-        """Rows that are a chunk as they are, found without work per row; most requests are.
-
-        None if `cut` and `_payloads` have to process them.
+        """The rows, if they form one chunk without changes, as for most requests; checked without a
+        loop over rows. None if `cut` and `_payloads` have to process them.
         """
         if self.options.split > 1 or len(rows) > CHUNK or None in rows:
             return None
-        # Without a check per row: the lines above exclude None.
+        # A cast instead of a check per row: no row is None here.
         payloads = cast("list[bytes]", rows if isinstance(rows, list) else list(rows))
         sizes = list(map(len, payloads))
         if sum(sizes) > CHUNK_BYTES or max(sizes) > self.options.max_payload:
@@ -238,10 +237,10 @@ class _TaskWriter:
     def _submit_chunks(
         self, id: str, priority: int, chunks: Iterator[list[bytes]]
     ) -> tuple[str, int, str]:
-        """Submit a request chunk by chunk: ``ok``, ``same`` or ``trash``, the number of its
-        entries, and why none are submitted.
+        """Submit a request chunk by chunk. Returns ``ok``, ``same`` or ``trash``, the number of its
+        entries, and the reason if none are submitted.
 
-        Entries that are there already are compared by digest.
+        Entries that exist already are compared by digest.
         """
         existing = self.retrying(partial(self.queue.request.op, id))
         if existing is not None and existing.state == "cancelled":

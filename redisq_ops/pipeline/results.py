@@ -79,7 +79,7 @@ def write(
     check_output(out, format, overwrite=overwrite)
     temporary = out.with_name(f".{out.name}.{os.getpid()}")
     try:
-        # Read the server once, so that the counts are those of what is written.
+        # Read the server once, so that the counts belong to the written rows.
         rows = temporary / "rows"
         translating(lambda: _sorted_rows(frame).write.parquet(rows.as_uri()))
         read = frame.sparkSession.read.schema(frame.schema).parquet(rows.as_uri())

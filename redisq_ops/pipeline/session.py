@@ -39,18 +39,18 @@ DEFAULTS = {
     "spark.speculation": "false",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Errors are reported in one line; the JVM's own log of a full disk had four hundred.
+    # Errors are reported in one line; for a full disk, the JVM's own log has four hundred lines.
     LOG_LEVEL: "OFF",
 }
 # A local session accepts no connections from other machines.
 LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-# It accepts none from this machine's other users either, who could read rows and stop it: Spark
-# makes a secret that only the process knows. --conf does not switch it off.
+# It accepts no connections from other users of this machine either, who could read rows and stop
+# it: Spark makes a secret that only the process knows. --conf can't turn this off.
 PROTECTED = {"spark.authenticate": "true"}
 _SUBMIT_OPTIONS = "SPARK_SUBMIT_OPTS"
 """variable with options for the JVM of every `spark-submit`"""
 _SAFE_PATH = "PYTHONSAFEPATH"
-"""variable with which Python imports no modules from the current folder"""
+"""environment variable that stops Python from importing modules of the current folder"""
 
 
 def check_installed() -> None:
@@ -70,9 +70,9 @@ def session(
 ) -> SparkSession:
     """Start a session, or return the running one with the settings that can still change.
 
-    ``conf``: ``NAME=VALUE`` each. ``target``: the server of readers that name none; workers get its
-    secrets by their environment, in variables that Spark redacts. ``registers``: register the data
-    source now, for which Spark starts a Python process.
+    ``conf``: ``NAME=VALUE`` each. ``target``: the default server of readers; workers get its
+    secrets in environment variables that Spark redacts. ``registers``: register the data source
+    now, for which Spark starts a Python process.
 
     Raises `BadInput` without a usable Java or PySpark, or for a bad setting; `Unreachable` if the
     master can't be reached.
@@ -199,12 +199,12 @@ def prepare_environment(
     found = java.find_java(environment)
     environment["JAVA_HOME"] = str(found.home)
     environment[_SAFE_PATH] = "1"
-    environment.pop(REMOTE, None)  # PySpark would refuse it beside a master
+    environment.pop(REMOTE, None)  # PySpark refuses it together with a master
     if "SPARK_CONF_DIR" not in environment and "SPARK_HOME" not in environment:
         option = f"-Dlog4j2.configurationFile={_log_configuration(environment)}"
         present = shlex.split(environment.get(_SUBMIT_OPTIONS, ""))
         environment[_SUBMIT_OPTIONS] = shlex.join([*present, option])
-    # Spark would look for itself in the parent of the current folder first, and run what is there.
+    # Else Spark looks for its installation in the current folder's parent, and runs what is there.
     environment.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
     if is_local(master):
         environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -215,7 +215,7 @@ def prepare_environment(
 
 
 def _log_configuration(environment: Mapping[str, str]) -> Path:
-    """A file with log settings, for what Spark logs before it reads the session's."""
+    """A file with log settings that apply until Spark reads those of the session."""
     directory = java.cache_directory(environment) / "spark"
     directory.mkdir(parents=True, exist_ok=True)
     file = directory / "log4j2.properties"
@@ -293,7 +293,7 @@ def spark_submit_line(words: Sequence[str], master: str | None, conf: Iterable[s
 def submit_words(
     settings: Mapping[str, str], master: str | None, home: str | None = None
 ) -> list[str]:
-    """The beginning of a ``spark-submit`` command with these settings; a local one is protected."""
+    """The beginning of a ``spark-submit`` command with these settings; `PROTECTED` if local."""
     words = [f"{home}/bin/spark-submit" if home else "spark-submit", "--master", master or LOCAL]
     for name, value in {**settings, **(PROTECTED if is_local(master) else {})}.items():
         words += ["--conf", f"{name}={value}"]
@@ -324,7 +324,7 @@ def _remote(
 def _prepared(spark: SparkSession, registers: bool) -> SparkSession:
     from pyspark.logger import PySparkLogger
 
-    # Errors of a query are raised and reported in one line; Spark would also log fifty.
+    # Errors of a query are raised and reported in one line; Spark would also log fifty lines.
     for kind in ("SQL", "DataFrame"):
         PySparkLogger.getLogger(f"{kind}QueryContextLogger").setLevel("CRITICAL")
 

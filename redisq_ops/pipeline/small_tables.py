@@ -1,7 +1,7 @@
 """Small tables, read by the command itself instead of by Spark's Python processes.
 
 For its first read of a Python source Spark starts four Python processes, one after the other, which
-takes four seconds or more; to read some thousand rows takes a fraction of one.
+takes four seconds or more. This process reads some thousand rows in a fraction of a second.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class SmallTable:
 def read_small_table(options: Options, server: ServerAddress | None = None) -> SmallTable | None:
     """A table, or None if it has more than `MOST_ROWS` rows or `MOST_BYTES`.
 
-    ``server``: default is that of the options.
+    ``server``: by default that of the options.
     """
     reader = TableReader(options, server)
     batches: list[pa.RecordBatch] = []

@@ -1,9 +1,9 @@
 """The data source ``redisq``: tables of queues, and queues to write to.
 
-`options` has the options of a read. A frame takes no bounds from the filters of its queries:
-Spark (4.1 to 4.3) keeps the filters that one query pushed down and reads with them for the next
-query of the same frame, also for the other branch of a join or union, so a frame that is used twice
-would silently lack rows. `query_tables` gives the frame of a SQL query its bounds as options.
+`options` has the options of a read. The source ignores the filters that Spark pushes down: Spark
+(4.1 to 4.3) also uses those of one query for the next query of the same frame, and for the other
+branch of a join or union, so a frame that is used twice would silently lack rows. For a SQL query,
+`query_tables` passes bounds as options instead.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def register(spark: SparkSession) -> None:
 
 
 def _with_schema(options: Options, schema: StructType) -> Options:
-    """Options with the columns of the schema that Spark has settled on."""
+    """The options with the columns of the schema that Spark uses."""
     return options.with_columns(selected_columns(options.definition, schema))
 
 
@@ -101,7 +101,7 @@ class TableDataSourceReader(ds.DataSourceReader):
     def read(self, partition: ds.InputPartition) -> Iterator[pa.RecordBatch]:
         if TaskContext.get() is not None:
             _freeze_objects(os.getpid())
-        # For an empty list of partitions Spark makes one with the value None.
+        # If the list of partitions is empty, Spark makes one partition with the value None.
         if partition.value is not None:
             with message_first():
                 yield from TableReader(self.options).read(partition.value)

@@ -17,13 +17,13 @@ from .options import Options
 from .read_partitions import ENTRY_STATES, open_queues
 
 SMALL = 200_000
-"""below this many rows queries are interpreted and the JVM's optimising compiler is off"""
+"""with fewer rows, queries are interpreted and the JVM's optimising compiler is off"""
 _BYTES_PER_ROW = 20
 """Parquet bytes of a history row; rows of other tables are larger"""
 SMALL_INPUT = 64 * 1024 * 1024
 _SHARDS_PER_CALL = 100
 MAX_CLIENTS = 10_000
-"""clients of a queue whose weights are read"""
+"""maximum number of clients per queue whose weights are read"""
 
 
 def session_settings(rows: int) -> dict[str, str]:
@@ -52,7 +52,7 @@ def jvm_conf(rows: int) -> list[str]:
 
 def submit_conf(small: bool) -> list[str]:
     """``--conf`` words for a session that submits files; ``small``: see `is_small_input`."""
-    # One task reads many small files: Spark's default of 4 MB makes a task of each thirty.
+    # One task reads many small files: with Spark's default cost of 4 MB per file, only thirty.
     return [f"spark.sql.files.openCostInBytes={64 * 1024}", *(jvm_conf(0) if small else ())]
 
 
@@ -70,7 +70,7 @@ def is_small_input(path: Path) -> bool:
 
 
 async def server_rows(tables: Sequence[str], names: Sequence[str], prefix: str) -> int:
-    """Rows of these tables of queues, of any time, by their counters; one command per shard.
+    """Number of rows of these tables, of any time, by the queues' counters; one command per shard.
 
     A row of ``requests``, ``subrequests`` or ``results`` counts as all entries of its queue.
     """

@@ -1,8 +1,8 @@
 """Where a stream begins: the option ``startingOffsets``, for all queues or queue by queue.
 
-A *position* is ``earliest``, ``latest``, a time (ms UTC), or the offset of a stream as its progress
-and checkpoint have it. Keys are ``queue/shard``, ``queue`` or ``*`` (all others); the most specific
-one applies.
+A *position* is ``earliest``, ``latest``, a time (ms UTC), or an offset as in a stream's progress
+and checkpoint. Keys are ``queue/shard``, ``queue`` or ``*`` (all others); the most specific key
+applies.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def decode_positions(text: str, moment: Any) -> dict[str, StartPosition]:
 
 
 def checked_offsets(found: Any) -> dict[str, Offset]:
-    """The offsets of a checkpoint, by ``queue/shard``; `BadInput` for any that no stream wrote."""
+    """The offsets of a checkpoint, by ``queue/shard``; `BadInput` if no stream wrote them so."""
     try:
         offsets: dict[str, Offset] = typed(dict[str, Offset], found, "offset")
         for name, offset in offsets.items():

@@ -18,7 +18,7 @@ from .request_reader import RequestReader
 from .table_source import TableSource
 
 COUNTED_ROWS = 100_000
-"""rows of an Arrow batch without any content"""
+"""rows of an Arrow batch if rows are only counted"""
 
 
 class TableReader(TableSource):
@@ -68,7 +68,7 @@ class TableReader(TableSource):
 
 
 def _counted_batches(n: int, origin: RowOrigin, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """``n`` rows of which only the origin is asked for."""
+    """Batches of ``n`` rows with only the columns of their origin."""
     for first in range(0, n, COUNTED_ROWS):
         rows = min(COUNTED_ROWS, n - first)
         yield make_batch(origin_columns(origin, rows), rows, schema)

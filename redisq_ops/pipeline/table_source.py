@@ -1,4 +1,4 @@
-"""Where the rows of a table are read from: the server, as the options say. Uses no Spark."""
+"""Connection and options for reading the rows of a table. Uses no Spark."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ BATCH_ROWS = 8192
 
 
 class TableSource:
-    """Connects on first use and sends read commands only. ``target``: the server, if it is not
-    that of the options."""
+    """Connects on first use and sends read commands only. ``target``: the server, by default that
+    of the options."""
 
     def __init__(self, options: Options, target: ServerAddress | None = None) -> None:
         self.options = options
@@ -89,8 +89,8 @@ class PartReader:
         return self.run(lambda: clocked(self.shard_queue.keys["cfg"], make()))
 
     def entry_call_size(self) -> CallSize:
-        """Call size for reads entry by entry, where the server touches payload or result in any
-        case."""
+        """Call size for entries read one by one: there the server reads payloads or results even if
+        they are not selected."""
         return CallSize(self.options.max_call_us, FIRST_WITH_PAYLOADS, PAGE_ROWS)
 
     def is_selected(self, entry: Entry) -> bool:
@@ -103,7 +103,7 @@ class PartReader:
         )
 
     def in_time_range(self, entry: Entry) -> bool:
-        """Whether an entry is within the options' time range; an unknown time is within any."""
+        """Whether an entry is within the options' time range; an unknown time always is."""
         since, until = self.options.since_ms, self.options.until_ms
         at_ms = entry.since_ms if entry.state == "dead" else entry.at_ms
         if at_ms is None:

@@ -30,7 +30,7 @@ class TableDefinition:
     says: str
     columns: tuple[Column, ...]
     time: str | None = None
-    """the column that bounds in time apply to"""
+    """the column that the bounds ``since`` and ``until`` apply to"""
 
     def column(self, name: str) -> Column | None:
         return next((column for column in self.columns if column.name == name), None)

@@ -1,8 +1,8 @@
 """What tasks of a writing job report to the driver.
 
-A task returns rows of `TaskReport`. A refusal (a full queue, an undone plan) is a report too: Spark
-would only repeat the task, and the other tasks can go on. An unreachable server is raised instead,
-so that Spark does repeat the task.
+A task returns rows of `TaskReport`. A refusal (a full queue, an undone plan) is a report too: if it
+was raised, Spark would repeat the task in vain; so the other tasks go on. `Unreachable` is raised,
+so that Spark repeats the task.
 """
 
 from __future__ import annotations

@@ -41,9 +41,9 @@ _REQUIRED = {
     "circular": ("id",),
 }
 ID_COLUMN = {"request": "request", "delay": "id", "fair": "id", "circular": "id"}
-"""the column that a generated id stands for"""
+"""the column that is filled with generated ids"""
 _FROM_SPARK = {"checkpointlocation", "path"}
-"""options that Spark takes for itself and hands on"""
+"""options that Spark uses itself and also passes on"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class WriteOptions:
 
     queue: str
     kind: str = "request"
-    """of a queue that does not exist yet"""
+    """kind of the queue if it has to be created"""
     name: str | None = None
-    """what generated ids begin with"""
+    """beginning of generated ids"""
     limit: int = LIMIT
     max_payload: int = MAX_PAYLOAD
     rejects: str | None = None

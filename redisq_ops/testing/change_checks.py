@@ -1,4 +1,4 @@
-"""Whether a verb does what the program itself would do, wholly or not at all, and is undone."""
+"""Whether a verb does what the program would do, completely or not at all, and can be undone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from redisq_ops.core.redis.operation import run
 from .stage import TRASH, Stage, Step
 
 NEAR_MS = 60_000
-"""of two calls, one after the other, by the clock of each"""
+"""times of expiry that two calls set, one after the other, may differ by less than this"""
 OTHERS: Mapping[str, Sequence[Verb]] = {
     "restored": ("restore",),
     "removed for good": ("hard",),
@@ -55,7 +55,7 @@ def restored(stage: Stage) -> Iterator[str]:
     """What was purged and is restored is where it was, byte for byte, in whichever order."""
     before = stage.all_ids()
     for verb, state, ids in stage.groups():
-        if verb != "purge" or state == "pending":  # who had it is gone: it waits again
+        if verb != "purge" or state == "pending":  # its holder is gone: it waits again
             continue
         for order in (1, -1):
             stage.put_back()
@@ -132,7 +132,7 @@ def purged(stage: Stage) -> Iterator[str]:
 
 def _by_others(stage: Stage, step: Step, verbs: Sequence[Verb], client: Any) -> None:
     for n, verb in enumerate(verbs):
-        time.sleep(0.002)  # what is purged twice has two times
+        time.sleep(0.002)  # so that a second purge has another time
         entry = stage.queue.get(step.entry.id)
         if entry is not None and entry.state in stage.queue.actions.get(verb, ()):
             run(client, stage.step(verb, entry.state, [entry.id], f"other-{n}"))

@@ -1,8 +1,8 @@
 """Whether redisq reads and changes a kind of queue as its program does: shown on a real server.
 
 A `Specimen` is a small queue of the kind, filled by the program itself where it can be. `conform`
-knows no kind: what it holds the kind to is the specimen's own statement, and the program's own
-verbs. A kind's test is:
+knows no kind: it compares a kind with what its specimen states, and with what the program's own
+verbs do. A kind's test is:
 
     def test_it_conforms() -> None:
         with redis.Redis(port=...) as client:

@@ -29,9 +29,9 @@ class Interference:
 
 
 def interferences(picture: Picture, entry: Entry, names: Sequence[bytes]) -> Iterator[Interference]:
-    """A change of every element that has one of the entry's names (first its id) or its payload, of
-    every field whose name has one, and of the keys that have one in their names: another score,
-    another value, gone."""
+    """Changes (another score, another value, gone) of every element that has one of the entry's
+    ``names`` (first its id) or its payload, of every field whose name has one of them, and of the
+    keys that have one in their names."""
     name_of = re.compile(rb"(?<![\w-])(?:" + b"|".join(map(re.escape, names)) + rb")(?![\w-])")
 
     def mentions(text: bytes) -> bool:  # a job of Resque has no id

@@ -13,8 +13,8 @@ _NAME = re.compile("[a-z][a-z0-9]{1,30}")
 
 
 def write(name: str, into: Path) -> list[Path]:
-    """Write the folder ``NAME-redisq`` and return its files. Its kind reads and changes a list
-    ``NAME:jobs:QUEUE`` and a sorted set ``NAME:failed:QUEUE``, until it is changed."""
+    """Write the folder ``NAME-redisq`` and return its files. As written, the kind reads and changes
+    a list ``NAME:jobs:QUEUE`` and a sorted set ``NAME:failed:QUEUE``."""
     if not _NAME.fullmatch(name):
         raise BadInput(f"{name!r} is no name of a kind: 2 to 31 lower-case letters and digits")
     if queue_class(name) or foreign_class(name):

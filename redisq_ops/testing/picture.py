@@ -1,4 +1,4 @@
-"""All keys of a small database: to compare what two moments have, and to put one back."""
+"""All keys of a small database, to compare two moments, and to put one of them back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Content = Mapping[bytes, object] | bytes
-"""of a string its bytes; of another key, what each of its parts has"""
+"""of a string its bytes; of another key, part (such as a field) -> value"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Key:
     until_ms: int
     """when it expires; -1: never"""
     dump: bytes
-    """empty: it isn't in the database, and only compared"""
+    """empty: a key that isn't in the database and is only compared"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ class Picture:
         pipe.execute()
 
     def changed(self, now: Picture, near_ms: int = 0) -> list[tuple[bytes, str]]:
-        """What ``now`` has otherwise: each key, with its part, ``content``, ``type`` or ``ttl``
-        (unless that is less than ``near_ms`` off)."""
+        """What differs in ``now``: the key, with a part of it, ``content``, ``type``, ``new``,
+        ``gone`` or ``ttl`` (unless that is less than ``near_ms`` off)."""
         return [
             (name, part)
             for name in sorted({*self.keys, *now.keys})
@@ -87,7 +87,7 @@ def _contents(client: Any, types: Mapping[bytes, bytes]) -> list[Content]:
 
 
 def _parts(type_: bytes, reply: Any) -> Content:
-    if type_ == b"list":  # a place in it counts
+    if type_ == b"list":  # the position of an element counts
         return {b"elements": tuple(reply)}
     if type_ == b"set":
         return dict.fromkeys(reply, True)
@@ -120,7 +120,7 @@ def _differences(was: Key | None, now: Key | None, near_ms: int) -> Iterator[str
 
 
 def _elements(was: Sequence[bytes], now: Sequence[bytes]) -> Iterator[str]:
-    """``elements``; of as many JSON objects, with the name of each member that differs."""
+    """``elements`` for each difference; of two JSON objects, with each member that differs."""
     if len(was) != len(now):
         yield "elements"
     for one, other in zip(was, now, strict=False):

@@ -32,7 +32,7 @@ ODD = b"\xff\xfe {*}|\x00"
 
 
 def statements(stage: Stage, checks: Collection[str] = ()) -> Iterator[str]:
-    """The specimen has an entry for every verb, and says nothing that can't be used."""
+    """The specimen has an entry for every verb, and no statement about what isn't there."""
     specimen = stage.specimen
     steps = {(step.verb, step.state) for step in stage.steps}
     for verb, states in stage.queue.actions.items():

@@ -29,7 +29,7 @@ class Specimen:
     own_verbs: Mapping[tuple[Verb, State], Callable[[Any, str], object]] = field(
         default_factory=dict
     )
-    """what the program does itself to an entry: with a client, and the id"""
+    """the program's own verb for an entry, called with a client and the id"""
     differs: Mapping[str, str] = field(default_factory=dict)
     """regex for ``key part`` -> why a verb of redisq may differ there from the program's own"""
     logs: str = "(?!)"
@@ -37,17 +37,17 @@ class Specimen:
     fixed: frozenset[str] = frozenset()
     """ids that nobody may change now, such as those that wait for others"""
     meanwhile: Mapping[str, Callable[[Any, str], object]] = field(default_factory=dict)
-    """what else may happen to an entry after the look, so that nobody may touch it, such as that a
-    worker takes it: with a client, and the id"""
+    """what else may happen to an entry after the look so that nobody may touch it (a worker takes
+    it, for example): called with a client and the id"""
     ours: str = "lease|body|meta"
-    """regex for those of redisq's own keys, by what is behind the queue's name, that hold entries:
-    they are watched, and changed, like the program's. By default what redisq's workers hold"""
+    """regex for redisq's own keys that hold entries, without the part up to the queue's name. The
+    checks watch and change them like the program's. By default what redisq's workers hold"""
     by_bytes: bool = True
     """whether undo and restore bring back every byte of the keys; False, for redisq's own kinds:
     each entry in its place, as it is shown"""
     again: Callable[[Any, str], object] | None = None
-    """adds an entry of an id, if it can be, while one of that id is in the trash; by default the
-    entry is written as it was"""
+    """adds an entry of an id, if the program can, while one of that id is in the trash; by default
+    the entry is written as it was"""
     payloads: Callable[[Any], Mapping[str, bytes]] = lambda client: {}
     """of some entries, by their ids, the payload: the very bytes, or the same JSON"""
     times: Callable[[Any], Mapping[str, int | None]] = lambda client: {}

@@ -1,4 +1,4 @@
-"""A specimen on a server: its entries, and changes of them, each from the same beginning."""
+"""A specimen on a server: its entries, and changes of them, each from the same start."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Step:
     state: State
     entry: Entry
     begin: Picture
-    """what is there before: one for each state from which the entries of the trash were purged"""
+    """the keys before the step; for an entry in the trash, after it was purged from some state"""
 
     def __str__(self) -> str:
         return f"{self.verb} of a {self.state} entry"
@@ -51,7 +51,7 @@ class Race:
     said: str
     """the error, if there was one"""
     before: Picture
-    """after what happened, and before the script"""
+    """the keys after the write of others, before the script"""
     half_done: Sequence[str]
 
 
@@ -77,7 +77,7 @@ class Stage:
         return self.of_program(self.picture)
 
     def of_program(self, picture: Picture, more: str = "(?!)") -> Picture:
-        """The keys that hold the entries; ``more``: as `Specimen.ours`, which of ours besides."""
+        """The keys that hold the entries; ``more``: like `Specimen.ours`, for further keys."""
         keys = picture.keys.items()
         return Picture({k: key for k, key in keys if key.dump and self.holds(k, more)})
 
@@ -92,7 +92,7 @@ class Stage:
         return run(self.client, Deployment(self.client).queue(self.specimen.queue))
 
     def compares(self, key: bytes, more: str = "(?!)") -> bool:
-        """Whether what a key has is compared, see `Specimen.by_bytes`."""
+        """Whether a key's content is compared (see `Specimen.by_bytes`)."""
         if self.specimen.by_bytes:
             return self.holds(key, more)
         return key.endswith(SHOWN) and (more == TRASH or b"trash" not in key)
@@ -134,13 +134,13 @@ class Stage:
         raise RedisqError(f"the pages of the {state} entries don't end")
 
     def all_ids(self) -> dict[State, list[str]]:
-        """Of every state, in order where it has one."""
+        """The ids of every state; sorted for a state that has no order."""
         found = {state: self.ids(state) for state in STATES}
         return {s: sorted(ids) if s in self.specimen.unordered else ids for s, ids in found.items()}
 
     def changed(self, was: Picture, more: str = "(?!)", near_ms: int = 0) -> list[str]:
-        """What is otherwise in the keys that hold the entries (``more``: as in `of_program`): the
-        program's own logs don't count, nor a time of expiry less than ``near_ms`` off."""
+        """What differs by now in the keys that hold the entries (``more``: as in `of_program`). The
+        program's own logs don't count, nor times of expiry less than ``near_ms`` off."""
         return [
             f"{text(key)} {part}"
             for key, part in was.changed(self.look(), near_ms)
@@ -152,8 +152,8 @@ class Stage:
         return [id for id in self.stated.get(state, ()) if id not in self.specimen.fixed]
 
     def groups(self) -> list[tuple[Verb, State, list[str]]]:
-        """Every verb and state with entries that one step changes: the last; the first; and
-        neighbours behind it, from both sides."""
+        """Every verb and state, with ids for one step: the last one; the first one; and the three
+        behind the first, in either order."""
         found = []
         for verb, states in self.queue.actions.items():
             for state in states:
@@ -164,8 +164,8 @@ class Stage:
 
     @cached_property
     def steps(self) -> list[Step]:
-        """Every verb and state with the last of its entries; an entry in the trash is the last one
-        of a state from which it was purged."""
+        """A step for every verb and state, on the last entry of the state. For the trash: on the
+        last entry of a state, which was purged before the step."""
         self.put_back()
         found = [
             Step(verb, state, self._entry(state, self.movable(state)[-1]), self.picture)
@@ -202,8 +202,8 @@ class Stage:
         Picture(dict(keys)).put_back(client)
 
     def changes(self, step: Step, picture: Picture) -> list[Interference]:
-        """What others may write of an entry where it is in a picture. Of redisq's own keys only
-        elements that go, or get another score: no other program writes them."""
+        """What others may write to an entry as it is in a picture. In redisq's own keys, elements
+        only go or get another score: no other program writes these keys."""
         theirs, entry = self.of_program(picture), step.entry
         held: list[Any] = [
             key.content
@@ -223,7 +223,7 @@ class Stage:
         op: str = OP,
         times: Mapping[str, int] | None = None,
     ) -> Description[list[str]]:
-        """The description of a verb's change of some entries; ``times``: those that were shown."""
+        """The description of a verb's change of some entries; ``times``: `at_ms` as shown."""
         now = self.queue.now()
         until_ms = LATER_MS if VERBS[verb][1] == "pending" else now + LATER_MS
         words = {"source": state, "target": VERBS[verb][1], "consumer": "me", "times": times}
@@ -233,7 +233,7 @@ class Stage:
         return made
 
     def raced(self, step: Step, happens: Callable[[Any], object]) -> Race:
-        """A change of an entry to which something happens after the look."""
+        """Carry out a step; ``happens`` is called between the look at the entry and the script."""
         self.put_back(step.begin)
         was: list[Picture] = []
 

@@ -24,9 +24,9 @@ _LISTED: Final = 3
 
 
 class AlertWatch:
-    """Judges the overview, and names what was not wrong the time before.
+    """Judges the overview, and finds the rules broken now that were not broken the time before.
 
-    What is wrong at the first look is on the screen and no news.
+    Rules broken at the first look are on the screen already, and are not reported.
     """
 
     def __init__(self, settings: AlertSettings) -> None:
@@ -54,7 +54,7 @@ class AlertWatch:
     ) -> None:
         """Look at all queues every `EVERY_S` seconds, whatever is on the screen."""
         while True:
-            with suppress(Exception):  # the poller shows why there is no picture
+            with suppress(Exception):  # the poller shows the error
                 if source.connected is not None and (new := await self.look(source)):
                     alert(new)
             await asyncio.sleep(EVERY_S)
@@ -71,7 +71,7 @@ class AlertWatch:
             for row in snapshot.overview
             if (number := self.settings.rules.of(row.name).limits.minutes) != USUAL.minutes
         }
-        if minutes and source.connected is not None:  # the screen counts those of the usual period
+        if minutes and source.connected is not None:  # the overview counts the usual period only
             deployment = source.connected.deployment
             died = await arun(deployment.client, died_lately(deployment, minutes))
             rows = (_with_dead(row, died) for row in snapshot.overview)

@@ -36,9 +36,9 @@ _LAST = {
     "request cancel": "",
     "trash restore": "",
 }
-"""command that a key begins -> what comes behind the rows"""
+"""command that a key begins -> the text after the rows' addresses"""
 _BEFORE_DIALOGS = ("queue", "filter", "command", "command_palette")
-"""actions whose keys are asked before a dialog's own Tab and /"""
+"""actions whose keys have priority over a dialog's own Tab and /: disabled while one is open"""
 
 
 class Top(Dashboard):
@@ -58,7 +58,7 @@ class Top(Dashboard):
         await super().on_event(event)
 
     def on_key(self, key: Key) -> None:
-        """Comes here before the app's own bindings, unless a widget has used it."""
+        """Called for a key that no widget has used, before the app's own bindings."""
         active = self.active_bindings.get(key.key)
         acts = active is not None and active.enabled
         self.refuse("" if acts else why_not(self, key))
@@ -68,7 +68,7 @@ class Top(Dashboard):
 
     @property
     def key_bindings(self) -> tuple[Binding, ...]:
-        """Every key, as the configuration file has it."""
+        """Every key, with the changes of the configuration file."""
         chosen = self.settings.keys
         return tuple(replace(one, key=chosen.get(one.id or "", one.key)) for one in keys.ALL)
 
@@ -77,7 +77,7 @@ class Top(Dashboard):
         return unfit(self, action, parameters) or self.forbidden(action)
 
     def forbidden(self, action: str) -> str:
-        """Why a change isn't allowed now; empty if it is, or changes nothing."""
+        """Why a change isn't allowed now; empty if it is, or if the action changes nothing."""
         return forbidden(action, self.read_only, self.field.problem)
 
     # --- moving about ----------------------------------------------------------------------------
@@ -199,7 +199,7 @@ class Top(Dashboard):
             self.look()
 
     def action_only_trouble(self) -> None:
-        """In the overview all queues again, or only those in trouble; elsewhere go there."""
+        """Show the overview's queues in trouble; in the overview, toggle between these and all."""
         overview = self.overview
         if self.view == "overview" or not overview.only_trouble:
             overview.toggle_trouble()
@@ -234,12 +234,12 @@ class Top(Dashboard):
     # --- changes ---------------------------------------------------------------------------------
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """False hides a key that means nothing here or ever, None greys out what isn't allowed
-        now. Pressed, either says why."""
+        """False hides a key that has no use here; None greys out a change that isn't allowed now.
+        Either key, if pressed, says why."""
         if self.focused in (self.field, self.command) or isinstance(self.focused, SearchInput):
             return False
         if action == "filter" and self.preview.has_focus_within:
-            return False  # / searches there
+            return False  # there, / searches the preview
         if action in _BEFORE_DIALOGS:
             return len(self.screen_stack) == 1
         if unfit(self, action, parameters):
@@ -279,7 +279,7 @@ class Top(Dashboard):
         self.command.begin()
 
     def action_begin(self, verb: str) -> None:
-        """A command for the rows that are meant, up to what only the person knows."""
+        """Begin a command for the chosen rows; the user types the rest of it."""
         self.current.table.stay()
         if self.view == "clients":
             self.command.begin(f"{OF_CLIENTS[verb]} %q %{_LAST[verb]}")
@@ -287,7 +287,7 @@ class Top(Dashboard):
             self.command.begin(f"{verb} %{_LAST[verb]}")
 
     def action_export(self) -> None:
-        """The entries of the view, or of the whole queue, that the filter matches."""
+        """Begin an export of the view's entries that match the filter, or of the whole queue."""
         view = self.current
         where = f" --where {shlex.quote(view.filter.text)}" if view.filter and view.state else ""
         state = f" --state {view.state}" if view.state else ""
@@ -312,14 +312,14 @@ class Top(Dashboard):
             self.open_screen(CommandPalette(providers=[DashboardPalette], placeholder="Find …"))
 
     def action_freeze(self) -> None:
-        """Look no more by itself, so that the screen holds still; again: go on."""
+        """Stop the automatic refresh, so that the screen holds still; pressed again, resume it."""
         self.poller.frozen = not self.poller.frozen
         if not self.poller.frozen:
             self.poller.wake()
         self.tick()
 
     def action_page(self) -> None:
-        """What is under the cursor in the person's pager."""
+        """Show the row under the cursor, or else the queue, in the user's pager."""
         rows, queue = self.addresses.rows, self.addresses.queue
         if self.view in ("levels", "requests") and rows:
             words = ["inspect", "request", rows[0]]

@@ -1,4 +1,4 @@
-"""The two lines on top: where we are and whether it is true, and the views there are."""
+"""The two lines on top: the server, queue and age of the data; and the list of views."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from redisq_ops.tui.views import ALL, QueueView, numbered
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """All that the header says."""
+    """Everything that the header shows."""
 
     label: str = ""
     queue: ListedQueue | None = None
@@ -31,27 +31,27 @@ class State:
     now_ms: int | None = None
     read_only: bool = False
     stale_s: int | None = None
-    """seconds since the last picture, when that is too long ago"""
+    """seconds since the last snapshot, if that is too long ago"""
     failing: bool = False
-    """the latest look brought an error"""
+    """whether the latest read failed"""
     zone: tzinfo | None = None
     word: str = ""
-    """which context this is"""
+    """the context's name in the header, from the configuration file"""
     color: str = ""
     in_trouble: int | None = None
-    """queues in trouble; None: not looked at now"""
+    """queues in trouble; None: unknown, or another view than the overview is open"""
     crumbs: str = ""
-    """where back leads"""
+    """the places to which back leads"""
     server: str = ""
-    """what is unusual about the server"""
+    """a warning about the server's state; empty: none"""
     login_refused: bool = False
     """the server refused the user name or password, or wants one"""
     frozen_s: int | None = None
-    """seconds since the last picture, if there is to be no other"""
+    """seconds since the last snapshot, while the refresh is stopped"""
 
 
 class Banner(Widget):
-    """Server and queue on the left; flags, staleness and time on the right, which never yield."""
+    """Server and queue on the left, cut if too long; flags, staleness and time on the right."""
 
     DEFAULT_CSS = "Banner { height: 1; background: $panel; }"
     ALLOW_SELECT = False
@@ -113,14 +113,14 @@ def _right(state: State) -> Text:
 
 
 class FixedText(Static):
-    """A text in a region whose size doesn't depend on it: a new text needs no layout."""
+    """A text in a region of fixed size: a new text needs no layout."""
 
     def __init__(self, id: str) -> None:
         super().__init__(id=id, markup=False)
         self._text = ""
 
     def show(self, text: str) -> None:
-        """Draw the text, unless it is what is drawn already."""
+        """Draw the text, unless it is drawn already."""
         if text != self._text:
             self._text = text
             self.update(text, layout=False)
@@ -128,7 +128,7 @@ class FixedText(Static):
 
 @dataclass(frozen=True, slots=True)
 class TabsState:
-    """The view that is open, and the queue that the others are of."""
+    """The open view, and the queue whose views are listed."""
 
     view: View = "overview"
     queue: ListedQueue | None = None
@@ -161,7 +161,7 @@ class Tabs(Widget):
                 return
 
     def _drawn(self) -> list[tuple[type[QueueView], Text]]:
-        """As much of the titles as there is room for; the numbers stay."""
+        """The longest titles that fit, each with its view; counts are never left out."""
         short = [view.short for view in ALL]
         of_digits = [view.short if key.isdigit() else "" for key, view in numbered()]
         of_states = [view.short if view.state else "" for view in ALL]
@@ -183,7 +183,7 @@ class Tabs(Widget):
             words = f" {digit} {title}".rstrip()
             number = getattr(counts, view.state) if counts and view.state else 0
             words += f" {short_count(number)}" if number else ""
-            # Keys alone stand closer, but not to the open view, which has a colour.
+            # Tabs without a title have no space between them, except before the coloured open view.
             alone = len(words) == 2 and not (following and following[1].name_ == current)
             words += "" if alone else " "
             style = f"bold {INK} on {HELD}" if view.name_ == current else ""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Bars:
-    """Draws what depends on the time or on keys rather than on a picture."""
+    """Draws the lines that depend on the time and on keys, not only on a snapshot."""
 
     def __init__(self, app: Dashboard) -> None:
         self._app = app
@@ -21,7 +21,7 @@ class Bars:
         self.notice, self.status = FixedText("notice"), FixedText("status")
 
     def tick(self) -> None:
-        """Say again what depends on the time or on keys rather than on a picture."""
+        """Redraw these lines with the present time and state."""
         app = self._app
         silent = None if app.seen_at is None else app.clock() - app.seen_at
         failing, connected = app.problem is not None, app.source.connected
@@ -70,7 +70,7 @@ class Bars:
         app.split.display = not said
 
     def _nothing_seen(self) -> str:
-        """What stands in place of the first picture, as long as there is none."""
+        """The text shown until the first snapshot arrives."""
         app = self._app
         if app.problem is None:
             return "Reading the queues …"
@@ -83,7 +83,7 @@ class Bars:
         return "\n".join(lines)
 
     def say_status(self) -> None:
-        """The line above the keys: a problem, a running change, or where we are."""
+        """Redraw the line above the keys: a problem, a running change, or the view's status."""
         app = self._app
         busy = app.changes.progress or app.field.pointed(app.size.width - 2)
         said = [busy] if busy else [] if self.notice.display else list(app.current.status)

@@ -73,7 +73,7 @@ class Dashboard(App[Exception]):
         self.settings = settings or DashboardSettings()
         for theme in THEMES.values():
             self.register_theme(theme)
-        # Before anything is mounted: chosen later, it styles every widget once more.
+        # Before anything is mounted: a later choice would style every widget a second time.
         self.theme = self.settings.theme
         self.stylesheet.set_variables(self.get_css_variables())
         self.source = source

@@ -24,12 +24,12 @@ class AlertSettings:
     rules: Rules
     notify: frozenset[str] = frozenset(NOTIFICATIONS)
     severity: str = "critical"
-    """the least severity that is notified of: ``warning`` or ``critical``"""
+    """the least severity to notify of: ``warning`` or ``critical``"""
 
 
 @dataclass(frozen=True, slots=True)
 class DashboardSettings:
-    """Looks and keys as their user wants them."""
+    """The user's choices of looks and keys."""
 
     theme: str = DARK.name
     refresh_s: float | None = None

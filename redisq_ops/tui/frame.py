@@ -10,25 +10,25 @@ from textual.app import App
 from .app import Top
 
 _STAGES = 5
-"""rounds after which what was read is drawn: rows, layout, sizes, columns of these sizes"""
+"""rounds until a snapshot is drawn: rows, layout, sizes, columns of these sizes"""
 
 
 def frame(app: Top, size: tuple[int, int]) -> str:
-    """The first complete picture of what is to be opened, drawn on ``size`` cells; raises what kept
-    it from coming."""
+    """The first complete frame of the view to open, on ``size`` cells; raises the error that
+    prevents a snapshot."""
     return asyncio.run(_frame(app, size))
 
 
 async def _frame(app: Top, size: tuple[int, int]) -> str:
     async with app.run_test(size=size) as pilot:
-        # The first one is of the overview; of a queue to be opened it doesn't say anything.
+        # The first snapshot is of the overview, even if a queue is to be opened.
         while not app.answered or (app.snapshot is not None and app.snapshot.unread):
             if app.problem is not None:
                 raise app.problem
             await asyncio.sleep(0.01)
         app.clear_notifications()
-        # In each round all widgets handle what is in their queues. Without them, a pause on a busy
-        # machine may end between two stages.
+        # In each round all widgets handle the messages in their queues. One pause alone may end
+        # between two stages on a busy machine.
         for _ in range(_STAGES):
             await pilot.pause(0)
         await pilot.pause()

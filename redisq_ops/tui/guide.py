@@ -1,4 +1,4 @@
-"""The line that guides through an incident: what is wrong, which key comes next, how it ended."""
+"""The line that guides through an incident: the problem, the next key, the result."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CHECK_S = 0.5
 
 
 class GuideStep(Protocol):
-    """One thing to mend, and where."""
+    """One problem to solve, and its place."""
 
     @property
     def problem(self) -> str: ...
@@ -35,16 +35,16 @@ class GuideStep(Protocol):
 
     @property
     def view(self) -> View:
-        """The view in which it is mended."""
+        """The view in which it is solved."""
         ...
 
     @property
     def press(self) -> str:
-        """The key that mends it there, and on which row."""
+        """The key that solves it there, and on which row."""
         ...
 
     def done(self, deployment: Deployment) -> Awaitable[bool]:
-        """Describes the read that tells whether it is mended."""
+        """Describes the read that tells whether it is solved."""
         ...
 
 
@@ -85,7 +85,7 @@ class GuideStrip(Static):
         return cast("Top", self.app)
 
     def say(self) -> None:
-        """Show the step and the next key, which depends on what is open."""
+        """Show the step and the next key, which depends on the open queue and view."""
         text = self._line()
         if text != self.content:
             self.update(text)
@@ -100,7 +100,7 @@ class GuideStrip(Static):
             if connected is not None:
                 deployment = connected.deployment
                 step = cast("Any", self.steps[self.at].done(deployment))
-                with suppress(RedisqError):  # the dashboard itself shows why
+                with suppress(RedisqError):  # the dashboard shows the error
                     done = await arun(deployment.client, step)
             if done:
                 self.at += 1

@@ -44,7 +44,7 @@ class Host:
     complete: Callable[[Sequence[str], str, KnownNames], Sequence[Completion]] = (
         lambda words, incomplete, known: ()
     )
-    """(words, incomplete word, known names) -> what can follow"""
+    """(words, incomplete word, known names) -> completions"""
     commands: Callable[[], Iterable[Completion]] = tuple
     """every command of `redisq`"""
     contexts: Callable[[], Sequence[Completion]] = tuple

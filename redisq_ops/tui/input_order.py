@@ -17,13 +17,13 @@ from textual.events import Event, InputEvent, Key, Paste
 from textual.message_pump import MessagePump
 
 _ROUNDS = 3
-"""a key bubbles to the app, which posts to a widget, whose message bubbles and moves the focus"""
+"""first the key bubbles to the app, which posts to a widget; then the widget's message bubbles"""
 _PATIENCE_S = 5.0
-"""for a widget that is being removed and answers no more"""
+"""how long to wait for a widget that is being removed and doesn't answer any more"""
 
 
 class InputOrder:
-    """Holds input back until everything that the input before it led to is done."""
+    """Holds each input back until all effects of the input before it are done."""
 
     def __init__(self, app: App[Any]) -> None:
         self._app = app
@@ -32,7 +32,7 @@ class InputOrder:
         self._settling: asyncio.Task[None] | None = None
 
     def holds(self, event: Event) -> bool:
-        """True if the event has to wait; it comes again when its turn has come."""
+        """True if the event has to wait; it is posted again when its turn has come."""
         if not isinstance(event, (InputEvent, Paste)) or event.is_forwarded:
             return False
         if event is self._released:
@@ -46,7 +46,7 @@ class InputOrder:
         return False
 
     def _chain(self) -> list[MessagePump]:
-        """Through whose queues a key goes now."""
+        """The widgets through whose message queues a key goes now."""
         app = self._app
         if not app.screen_stack:
             return [app]
@@ -68,7 +68,7 @@ class InputOrder:
 
 
 async def _passed(chain: Iterable[MessagePump]) -> None:
-    """Wait until each of these widgets, one after the other, has handled its present messages."""
+    """Wait until each of these widgets in turn has handled its present messages."""
     for pump in chain:
         handled = asyncio.Event()
         done: Callable[[], None] = handled.set

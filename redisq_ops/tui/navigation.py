@@ -1,4 +1,4 @@
-"""Which queue and view the dashboard shows: to another one, back, forward, to any id."""
+"""Changes the queue and view that the dashboard shows: to others, back, forward, to any id."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Navigation:
-    """Opens queues, views and details; remembers each place left, and leads back to it."""
+    """Opens queues, views and details, and goes back to the places left before."""
 
     def __init__(self, app: Dashboard) -> None:
         self._app = app
@@ -46,7 +46,7 @@ class Navigation:
         return self._history.crumbs(self.here)
 
     def leaving(self) -> None:
-        """Another queue or view follows; both may change in one step."""
+        """Called before the queue or the view changes; both may change in one step."""
         if self._left is None:
             self._left = self.here
 
@@ -63,11 +63,11 @@ class Navigation:
             self._row = None
 
     def back(self) -> str:
-        """Go to the place before; returns why not, if there is none."""
+        """Go to the place before; returns why not, empty if it worked."""
         return self._return(self._history.back(self.here))
 
     def forward(self) -> str:
-        """Go to where `back` came from; returns why not, if there is none."""
+        """Go to the place that `back` left; returns why not, empty if it worked."""
         return self._return(self._history.forward(self.here))
 
     def _return(self, place: VisitedPlace | None) -> str:
@@ -79,7 +79,7 @@ class Navigation:
         return ""
 
     async def jump(self, address: str) -> str:
-        """Open what an address or id names; returns why that can't be done, if so."""
+        """Open the queue, request or entry of an address or id; returns why not, or ''."""
         from redisq_ops.core.model.errors import RedisqError
         from redisq_ops.core.redis.operation import arun
 
@@ -126,7 +126,7 @@ class Navigation:
         app.look()
 
     def next_queue(self, step: int) -> None:
-        """Show the same view of the queue ``step`` further in the list of names."""
+        """Show the same view of another queue, ``step`` further in the list of names."""
         app = self._app
         names = [queue.name for queue in app.queues]
         if app.view == "overview":
@@ -139,7 +139,7 @@ class Navigation:
             self.show_view(app.view)
 
     def leave(self) -> None:
-        """What Esc does: stop, drop or leave one thing, the innermost first."""
+        """Esc: stop a change; else drop the filter, scan or marks; else go to the overview."""
         app = self._app
         view = app.current
         if app.changes.progress:
@@ -165,7 +165,7 @@ class Navigation:
             app.refuse("Esc: there is nothing to go back from; q quits.")
 
     def choose(self, queue: str | None) -> None:
-        """Make this the queue that all views but the overview are about."""
+        """Open this queue: all views but the overview show it."""
         if queue != self._app.queue:
             self.leaving()
             self._app.show_queue(queue)
@@ -177,7 +177,7 @@ class Navigation:
         self.show_view(home_view(has, app.counts))
 
     def open_row(self, opened: PagedTable.Opened) -> None:
-        """Show what the row stands for."""
+        """Open the row's queue, details or list."""
         app = self._app
         if opened.table is not app.current.table:
             return  # a click on another view was faster
@@ -200,13 +200,13 @@ class Navigation:
             self.open_detail(opened.identity)
 
     def open_detail(self, id: str) -> None:
-        """Show all that is known of an entry or request of the queue that is open."""
+        """Show all details of an entry or request of the open queue."""
         self.detail = id
         self._app.open_screen(DetailScreen(id), self._left_detail)
         self._app.poller.wake()
 
     def open_place(self, view: View, queue: str | None, filter: Query | None = None) -> None:
-        """Show a view of a queue; the overview of a queue is what that queue is about."""
+        """Show a view of a queue; for the overview with a queue, show that queue's main view."""
         if queue is not None:
             self.choose(queue)
         if view == "overview" and queue is not None:
@@ -218,7 +218,7 @@ class Navigation:
             self._app.look()
 
     def narrowed(self, view: View, expression: str) -> None:
-        """Another view of what a row stands for; Esc leads back."""
+        """Show another view, filtered by ``expression``; Esc leads back."""
         from redisq_ops.ops.filter.parser import FilterError, parse
 
         app = self._app
@@ -261,9 +261,9 @@ def home_view(features: frozenset[str], counts: Counts | None) -> View:
 
 
 async def located(deployment: Deployment, address: str) -> VisitedPlace:
-    """The view that shows what an address or id names, and its row; with no row: the queue.
+    """The view and row of the entry or request of an address or id; without a row: the queue.
 
-    Raises the errors of `Deployment.resolve`, and `NotFound` for what is not there any more.
+    Raises the errors of `Deployment.resolve`, and `NotFound` if the entry is gone.
     """
     from redisq_ops.core.engine.optional_features import HasRequests
     from redisq_ops.core.model.errors import NotFound
@@ -277,6 +277,6 @@ async def located(deployment: Deployment, address: str) -> VisitedPlace:
     entry = await queue.get.op(id)
     if entry is None:
         raise NotFound(f"{found} is not here: it never was, or it is done and removed")
-    # What is done has no view of its own: its details open all the same.
+    # No view lists done entries, but their details can be opened from any view.
     view: View = "waiting" if entry.state == "done" else entry.state
     return VisitedPlace(view, queue.name, row=id)

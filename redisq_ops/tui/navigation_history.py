@@ -29,14 +29,14 @@ class VisitedPlace:
 
 
 class NavigationHistory:
-    """The places left, latest last, and those that were gone back from."""
+    """The places left, latest last, and the places for `forward`."""
 
     def __init__(self) -> None:
         self._past: list[VisitedPlace] = []
         self._future: list[VisitedPlace] = []
 
     def leave(self, place: VisitedPlace) -> None:
-        """Remember a place that is left for another than the one before."""
+        """Remember a place that is left for a new one, not by `back` or `forward`."""
         self._past = [*self._past, place][-MOST:]
         self._future.clear()
 
@@ -49,7 +49,7 @@ class NavigationHistory:
         return self._step(self._future, self._past, here)
 
     def crumbs(self, here: VisitedPlace) -> str:
-        """The latest places, nearest first; the queue is named where it was another one."""
+        """The latest places, nearest first; each names its queue if that differs from the next."""
         words, queue = [], here.queue
         for place in reversed(self._past[-_SHOWN:]):
             other = place.queue is not None and place.queue != queue

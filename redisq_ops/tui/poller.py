@@ -1,4 +1,4 @@
-"""The one place in the dashboard that waits for a server: ask, post, sleep, ask again."""
+"""The dashboard's only loop that waits for a server: read, post, sleep, read again."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """A server: its name without secrets, its queues, and what may be changed and shown of them.
+    """A server: its name without secrets, its queues, the limits for changes, and the redaction.
 
-    None: nothing is limited, everything is shown.
+    None as guard or redaction: nothing is limited, everything is shown.
     """
 
     label: str
@@ -35,31 +35,31 @@ class Connected:
     guard: Guard | None = None
     redaction: Redaction | None = None
     word: str = ""
-    """what the context is called in the header"""
+    """the context's name in the header"""
     color: str = ""
     options: tuple[str, ...] = ()
-    """with which `redisq` finds the same server"""
+    """the command-line options with which `redisq` connects to the same server"""
     context: str = FIRST
     """name of its context; `FIRST`: it has none"""
 
 
 class SnapshotSource(Protocol):
-    """Where pictures come from."""
+    """Provides snapshots."""
 
     connected: Connected | None
-    """once there was a look"""
+    """set by the first read"""
     warning: str | None
     """what is dangerous about this server"""
 
     async def look(self, viewport: Viewport) -> Snapshot:
-        """One picture. Any exception means that there is none now."""
+        """Read one snapshot. Any exception means that there is none now."""
 
     async def close(self) -> None: ...
 
 
 class Live:
-    """Pictures of a real server. ``connect`` is called by the first look, after ``ready``, which
-    may take its time."""
+    """Snapshots of a real server. The first read calls ``ready``, which may take long, and then
+    ``connect``."""
 
     def __init__(
         self, connect: Callable[[], Connected], ready: Callable[[], object] | None = None
@@ -89,7 +89,7 @@ class Live:
         if self._kept is None:
             self._kept = KeptReads(deployment)
         self._server = history = self._server or ServerHistory()
-        async with self._looking:  # what is kept is of one look at a time
+        async with self._looking:  # the kept reads belong to one read at a time
             read = fetch(deployment, viewport, redaction, self._kept)
             if not history.due:
                 snapshot = await arun(deployment.client, read)
@@ -110,7 +110,7 @@ class Live:
 
 @dataclass(eq=False)
 class SnapshotFetched(Message):
-    """A new picture, of the server of ``source``."""
+    """A new snapshot, of the server of ``source``."""
 
     snapshot: Snapshot
     source: SnapshotSource
@@ -121,7 +121,7 @@ class SnapshotFetched(Message):
 
 @dataclass(eq=False)
 class Missed(Message):
-    """There is no new picture of the server of ``source``, and why."""
+    """A failed read of the server of ``source``, and the error."""
 
     error: Exception
     source: SnapshotSource
@@ -131,11 +131,11 @@ class Missed(Message):
 
 
 class Poller:
-    """Looks every ``interval`` seconds, never twice at once, and at once when woken; after a look
-    that took longer than that it waits as long as the look took. Until all rows were read once, it
-    goes on at once.
+    """Reads a snapshot every ``interval`` seconds, and at once when woken; never two at a time.
+    After a read that took longer than ``interval`` it waits as long as that read took. As long as
+    some rows were never read, it doesn't wait.
 
-    What it asks for is read again before each look: the latest viewport wins, none is queued.
+    Each read asks ``viewport`` what to read, so the latest viewport wins and none is queued.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class Poller:
         self._awake = asyncio.Event()
 
     def wake(self) -> None:
-        """Look again now: something else is on the screen, or something was changed."""
+        """Read again now, because the view or the data has changed."""
         self._awake.set()
 
     async def run(self) -> None:
@@ -166,7 +166,7 @@ class Poller:
                 try:
                     snapshot = await self._source.look(self._viewport())
                 except Exception as error:
-                    # Whatever it was: at 03:00 the last picture is worth more than none at all.
+                    # On any error the dashboard goes on: its last snapshot is better than nothing.
                     self._post(Missed(error, self._source))
                 else:
                     incomplete = snapshot.unread > 0

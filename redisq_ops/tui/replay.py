@@ -1,4 +1,4 @@
-"""The dashboard on a recording: the past, which keys move through and nothing can change."""
+"""The dashboard on a recording: keys move through the time; nothing can be changed."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ RECORDED: Final = "overview", "consumers", "log", "charts"
 STEP_MS: Final = 10_000
 LEAP_MS: Final = 300_000
 _BAR: Final = 40
-"""cells of the time line"""
+"""cells of the timeline's bar"""
 _SHORT: Final = 10
 """its cells on a narrow terminal"""
 _PAST: Final = "this is a recording: nothing can be changed."
 
 
 class Replay:
-    """Pictures of a recording. ``at_ms``: the moment that is shown; ``playing``: it moves on."""
+    """Snapshots of a recording. ``at_ms``: the time shown; ``playing``: that time moves on."""
 
     warning: str | None = None
 
     def __init__(
         self, path: Path, at_ms: int | None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """``at_ms``: None is the end. Raises `BadInput` for a file without a sample."""
+        """``at_ms``: None means the end. Raises `BadInput` for a file without a sample."""
         self.path = path
         self._members = members(path)
         span = span_ms(path)
@@ -65,7 +65,7 @@ class Replay:
         )
 
     def scrub(self, ms: int) -> None:
-        """Move by some time, within the recording."""
+        """Move the time shown by ``ms``, within the recording."""
         self.at_ms = max(self.begin_ms, min(self.end_ms, self.at_ms + ms))
 
     async def look(self, viewport: Viewport) -> Snapshot:
@@ -83,11 +83,11 @@ class Replay:
         return _snapshot(state, before, viewport, self.at_ms, self.history)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing: no connection is open."""
 
 
 class RecordedSamples(Samples):
-    """What the charts draw of the time before the moment that is shown."""
+    """The recording's samples before the time shown, for the charts."""
 
     def __init__(self, replay: Replay) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ class RecordedSamples(Samples):
         return [(point.at_ms // MINUTE_MS, point.waiting, _age(point)) for point in points]
 
     def record(self, snapshot: Snapshot) -> None:
-        """Keep nothing: the recording has it."""
+        """Keep nothing: the recording has all samples."""
 
 
 def _age(point: RecordedPoint) -> int | None:
@@ -169,7 +169,7 @@ class ReplayTop(Top):
         return _PAST if super().forbidden(action) else ""
 
     def why_unfit(self, action: str, parameters: tuple[object, ...]) -> str:
-        """The past comes first: in no other view can it be changed."""
+        """First that this is a recording: no hint to another view, where a change fails too."""
         return self.forbidden(action) or super().why_unfit(action, parameters)
 
     def action_command(self) -> None:
@@ -188,8 +188,8 @@ class ReplayTop(Top):
 
 
 def timeline(replay: Replay, zone: tzinfo | None, width: int = 140) -> str:
-    """Where the moment is between the ends of the recording, and the keys that move it; a narrow
-    line has a shorter bar, without the times of its ends."""
+    """A line with the time shown, a bar of the recording, and the keys that move; a narrow line
+    has a shorter bar, without the times of its ends."""
 
     def clock(ms: int) -> str:
         return datetime.fromtimestamp(ms / 1000, UTC).astimezone(zone).strftime("%H:%M:%S")
@@ -244,7 +244,7 @@ def _snapshot(
 
 
 def _rows(rows: Iterable[dict[str, Any]], before: RecordedState | None) -> Iterable[QueueRow]:
-    """Rows of the overview; what died lately is how many more are dead than ``before``."""
+    """Rows of the overview; recent deaths are computed from the dead entries of ``before``."""
     earlier = {} if before is None else before.queues
     for row in rows:
         then, dead = earlier.get(row["name"], {}).get("dead"), row["dead"]

@@ -1,4 +1,4 @@
-"""What the dashboard has seen of each queue since it began, for what the server keeps no past of.
+"""Samples of each queue since the dashboard began, for values of which the server has no history.
 
 The last minute is kept refresh by refresh, the last day minute by minute.
 """
@@ -24,8 +24,8 @@ _WIDTH = 3
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A queue at a moment. ``passed``: arrived, settled and failed since the first sample; None:
-    not looked at."""
+    """A queue at one time. ``passed``: entries arrived, settled and failed since the first
+    sample; None: unknown."""
 
     at_ms: int
     waiting: int
@@ -38,14 +38,14 @@ class Sample:
 class _Seen:
     live: deque[Sample] = field(default_factory=deque)
     minutes: array[int] = field(default_factory=lambda: array("q"))
-    """minute, waiting, age of the oldest (or -1), of each minute that was seen"""
+    """flat: minute, waiting, age of the oldest in ms (or -1), for each minute with a sample"""
     counted: tuple[int, tuple[int, int, int]] | None = None
-    """the last minute whose counters were seen, and these"""
+    """the last minute whose counters were read, and these counters"""
     passed: tuple[int, int, int] = (0, 0, 0)
 
 
 class Samples:
-    """The samples of each queue; of None: all queues together."""
+    """The samples of each queue; under None those of all queues together."""
 
     def __init__(self) -> None:
         self._seen: dict[str | None, _Seen] = {}
@@ -57,7 +57,7 @@ class Samples:
         return seen.live if seen else ()
 
     def by_minute(self, queue: str | None) -> list[tuple[int, int, int | None]]:
-        """(minute, waiting, age of the oldest in ms) of the minutes that were seen."""
+        """(minute, waiting, age of the oldest in ms) of each minute with a sample."""
         seen = self._seen.get(queue)
         flat = seen.minutes if seen else array("q")
         return [
@@ -66,7 +66,7 @@ class Samples:
         ]
 
     def record(self, snapshot: Snapshot) -> None:
-        """Keep what a snapshot has of one queue or of all."""
+        """Keep a sample of each queue whose counts are in the snapshot."""
         now = snapshot.now_ms
         if snapshot.overview:
             self._record_all(snapshot)
@@ -114,19 +114,19 @@ class Samples:
 
 
 def _latest(rates: Rates) -> Rates:
-    """The last minutes: more than pass between two refreshes."""
+    """The last five minutes: more than pass between two refreshes."""
     return Rates(rates.arrived[-5:], rates.settled[-5:], rates.failed[-5:])
 
 
 def _counted(seen: _Seen, minute: int, rates: Rates) -> tuple[int, int, int]:
-    """What has passed since the first sample, from the counters of the last minutes."""
+    """Entries arrived, settled and failed since the first sample, from the minute counters."""
     series = (rates.arrived, rates.settled, rates.failed)
     now = (series[0][-1], series[1][-1], series[2][-1])
     before, seen.counted = seen.counted, (minute, now)
     if before is None or not 0 <= minute - before[0] < len(series[0]):
         return seen.passed
     minutes = minute - before[0]
-    # Counters that are less than before are those of another queue of that name.
+    # Lower counters than before belong to a new queue of that name: never count below zero.
     came, gone, failed = (
         passed + max(0, sum(part[len(part) - 1 - minutes :]) - part_before)
         for passed, part, part_before in zip(seen.passed, series, before[1], strict=True)

@@ -1,4 +1,4 @@
-"""Signals that end the dashboard end it in order: the terminal is as it was before."""
+"""Lets signals end the dashboard in order, so that the terminal is restored."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from redisq_ops.core.signals import handled
 
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 _GONE_S = 3.0
-"""how long a terminal that hung up may take what is still to be written to it"""
+"""after a hang-up of the terminal: time for the last output, then the process exits"""
 
 
 def end_on_signals(app: App[Any]) -> None:
-    """Leave the dashboard when asked to from outside, with 128 + the signal's number."""
+    """Leave the dashboard after a signal, with the exit code 128 + the signal's number."""
     loop = asyncio.get_running_loop()
 
     def end(number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGHUP:  # nobody may be left who reads what we write, nor ever will be
+        if number == signal.SIGHUP:  # a write to the lost terminal may block for ever
             timer = threading.Timer(_GONE_S, os._exit, [128 + number])
             timer.daemon = True
             timer.start()
@@ -35,6 +35,6 @@ def end_on_signals(app: App[Any]) -> None:
 
 
 def terminal_lent() -> AbstractContextManager[None]:
-    """While another program has the terminal, Ctrl+C is for that one alone."""
-    # Handled, not ignored: a program that is started would inherit that.
+    """While another program has the terminal, Ctrl+C has an effect on that program only."""
+    # Handled, not ignored: a started program would inherit "ignored".
     return handled(lambda *_: None, (signal.SIGINT, signal.SIGQUIT))

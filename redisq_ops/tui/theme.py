@@ -1,8 +1,8 @@
 """The dashboard's colours: the styles of its cells by meaning, and a theme for each kind of screen.
 
 The constants are Rich style strings with the colours of the dark theme. The other themes replace
-each of these colours by their own while a line is drawn (`ThemeColors`). No state is told by colour
-alone: the words beside it say the same.
+each of these colours while a line is drawn (`ThemeColors`). No state is shown by colour alone:
+words beside it say the same.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DEAD: Final = "bold #ff86b5"
 DIM: Final = "#94a1b0"
 PART: Final = "#6fa8dc"
 INK: Final = "#0b1016"
-"""text on a bright ground"""
+"""text on a bright background"""
 
 HEAT: Final = (
     "#a9bdd1 on #13212f",
@@ -144,15 +144,15 @@ ANSI: Final = Theme(
         "border-blurred": "ansi_default",
     },
 )
-"""the terminal's own 16 colours, on its own ground"""
+"""the terminal's own 16 colours, on its own background"""
 THEMES: Final = {theme.name: theme for theme in (DARK, LIGHT, ANSI, HIGH_CONTRAST)}
 
 
 def _colors(*styles: str) -> dict[str, str]:
-    """The dark theme's colours -> those of a theme that gives its own in the same order."""
+    """The dark theme's colours -> ``styles``, another theme's colours in the same order."""
     meanings = (OK, WARN, BAD, HELD, DELAYED, DEAD.split()[-1], DIM, PART, INK)
     heat = [word for style in HEAT for word in style.split() if word.startswith("#")]
-    # The text of the hottest is INK, which has its colour already.
+    # Without heat[8]: the text of the last HEAT style has the colour INK, listed above.
     return dict(zip([*meanings, *heat[:8], heat[9]], styles, strict=True))
 
 
@@ -173,11 +173,11 @@ COLORS: Final[Mapping[str, Mapping[str, str]]] = {
         "green", "yellow",
     ),
 }  # fmt: skip
-"""theme -> the dark theme's colour -> what is drawn instead: a colour, or ``dim``"""
+"""theme -> colour of the dark theme -> its replacement: a colour, or ``dim``"""
 
 
 class ThemeColors(LineFilter):
-    """Draws the colours of the constants in those of another theme."""
+    """Replaces the colours of the constants by those of another theme."""
 
     def __init__(self, theme: str) -> None:
         super().__init__()

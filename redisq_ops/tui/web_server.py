@@ -1,7 +1,7 @@
 """The dashboard in a browser: every tab runs a dashboard of its own, as textual-serve does it.
 
-Who has the URL can do what the user can who started it, so the URL has a token in its path. Nothing
-but the scripts and fonts of textual-serve is served without it.
+Anyone with the URL has the rights of the user who started the server, so the URL has a token in its
+path. Without the token, only the scripts and fonts of textual-serve are served.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from redisq_ops.core.worker.health import answers_to
 from redisq_ops.ops.terminal import printable
 
 SESSIONS = 10
-"""dashboards at once: each is a process"""
+"""maximum number of open dashboards: each is a process"""
 _MOST_CELLS = 999
-"""largest width and height of a browser's terminal"""
+"""maximum width and height of a browser's terminal"""
 _SIZE = re.compile("[1-9][0-9]{0,2}")
 _LOGGERS = ("aiohttp.server", "aiohttp.web", "aiohttp.websocket", "textual-serve")
 _HEADERS = {
@@ -42,9 +42,9 @@ _HEADERS = {
 
 
 class DashboardServer(Server):
-    """Serves ``command`` on a port that is bound already (port 0: a free one).
+    """Serves ``command`` on a port that the constructor binds (port 0: a free one).
 
-    Raises OSError where the port can't be bound.
+    Raises OSError if the port can't be bound.
     """
 
     def __init__(self, command: Sequence[str], host: str, port: int) -> None:
@@ -87,7 +87,7 @@ class DashboardServer(Server):
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: object) -> web.StreamResponse:
-        """Refuse another name, page or token before anything is started for it."""
+        """Refuse a request with another host name, page origin or token before a process starts."""
         origin = request.headers.get("Origin")
         if not answers_to(request.headers.get("Host", ""), self.host):
             raise web.HTTPForbidden(text="This server has another name.")
@@ -103,7 +103,7 @@ class DashboardServer(Server):
         return response
 
     async def page(self, request: web.Request) -> web.Response:
-        """The page with the terminal; its websocket has the same host and token."""
+        """The page with the terminal; its websocket URL has the same host and token."""
         secure = request.headers.get("X-Forwarded-Proto", request.scheme) == "https"
         websocket = f"{'wss' if secure else 'ws'}://{request.host}/{self._token}/ws"
         text = self._page.substitute(websocket=escape(websocket))
@@ -124,7 +124,7 @@ class DashboardServer(Server):
     async def _process_messages(
         self, websocket: web.WebSocketResponse, app_service: AppService
     ) -> None:
-        """Pass on what the page of textual-serve sends; another message ends the session."""
+        """Pass on messages that textual-serve's page sends; any other message ends the session."""
         async for message in websocket:
             if message.type is WSMsgType.TEXT and not await _passed_on(
                 message.data, websocket, app_service
@@ -134,7 +134,7 @@ class DashboardServer(Server):
 
 
 async def _passed_on(text: str, browser: web.WebSocketResponse, app: AppService) -> bool:
-    """Pass a message on to the dashboard; False if it is none."""
+    """Pass a message on to the dashboard; False if it is no message of the page."""
     try:
         message = json.loads(text)
     except ValueError:
@@ -160,7 +160,7 @@ def _is_cells(*sizes: object) -> bool:
 
 
 def _in_one_line(record: logging.LogRecord) -> bool:
-    """What a stranger sends is no fault of the program: no traceback, no control characters."""
+    """Log in one line without control characters and traceback: a stranger may cause the error."""
     said = [record.getMessage()]
     if record.exc_info and record.exc_info[1]:
         said += str(record.exc_info[1]).splitlines()[:1]

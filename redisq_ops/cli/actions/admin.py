@@ -38,7 +38,7 @@ from ..session import Session
 def undo(s: Session, typed: str | None, report_file: str | None, go: Go) -> int:
     author = audit_log.Author.here(go.reason)
     op = typed or _latest(s, author, go)
-    again = s.again if typed else f"{s.again} {op}"  # another one may be the latest by then
+    again = s.again if typed else f"{s.again} {op}"  # until then another change may be the latest
     queue, operation = s.run(audit_log.find(s.deployment, op))
     ahead = s.config.guard.max_rate is None
     steps = s.run(undo_of(s.deployment, queue, operation, ahead=ahead))
@@ -70,7 +70,8 @@ def undo(s: Session, typed: str | None, report_file: str | None, go: Go) -> int:
 
 
 def _latest(s: Session, author: Author, go: Go) -> str:
-    """The latest change that can be undone; with --yes only the very latest, and only the caller's.
+    """The id of the latest change that can be undone. With --yes, it must be the latest of all
+    changes, and the caller's own.
 
     So a script that runs twice, or beside another one, does not undo older and older changes.
     """
@@ -99,7 +100,7 @@ def _latest(s: Session, author: Author, go: Go) -> str:
 
 
 def _tell_left(change: UndoSteps, queue: str) -> None:
-    """Report entries that were left alone, as far as they are known."""
+    """Report the known ids of entries that an undo left alone."""
     if change.sample:
         more = change.outcome.left - len(change.sample)
         rest = f" and {count(more)} more" if more > 0 else ""

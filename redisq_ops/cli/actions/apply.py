@@ -63,7 +63,7 @@ def apply(s: Session, given: ApplyOptions) -> int:
         raise BadInput(READ_AGAIN)
     if not dry_run:
         s.writable()
-    with suppress(OSError):  # a file that can't be read or doesn't exist is dealt with below
+    with suppress(OSError):  # an unreadable or missing file raises an error below
         if given.report is not None and os.path.samefile(given.report, path):
             raise BadInput(f"--report {given.report} would overwrite the plan")
     with reading(f"checking {path}") as meter:

@@ -33,8 +33,8 @@ SHOWN_S = 0.2
 def limits(
     asked: Ramping, rate: float | None, verb: Verb = "replay", *, plans: bool = False
 ) -> Limits | None:
-    """The limits that are asked for; None: neither --canary nor --ramp is. ``plans``: nothing is
-    carried out now."""
+    """The limits of a ramp, from the options; None without --canary and --ramp. ``plans``: the
+    command writes a plan file."""
     chosen = {name: text for name in _LIMITS if (text := getattr(asked, name)) is not None}
     if not asked.canary and not asked.ramp:
         if chosen:
@@ -97,14 +97,14 @@ def ramped(s: Session, change: ChangeRun[EntrySteps], limits: Limits, what: str)
         elif course.why and finished:
             say(printable(course.why))
         if left:
-            # The same options again: without --ramp the rest would not be watched.
+            # The same options again: without --ramp the replay of the rest would not be watched.
             say(printable(f"{left:,} left; continue with: {s.again}"))
             _tell_rest(s, change)
     return ramp.exit_code if finished else INTERRUPTED
 
 
 def _tell_rest(s: Session, change: ChangeRun[EntrySteps]) -> None:
-    """Say what the same command covers when it is run again."""
+    """Say which entries the same command would replay when it is run again."""
     if not s.json and not isinstance(change.steps, PlanSteps):
         say("it covers all entries that are dead by then, also those that died again")
 
@@ -122,7 +122,7 @@ class _RampLine:
         return self._show
 
     def __exit__(self, *_: object) -> None:
-        """The last state stays on the screen."""
+        """Leave the last state on the screen."""
         if self._terminal:
             self._draw(str(self._ramp))
             sys.stderr.write("\n")

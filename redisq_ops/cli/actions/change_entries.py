@@ -56,7 +56,7 @@ def changed(
     at: When | None = None,
     ramping: Ramping | None = None,
 ) -> int:
-    """Prepare the change of each queue, ask, and carry them out one after the other."""
+    """Prepare a change for each queue, ask, and carry the changes out one after the other."""
     plan, go = changing.plan, changing.go
     if plan is not None:
         free(plan)
@@ -107,7 +107,7 @@ def changed(
 def _verb_and_states(
     verb: Verb, state: str | None, selecting: Selecting, *, hard: bool
 ) -> tuple[Verb, Sequence[State]]:
-    """The verb, with --hard, and the states it may be about: of the command, or of --state."""
+    """The verb, changed by --hard, and the states to change: the command's, or that of --state."""
     if hard:
         verb = "hard"
     possible = [one for one in VERBS[verb][0] if one != "trash" or not hard]
@@ -129,14 +129,14 @@ def prepared_for(
     rate: str | None,
     keep: Callable[[list[Entry]], None] | None = None,
 ) -> PreparedChange:
-    """The change prepared, with a line of progress, at the rate of ``--scan-rate``."""
+    """Prepare a change, with a progress line, at the rate of ``--scan-rate``."""
     with reading(f"looking through {request.queue.name}", rate=rate) as meter:
         return s.run(prepare(request, progress=meter, keep=keep, shown=s.redaction.text))
 
 
 def _nothing_matched(s: Session, prepared: Sequence[PreparedChange], *, dry_run: bool) -> int:
     if not dry_run and not s.config.read_only:
-        for each in prepared:  # entries that an earlier move left on their way may be all there is
+        for each in prepared:  # an interrupted earlier move may hold the only entries
             if (route := each.request.route) is not None:
                 for queue in (route.source, route.target):
                     tell_recovered(s, s.run(recover(queue)))
@@ -149,9 +149,9 @@ def _nothing_matched(s: Session, prepared: Sequence[PreparedChange], *, dry_run:
 def _carried_out(
     s: Session, prepared: Sequence[PreparedChange], ramp: Limits | None, go: Go, *, capped: bool
 ) -> int:
-    """Carry the changes out, one after another; the exit code of them all.
+    """Carry the changes out, one after another; returns one exit code for all.
 
-    ``capped``: by --max they are about the first entries that match.
+    ``capped``: --max limits them to the first entries that match.
     """
     total = ChangeOutcome(None, 0)
     for nth, each in enumerate(prepared, 1):

@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 WORDS = {0: "OK", 1: "WARNING", 2: "CRITICAL", 3: "UNKNOWN"}
 SHOWN = 5
-"""broken rules that the line names"""
+"""number of broken rules that the line names"""
 SUMMED = tuple(state for state in STATES if state not in ("trash", "done"))
 """states whose entries perfdata counts"""
 MINUTES = 60
-"""length of the rates that are read: from it the time to drain is estimated"""
+"""minutes of rates to read; they give the estimate of the time to drain"""
 
 
 def check(s: Session, given: CheckOptions) -> int:
-    """Monitors take any other exit code as unknown, so an error is 3 here."""
+    """Check all rules. The exit codes are those of monitors; an error is 3, which means unknown."""
     rules = read_rules(given.rules) if given.rules else Rules()
     rules = rules.with_options(given.settings or (), given.warning or (), given.critical or ())
     seen = s.run(
@@ -81,7 +81,7 @@ def check(s: Session, given: CheckOptions) -> int:
 
 
 def unknown(as_json: bool, error: Exception, message: str) -> int:
-    """Say that the check failed; returns the monitors' code for that."""
+    """Say that the check failed; returns 3, which means "unknown" to monitors."""
     if as_json:
         emit(
             {
@@ -101,14 +101,14 @@ def _sentence(broken: list[Standing], queues: int) -> str:
         return f"{queues:,} {'queue' if queues == 1 else 'queues'}, no rule broken"
     named = [f"{one.queue or 'server'}: {one.reason}" for one in broken[:SHOWN]]
     more = len(broken) - len(named)
-    # What stands behind a bar is data for the monitor.
+    # A monitor reads the text after a bar as data.
     return "; ".join(named).replace("|", "/") + (f"; {more:,} more" if more else "")
 
 
 def _perfdata(seen: Overview, broken: list[Standing]) -> str:
-    """Numbers as monitors read them: ``label=value``, seconds with their unit; U: unknown.
+    """Numbers in the format of monitors: ``label=value``, seconds with their unit; U: unknown.
 
-    A sum leaves out the queues that don't have the number, and is unknown if none has it.
+    A sum leaves out queues whose number is unknown; it is unknown if all are.
     """
     kinds = Counter(one.severity for one in broken)
     values = {
@@ -128,7 +128,7 @@ def _perfdata(seen: Overview, broken: list[Standing]) -> str:
 
 
 def _numbers(seen: Overview) -> dict[str, list[int | None]]:
-    """The figures of perfdata, of each queue; None: unknown. Ages are in milliseconds."""
+    """The figures of perfdata, with a value per queue; None: unknown. Ages are in ms."""
     found: dict[str, list[int | None]] = {
         state: [row.counts.of(state) if row.counts else None for row in seen.rows]
         for state in SUMMED
@@ -137,7 +137,7 @@ def _numbers(seen: Overview) -> dict[str, list[int | None]]:
 
 
 def _oldest(counts: Counts | None, now_ms: int) -> int | None:
-    """For how long the oldest entry has waited, 0 if none waits; None: unknown."""
+    """How long the oldest entry has waited, in ms; 0 if none waits; None: unknown."""
     if counts is None or counts.of("waiting") is None:
         return None
     if not counts.waiting:
@@ -146,8 +146,8 @@ def _oldest(counts: Counts | None, now_ms: int) -> int | None:
 
 
 def _unknown_numbers(seen: Overview) -> str:
-    """Which figures of perfdata lack queues, and where it is unknown whether a worker asks for what
-    waits, as the end of a sentence; empty if none does."""
+    """The end of a sentence: figures of perfdata that are unknown for some queues, and queues with
+    waiting entries of which it is unknown whether a worker asks for them; empty if none."""
     lacking: dict[str, list[str]] = {}
     without = {
         name: [row.name for row, n in zip(seen.rows, numbers, strict=True) if n is None]

@@ -75,7 +75,8 @@ def listed(s: Session, given: ConsumerListOptions) -> int:
 def print_reports(
     s: Session, reports: Sequence[ConsumerReport], poison: int, *, first: bool, all: bool
 ) -> bool:
-    """Print reports, those without consumers only with ``all``; whether nothing was printed yet."""
+    """Print reports, those without consumers only with ``all``. ``first``, and the result: whether
+    nothing was printed so far."""
     for report in reports:
         if s.json:
             emit(_row(report))
@@ -178,7 +179,7 @@ def _planned(s: Session, given: ClaimHeldOptions, plan: str, min_idle_ms: int) -
     free(plan)
     queue = s.run(s.deployment.queue(name))
     if isinstance(queue, HasConsumerGroups):
-        # Its steps are not numbered, so a plan could not be continued.
+        # The steps of such a claim are not numbered, so a plan could not be continued.
         words = ("consumers", "claim", name, consumer, "--dry-run")
         dry_run = hint(*words, **{"to": to, "min-idle": given.min_idle})
         raise Refused(

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 NONE = UnregisteredQueues()
 SHOWN = 5
-"""faults of a queue that are shown to a person"""
+"""number of a queue's faults that are shown to a person"""
 BATCH = 20
 """queues counted and checked in one round trip"""
 

@@ -1,4 +1,4 @@
-"""`redisq dlq edit`, `redisq delay edit`: other payloads, in an editor or by a patch."""
+"""`redisq dlq edit`, `redisq delay edit`: change payloads, in an editor or by a patch."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def edit(
     payload: str | None,
     go: Go,
 ) -> int:
-    """Select entries, show some changes, ask, and change each that is still as it was read."""
+    """Select entries, show some changes, ask, and change each entry that nobody else changed."""
     if patch_text is not None and payload is not None:
         raise BadInput("give either --patch or --payload")
     patch = None if patch_text is None else Patch.parse(_text(patch_text, "--patch"))
@@ -75,7 +75,7 @@ def edit(
     if not preview.facts["changes"] and not go.dry_run:
         return _nothing(s, preview)
     if not s.json:
-        tell = print if go.dry_run else say  # part of the preview: data where nobody is asked
+        tell = print if go.dry_run else say  # part of the preview: on stdout if nobody is asked
         for sample in looked:
             for line in (f"{selection.queue.name}/{sample.id}", *sample.lines):
                 tell(printable(line))
@@ -84,13 +84,13 @@ def edit(
     work = ChangeRun(EditSteps(selection, change), Author.here(go.reason))
     finished = drive(s, work, f"edit in {selection.queue.name}")
     ended(s, work.outcome, f"edited {state} entries of {selection.queue.name}")
-    if not finished:  # no command: the same patch would change edited entries a second time
+    if not finished:  # without a command: the same patch would change edited entries again
         tell_interrupted(s, work.outcome)
     return work.outcome.exit_code if finished else INTERRUPTED
 
 
 def _nothing(s: Session, preview: Preview) -> int:
-    """All entries would stay as they are: ask nothing, write nothing."""
+    """Report that no entry would change; ask nothing, write nothing."""
     outcome = ChangeOutcome(None, preview.facts["matched"], 0, preview.facts["stay"])
     if s.json:
         emit(outcome)
@@ -112,7 +112,7 @@ def _replacement(s: Session, selection: Selection, given: str | None) -> Change 
     else:
         readable(entry.payload, s.redaction)
         after = edited(entry.payload)
-    # Whether a redacted payload changed would tell something about its hidden parts.
+    # For a redacted payload, "did not change" would tell something about its hidden parts.
     plain = s.redaction.payload(entry.payload) == entry.payload
     return None if plain and after == entry.payload else Replaced(entry.payload, after)
 

@@ -68,7 +68,7 @@ def listed(s: Session, state: State, selecting: Selecting) -> int:
         found: list[Entry] = []
         for page in pages(s, scan, selecting.conditions.scan_rate):
             if not s.json:
-                # Only reading the payloads shows which entries are gone from a stream.
+                # Only a read of the payloads shows which entries are gone from a stream.
                 looks = state == "pending" and isinstance(queue, HasConsumerGroups)
                 found += reads_payloads(s, scan, page) if looks else page
                 continue
@@ -97,7 +97,7 @@ def listed(s: Session, state: State, selecting: Selecting) -> int:
 
 
 def unknown_state(s: Session, scan: Scan) -> str:
-    """What is said where nothing was found in a state that the queue doesn't list; else empty."""
+    """A message if nothing was found because the queue can't list this state; else empty."""
     queue, state = scan.queue, scan.state
     if scan.found or state not in s.run(queue.counts.op()).unknown:
         return ""
@@ -105,7 +105,7 @@ def unknown_state(s: Session, scan: Scan) -> str:
 
 
 def tell_cancelled(s: Session, target: Target) -> None:
-    """Report the entries of cancelled requests: the trash counts them, but lists none."""
+    """Report the entries of cancelled requests: the trash counts but doesn't list them."""
     if target.state == "trash" and (text := s.run(cancelled_trash(target.queue))):
         say(printable(f"{target.queue.name}: {text}"))
 

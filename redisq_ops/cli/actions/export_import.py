@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from ..commands.export_import import ExportOptions, ImportOptions
 
 _SHOWN = 20
-"""rejected lines of an import that are shown to a person"""
+"""number of an import's rejected lines that are shown to a person"""
 
 _FULL = frozenset({ENOSPC, EDQUOT, EFBIG})
-"""errors of a file that has no more room"""
+"""errors of a write to a file for which there is no space"""
 
 
 def export(s: Session, given: ExportOptions) -> int:
@@ -101,7 +101,7 @@ def _write(s: Session, section: Export, out: BinaryIO, rate: str | None) -> None
 
 @contextmanager
 def _output(file: str | None) -> Iterator[BinaryIO]:
-    """Stdout, or a file that takes its name when it is complete."""
+    """Stdout, or a file that appears under its name when it is complete."""
     if file is None or file == "-":
         yield sys.stdout.buffer
         return
@@ -158,7 +158,8 @@ def _summarise(s: Session, done: list[Export], file: str | None) -> None:
 
 
 def _import_limits(done: list[Export]) -> list[str]:
-    """What an import of this file will refuse, or do only with an option, a line each."""
+    """The entries that an import of this file will refuse, or take only with an option; a line
+    for each case."""
     lines = []
     for one in done:
         queue, state = one.queue, one.state
@@ -255,7 +256,7 @@ class _RejectedLines:
 
 @contextmanager
 def _read(name: str) -> Iterator[BinaryIO]:
-    """The file; the data of a pipe is copied to a temporary one, because it is read twice."""
+    """The file; data of a pipe is copied to a temporary file, because it is read twice."""
     try:
         source = sys.stdin.buffer if name == "-" else open(name, "rb")  # noqa: SIM115 (closed below)
     except OSError as error:

@@ -31,7 +31,7 @@ SHOWN = 30
 
 
 def grouped(s: Session, selecting: Selecting) -> int:
-    """The groups of the selected dead letters, largest first."""
+    """Print the groups of the selected dead letters, largest first."""
     broken = False
     for target in targets_to_read(s, (STATE,), selecting):
         queue, now = target.queue, s.run(target.queue.now.op())
@@ -150,7 +150,7 @@ def _different(names: DistinctNames) -> str | None:
 
 
 def compared(s: Session, at: str, fingerprint: str) -> int:
-    """One group, what its entries have in common, and the commands that change only these."""
+    """Print a group, what its entries have in common, and the commands that change only them."""
     queue = s.run(s.deployment.queue(at))
     name, redaction = fingerprint.lower(), s.redaction
     now = s.run(queue.now.op())

@@ -33,7 +33,7 @@ def metrics(s: Session, once: bool, file: Path | None, listen: str, queues: str)
     if once or file is not None:
         text = generate_latest(registry).decode()
         if "\nredisq_up 0.0\n" in text:
-            read()  # raises what is wrong
+            read()  # raises the error
             raise Unreachable("the server could not be read")
         if file is None:
             for line in text.splitlines():
@@ -64,7 +64,7 @@ def _replace(path: Path, text: str) -> None:
     try:
         with atomic_write(path) as out:
             if S_ISREG(os.fstat(out.fileno()).st_mode):
-                # node_exporter runs as another user; there are no payloads in it
+                # node_exporter runs as another user; the file has no payloads
                 os.fchmod(out.fileno(), 0o644)
             out.write(text.encode())
     except OSError as error:

@@ -55,7 +55,7 @@ def listed(s: Session, name: str | None) -> int:
 
 
 def _queues(s: Session, name: str | None) -> tuple[list[Queue[Any]], dict[str, RedisqError]]:
-    """The queue of that name, or all that can have periodic entries; and those not readable."""
+    """The queue of that name, or all that can have periodic entries; and the errors of others."""
     if name is not None:
         return [s.run(s.deployment.queue(name))], {}
     queues, refused = s.run(s.deployment.registered())
@@ -118,7 +118,7 @@ def _flags(row: Mapping[str, Any]) -> str:
 def scheduled(
     s: Session, verb: str, address: str, asked: Schedule, payload: str | None, go: Go
 ) -> int:
-    """Add a periodic entry, or change what it has."""
+    """Add a periodic entry, or change its schedule or payload."""
     found = {name: getattr(asked, name) for name in ("cron", "zone", "missed", "overlap")}
     if asked.interval is not None:
         if asked.cron is not None:

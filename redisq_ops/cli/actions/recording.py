@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 LOOKS = ("ls", "consumers", "log")
 LEAST_MS = 100
 MEMBER_S = 60.0
-"""seconds of the recording in one gzip member, which begins with a whole state"""
+"""seconds of samples in one gzip member, which begins with a complete state"""
 STALE_MS = 5_000
-"""a state that is older than this at the requested moment is reported as such"""
+"""a state older than this at the requested time is shown with a note"""
 
 
 def record(s: Session, path: str, interval: str, duration: str | None, most_mb: int) -> int:
@@ -78,7 +78,7 @@ def record(s: Session, path: str, interval: str, duration: str | None, most_mb: 
 
 
 def _sample(s: Session, sampler: Sampler) -> dict[str, Any]:
-    """The next line of the file. Says once that the server is lost, and once that it is back."""
+    """The next line of the file. Reports once that the server is lost, and once that it is back."""
     was_lost = sampler.state.lost is not None
     try:
         line = s.run(sampler.sample())
@@ -125,7 +125,7 @@ def playback(s: Session, given: PlaybackOptions) -> int:
 def _print_look(
     s: Session, look: str, queue: str | None, state: RecordedState, before: RecordedState | None
 ) -> None:
-    """Print what ``look`` asks for; with ``before`` only what came or changed since then."""
+    """Print the part that ``look`` names; with ``before`` only what is new or changed since."""
     if look == "consumers":
         print_reports(s, recorded_reports(state, queue), POISON, first=True, all=queue is not None)
     elif look == "log":

@@ -182,7 +182,7 @@ def _print_rows(rows: list[list[Any]], scans: list[Scan], most: int | None) -> N
     for name, own in by_queue.items():
         parts = [entries(sum(scan.found for scan in own))]
         parts += [f"{count(scan.found)} {scan.state}" for scan in own if scan.found]
-        # Without the states that were read to their end: six would fill two lines.
+        # Only states that were not read to their end: all six would fill two lines.
         parts += [f"{x.window_text} {x.state}" for x in own if x.window_text and not x.read_all]
         say(printable(f"{name}: " + ", ".join(parts)))
     if most is not None and sum(scan.found for scan in scans) >= most:

@@ -1,4 +1,4 @@
-"""Say that the server does not answer, while Spark's tasks wait for it: their own log is hidden."""
+"""Report an unreachable server while Spark's tasks wait for it: their own log is hidden."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ PERIOD_S = 3.0
 def server_watched(
     ask: Callable[[], object], say: Callable[[str], object], period_s: float = PERIOD_S
 ) -> Iterator[None]:
-    """In the block, call ``ask`` every ``period_s``; say when it begins or ceases to raise
-    `Unreachable`."""
+    """In the block, call ``ask`` every ``period_s`` seconds; ``say`` when it begins to raise
+    `Unreachable`, and when it no longer does."""
     over = Event()
 
     def watch() -> None:
@@ -29,13 +29,13 @@ def server_watched(
                     say(f"{str(error).rstrip('.')}; tasks try again for up to a minute")
                 answered = False
             except RedisqError:
-                return  # such as a user who may not ask
+                return  # for example, the user has no right to ask
             else:
                 if not answered:
                     say("the server answers again")
                 answered = True
 
-    # It isn't joined: a server that hangs would hold up the end.
+    # The thread isn't joined: a server that hangs would delay the end.
     Thread(target=watch, name="server-watch", daemon=True).start()
     try:
         yield

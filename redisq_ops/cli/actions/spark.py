@@ -133,7 +133,7 @@ def queried(s: Session, given: SqlOptions) -> int:
         for name, read in small.items():
             _say_reading(s, f"{name}: {quantity(len(read.rows), 'row')}")
             small_table_frame(spark, read).createOrReplaceTempView(name)
-        if not reads:  # it may define a table of the data source
+        if not reads:  # it may define a table with the data source
             register(spark)
         large = [use for use in _on_server(s, given.queue, uses) if use.table not in small]
         _query_large(s, spark, query, large, own)
@@ -141,7 +141,7 @@ def queried(s: Session, given: SqlOptions) -> int:
 
 
 def _clock(running: Running) -> Clock | None:
-    """How the times of a query are to be read; None if not in UTC."""
+    """The clock for reading a query's times; None if the session's time zone isn't UTC."""
     from redisq_ops.pipeline.query_bounds import Clock
     from redisq_ops.pipeline.session import TIME_ZONE, parse_conf
 
@@ -151,7 +151,7 @@ def _clock(running: Running) -> Clock | None:
 
 
 def _on_server(s: Session, queue: str | None, uses: Mapping[str, TableUse]) -> list[TableUse]:
-    """The uses, bound to queues that there are."""
+    """The uses, restricted to existing queues."""
     if all(use.bounds.queue is None for use in uses.values()):
         return list(uses.values())
     known = queue.split(",") if queue else _registered(s)
@@ -168,7 +168,7 @@ def _explained(
     uses: Mapping[str, TableUse],
     own: Mapping[str, Mapping[str, str]],
 ) -> int:
-    """Say what the query reads of each table; Spark is not started."""
+    """Print what the query reads of each table; does not start Spark."""
     from redisq_ops.pipeline.small_tables import MOST_ROWS
 
     rows = _table_rows(s, given.queue, given.lake, list(uses))
@@ -211,7 +211,7 @@ def _query_large(
     uses: Sequence[TableUse],
     own: Mapping[str, Mapping[str, str]],
 ) -> None:
-    """Print a query's rows; Spark reads these uses of tables."""
+    """Print a query's rows; Spark reads the tables according to ``uses``."""
     from redisq_ops.pipeline.query_tables import UNREAD, query_frame, whole_use
 
     def show(uses: Iterable[TableUse]) -> None:
@@ -234,7 +234,7 @@ def _query_large(
 def _small_tables(
     s: Session, options: Mapping[str, Mapping[str, str]], rows: Mapping[str, int]
 ) -> dict[str, SmallTable]:
-    """Those tables that this command reads itself, redacted."""
+    """The tables that are small enough to be read by this command itself, redacted."""
     from redisq_ops.pipeline.redaction import redact_rows
 
     found = {}
@@ -264,7 +264,7 @@ def _say_reading(s: Session, what: str) -> None:
 
 
 def _print_query(s: Session, spark: SparkSession, query: str) -> None:
-    """Run a query and print its rows; two columns of one name get different ones."""
+    """Run a query and print its rows; columns of the same name are renamed."""
     from redisq_ops.pipeline.query_values import json_row, printable_frame
 
     found = awaited(spark, "planning", lambda: printable_frame(spark.sql(query)))

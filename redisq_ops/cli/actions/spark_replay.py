@@ -72,7 +72,7 @@ def replayed(s: Session, verb: Verb, named: str | None, given: Choosing) -> int:
         orders = ReplayPlan.read(path) if kept else None
         if orders is not None:
             orders.check_request(asked)
-            if given.pace.rate is None:  # the plan's own rate may be above the limit here
+            if given.pace.rate is None:  # the plan's own rate may be above this context's limit
                 for order in orders.queues:
                     s.config.guard.rate(order.header.rate)
             else:
@@ -91,7 +91,7 @@ def replayed(s: Session, verb: Verb, named: str | None, given: Choosing) -> int:
 
 
 def _choice(given: Choosing) -> str:
-    """The choice in words."""
+    """The selection of entries in words."""
     words = [f"group {group}" for group in given.group or ()]
     words += [f"where {given.where}"] if given.where is not None else []
     if not words and not given.all:

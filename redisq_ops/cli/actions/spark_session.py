@@ -62,8 +62,8 @@ def remote_server(running: Running) -> str | None:
 
 
 _NOT_SUBMITTED = {"--master": 1, "--conf": 1, "--print-submit": 0, "--url": 1}
-"""options left out of the submitted command -> their values: spark-submit has them itself, and a
-URL may contain a password"""
+"""options left out of the submitted command -> number of their values: spark-submit gets them
+itself, and a URL may contain a password"""
 
 
 def _submitted_words(argv: list[str]) -> list[str]:
@@ -164,7 +164,7 @@ def on_spark(
 
 
 def _own_clock(s: Session) -> Callable[[], int]:
-    """Ask the server for its time, on a connection of its own: for another thread."""
+    """A function for another thread: asks the server for its time, on its own connection."""
     client = connect(s.config.server_address(), "spark")
     return lambda: run(client, server_ms())
 
@@ -190,12 +190,12 @@ def url_for_workers(s: Session, spark: SparkSession) -> str | None:
 
 
 def frame(s: Session, spark: SparkSession, table: str, **options: str) -> DataFrame:
-    """A table of this invocation's server; ``options`` as docs/reference/spark.md has them."""
+    """A table of this invocation's server; ``options``: see docs/reference/spark.md."""
     return source_frame(spark, frame_options(s, spark, table, **options))
 
 
 def source_frame(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
-    """The frame of these options of the data source, which it registers."""
+    """The frame that the data source reads with these options; registers the data source."""
     from redisq_ops.pipeline.source import FORMAT, register
 
     register(spark)
@@ -219,9 +219,9 @@ def table_options(s: Session, table: str, **options: str) -> dict[str, str]:
 
 
 def small_table(s: Session, rows: int, options: Mapping[str, str]) -> SmallTable | None:
-    """A table that this command reads itself, or None if it is too large for that.
+    """A table, read by this command itself; None if it is too large.
 
-    ``rows``: by the queues' counters; ``options``: of the data source.
+    ``rows``: its rows by the queues' counters; ``options``: those of the data source.
     """
     from redisq_ops.pipeline.options import parse_options
     from redisq_ops.pipeline.small_tables import MOST_ROWS, read_small_table
@@ -273,7 +273,7 @@ def between(rows: DataFrame, column: str, since: int | None, until: int | None) 
 
 
 def now_ms(s: Session, lake: Path | None) -> int:
-    """The time from which ages count: the server's, or this machine's if a lake is read."""
+    """The present time, for ages: the server's, or this machine's if a lake is read."""
     return s.run(server_ms()) if lake is None else wall_ms()
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _MANY = 100_000
 _SAMPLES = 5
-"""rejects that a dry run shows"""
+"""number of rejects that a dry run shows"""
 
 
 def submitted(s: Session, given: SparkSubmitOptions) -> int:
@@ -61,7 +61,7 @@ def submitted(s: Session, given: SparkSubmitOptions) -> int:
     dry_run, skipped = given.dry_run, given.skip_invalid
     if not dry_run:
         s.writable()
-        s.run(server_ms())  # before Spark starts: whether the server answers
+        s.run(server_ms())  # fails before Spark starts if the server doesn't answer
     stopped = "what was sent stays; run the same command again to continue"
     with ExitStack() as stack:
         listed: RejectFile | None = None
@@ -113,7 +113,7 @@ def submitted(s: Session, given: SparkSubmitOptions) -> int:
 
 
 def _reads_files_here(running: Running) -> bool:
-    """Whether a path without a scheme is of this machine: Spark runs here, without Hadoop."""
+    """Whether a path without a scheme is on this machine: Spark runs here, without Hadoop."""
     is_here = remote_server(running) is None and is_local(running.master)
     elsewhere = any("defaultFS" in conf for conf in running.conf or ())
     return is_here and not elsewhere and "HADOOP_CONF_DIR" not in os.environ
@@ -125,12 +125,12 @@ def _is_small(running: Running, path: str) -> bool:
         return False
     try:
         return is_small_input(Path(path))
-    except OSError:  # Spark says what is wrong
+    except OSError:  # Spark reports the error
         return False
 
 
 def _counted(s: Session, queue: str, found: ValidationResult, *, skips: bool) -> int:
-    """Print what would be sent and what would be refused; the exit code of submit."""
+    """Print the counts of a dry run; returns the exit code that the submission would have."""
     rejects = [str(reject) for reject in found.rejects[:_SAMPLES]]
     refused = len(found.rejects)
     if s.json:

@@ -179,7 +179,7 @@ def _print_clients_and_requests(s: Session, figures: Figures, why: Mapping[str, 
 
 
 def _mostly(path: Sequence[Row]) -> str | None:
-    """What most of a request's critical path was spent on."""
+    """The kind of segment that took most of a request's critical path, with its share."""
     from redisq_ops.pipeline.critical_path import time_spent
 
     if not (spent := time_spent(path)):
@@ -189,7 +189,7 @@ def _mostly(path: Sequence[Row]) -> str | None:
 
 
 def print_groups(s: Session, groups: Sequence[Row], traits: Sequence[Row] | None) -> None:
-    """Groups, and with ``traits`` what is more frequent in each."""
+    """Print groups, and with ``traits`` the values that are more frequent in each."""
     from redisq_ops.pipeline.figures import (
         by_queue,
         group_error,
@@ -299,7 +299,7 @@ def _section(
     why: str | None = None,
     most: int = SHOWN,
 ) -> None:
-    """A table with its title; without rows the reason ``why``."""
+    """Print a table with its title; without rows, the reason ``why``."""
     found = [list(row) for row in rows]
     if not found:
         _line(f"\n{title}: none, {why}")

@@ -108,7 +108,7 @@ def _code(purged: int, requests: int) -> int:
 
 
 def _purged(job: Submission | EachLine) -> int:
-    """Requests that were there before, and of which something was purged or moved."""
+    """Number of requests that existed before and of which entries were purged or moved."""
     return job.purged if isinstance(job, EachLine) else 0
 
 
@@ -122,9 +122,9 @@ def _tell_purged(job: Submission | EachLine) -> None:
 
 
 def _check_lines(plan: _Plan, source: BinaryIO, dry_run: bool) -> int | None:
-    """Check a source that can be read twice; the number of its payloads.
+    """Check a source, if it can be read twice; returns the number of its payloads.
 
-    `TooLarge` for lines that can't be submitted, unless they are skipped or counted.
+    Raises `TooLarge` for lines that can't be submitted, unless they are skipped or counted.
     """
     if dry_run or not source.seekable():
         return None
@@ -149,7 +149,7 @@ def _reject(plan: _Plan, number: int, reason: str) -> RejectedLine:
 
 
 def _payloads(plan: _Plan, source: BinaryIO, rejects: RejectFile | None) -> Iterator[bytes | None]:
-    """The payloads; None where one is left out."""
+    """The payloads; None for each one left out."""
     skip = None
     if rejects is not None:
 
@@ -227,7 +227,7 @@ def _submit(
 
 
 def _left(plan: _Plan, job: Submission | EachLine, error: BaseException) -> list[str]:
-    """What an interrupted submission leaves on the server, and the commands that deal with it."""
+    """Lines about what an interrupted submission leaves on the server, and commands to go on."""
     under_way = job.read > job.sent
     if not job.sent and not (under_way and not isinstance(error, Refused)):
         return []
@@ -244,7 +244,7 @@ def _left(plan: _Plan, job: Submission | EachLine, error: BaseException) -> list
 
 
 def _interrupted(s: Session, error: BaseException, left: list[str]) -> BaseException:
-    """Print the lines before the error for a person; for a program they are in the error."""
+    """For people, print the lines and return the error; for programs, an error that has them."""
     if not s.json:
         for line in left:
             say(line)
@@ -257,7 +257,7 @@ def _interrupted(s: Session, error: BaseException, left: list[str]) -> BaseExcep
 
 
 def _rehearse(s: Session, plan: _Plan, source: BinaryIO) -> int:
-    """Check what submit checks, on the server too, and print what would be sent."""
+    """Make all checks of submit, also on the server, and print what would be sent."""
     found, refusal = LineCounts(), None
     payloads = found.counted(lines(source, plan.max_payload, plan.split, found.reject))
     job = _job(s, plan, payloads)
@@ -277,7 +277,7 @@ def _rehearse(s: Session, plan: _Plan, source: BinaryIO) -> int:
 
 
 def _show_counts(s: Session, plan: _Plan, found: LineCounts, purged: int) -> int:
-    """Print what would be sent and what would be refused; the exit code of submit."""
+    """Print the counts of a dry run; returns the exit code that the submission would have."""
     if s.json:
         emit(
             {

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def top(
     s: Session, given: TopOptions, incident: str | None = None, frameworks: str | None = None
 ) -> int:
-    """``incident``, ``frameworks``: of a demo."""
+    """Run the dashboard. ``incident``, ``frameworks``: options of a demo."""
     interval, once = given.interval, given.once
     if interval is not None and not isfinite(interval):
         raise BadInput(f"--interval {interval}: say how many seconds")
@@ -43,7 +43,7 @@ def top(
     guide: list[GuideStep] = []
     ready: Callable[[], object] | None = None
     with ExitStack() as stack:
-        in_browser = "TEXTUAL_DRIVER" in os.environ  # its terminal is a pipe to the web server
+        in_browser = "TEXTUAL_DRIVER" in os.environ  # there, stdout is a pipe to the web server
         once = once or s.json or not (in_browser or sys.stdout.isatty())
         if given.demo:
             from redisq_ops.demo.demonstration import demonstration
@@ -60,7 +60,7 @@ def top(
 
             guide = [step for each in chosen(incident) for step in each.steps]
         if s.no_redact:
-            _ = s.redaction  # refused before there is a screen
+            _ = s.redaction  # raises before the dashboard starts
         if given.serve:
             return _serve(s, given)
         if s.json:
@@ -69,7 +69,7 @@ def top(
 
 
 def _rows(s: Session, queue: str | None) -> int:
-    """The data of a frame for programs, as other commands print it."""
+    """With --json: print the data of a frame, as `redisq ls` or `redisq inspect` does."""
     from . import inspect, overview
 
     if queue is None:
@@ -80,8 +80,8 @@ def _rows(s: Session, queue: str | None) -> int:
 
 @contextmanager
 def _little_garbage_collection() -> Iterator[None]:
-    """A search for garbage takes a seventh of the start and finds none. Once the dashboard shows
-    something, it sets its own threshold."""
+    """Collect garbage rarely: at the start this takes a seventh of the time and finds nothing.
+    Once the dashboard shows a snapshot, it sets its own threshold."""
     usual = gc.get_threshold()
     gc.set_threshold(50_000)
     try:
@@ -117,7 +117,7 @@ def _show(
         guide=guide,
     )
     if once:
-        if queue is not None:  # without it the frame would show another view
+        if queue is not None:  # raises if it doesn't exist: the frame would show another view
             s.run(s.deployment.queue(queue))
         from redisq_ops.tui.frame import frame
 
@@ -194,7 +194,7 @@ def _serve(s: Session, given: TopOptions) -> int:
 
 
 def _unread(seen: Snapshot) -> bool:
-    """Whether a part could not be read; then `ls` ends with 3 as well."""
+    """Whether a part could not be read; then the exit code is 3, as for `ls`."""
     shown = [row.counts for row in seen.overview] + [seen.counts]
     refused = [row.problem for row in seen.overview] + [seen.problem]
     return any(refused) or any(counts.problem for counts in shown if counts)
@@ -206,7 +206,7 @@ def main() -> None:
 
 
 def _host(s: Session) -> Host:
-    """What the dashboard needs of the command line; loaded when it is asked for."""
+    """The command-line functions that the dashboard needs; their modules load when first called."""
     from redisq_ops.tui.host import FIRST, Completion, Host
 
     def complete(words: Sequence[str], incomplete: str, known: KnownNames) -> Sequence[Completion]:
@@ -225,13 +225,13 @@ def _host(s: Session) -> Host:
 
         try:
             return [Completion(one.name, one.url or "the usual server") for one in contexts()]
-        except RedisqError:  # the file was broken since the start
+        except RedisqError:  # somebody has broken the file meanwhile
             return []
 
     first = dict(s.flags), s.context
 
     def open_context(name: str) -> SnapshotSource:
-        # Flags that chose the first server don't choose that of a context.
+        # The flags are for the first server, not for the server of another context.
         flags, context = first if name == FIRST else ({}, name)
         return _another(s, flags, context)
 
@@ -239,12 +239,12 @@ def _host(s: Session) -> Host:
 
 
 def _another(s: Session, flags: dict[str, str | None], context: str | None) -> SnapshotSource:
-    """Another server, for the rest of this invocation."""
+    """Switch this invocation to another server."""
     from redisq_ops.tui.poller import Live
 
     other = Session(dict(flags), context, utc=s.utc, role=s.role, no_redact=s.no_redact)
-    _ = other.config.server_address(), other.redaction  # refused while the former is still shown
-    # Hints read the flags of the first session: a command that is copied is for the new server.
+    _ = other.config.server_address(), other.redaction  # raises while the old server is still shown
+    # Hints read the flags of the first session; commands copied from now on need the new server.
     s.flags.clear()
     s.flags.update(flags, context=context)
     return Live(lambda: _connect(other))

@@ -36,7 +36,7 @@ def _timeout_s(timeout: str | None) -> float | None:
 def wait_for_requests(
     s: Session, requests: list[tuple[RequestQueue[Any], str]], timeout_s: float | None
 ) -> int:
-    """Wait for requests and print how each ended; the exit code of all."""
+    """Wait for requests and print how each ended; returns one exit code for all."""
     by_queue: dict[str, tuple[RequestQueue[Any], list[str]]] = {}
     for queue, id in requests:
         by_queue.setdefault(queue.name, (queue, []))[1].append(id)
@@ -64,7 +64,7 @@ def wait_for_requests(
 def _ended(
     queue: RequestQueue[Any], ids: list[str], outage: _Outage, show: Progress
 ) -> Iterator[Request]:
-    """Each request of a queue when it has ended; waits for a lost server to answer again."""
+    """Yields each request of a queue when it has ended; waits while the server is lost."""
     still = dict.fromkeys(ids)
     while still:
         try:
@@ -89,7 +89,7 @@ def _print_end(s: Session, queue: str, request: Request) -> None:
 
 
 class _Outage:
-    """Retries of a wait whose server was lost, until it answers again or the time is over.
+    """Pauses between the retries of a wait whose server is lost, until the wait times out.
 
     The loss is reported once.
     """
@@ -113,7 +113,7 @@ class _Outage:
         time.sleep(self._pause_s if left is None else min(left, self._pause_s))
 
     def over(self) -> None:
-        """The server answered."""
+        """Called when the server has answered; reports the end of an outage."""
         if self._pause_s:
             say("the server answers again")
             self._pause_s = 0.0

@@ -38,7 +38,7 @@ _MOST_PROCESSES = 1000
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What a worker process needs; pickled for each of several."""
+    """The options of a worker process; pickled if there are several processes."""
 
     flags: dict[str, str | None]
     context: str | None
@@ -53,7 +53,7 @@ class _Job:
     options: dict[str, Any]
 
     def nth(self, index: int) -> _Job:
-        """The same with a consumer name and port for process ``index``."""
+        """The job with the consumer name and port of process ``index``."""
         return replace(
             self,
             consumer=f"{self.consumer}.{index + 1}" if self.consumer else None,
@@ -129,7 +129,7 @@ def _tell_absent(s: Session, job: _Job) -> None:
 
 
 def _tell_left(s: Session, job: _Job) -> None:
-    """Report what a burst that has ended left in its queues, and why."""
+    """Report the entries that a finished burst left in its queues, and why."""
 
     async def left(queue: Queue[Any]) -> tuple[Counts, int | None]:
         counts, delayed = await both(queue.counts.op(), queue.page.op("delayed", None, 1))
@@ -138,7 +138,7 @@ def _tell_left(s: Session, job: _Job) -> None:
     try:
         queues = [queue for queue in _queues(s, job) if s.run(queue.exists.op())]
         found = s.run(together(map(left, queues)))
-    except RedisqError as error:  # no failure of the burst: its work is done
+    except RedisqError as error:  # the burst has not failed: its work is done
         say(printable(f"all work that was found is done; what else there is isn't known: {error}"))
         return
     for queue, (counts, due_ms) in zip(queues, found, strict=True):
@@ -148,7 +148,7 @@ def _tell_left(s: Session, job: _Job) -> None:
 
 
 def _remainder(name: str, counts: Counts, due: str | None) -> Iterator[str]:
-    """What a burst left in a queue, a sentence for each state."""
+    """The entries that a burst left in a queue, a sentence for each state."""
 
     def number(n: int) -> str:
         return f"{entries(n)} {'is' if n == 1 else 'are'}"
@@ -196,7 +196,7 @@ def _run(s: Session, job: _Job) -> None:
                 return _worker(s, job).run()
             except WrongKind:
                 before, absent = absent, _absent(s, job)
-                if absent == before:  # an existing queue has a kind that nobody can work on
+                if absent == before:  # an existing queue is of a kind that workers can't serve
                     raise
     finally:
         if job.telemetry:
@@ -238,7 +238,7 @@ def _worker(s: Session, job: _Job) -> Worker:
 
 
 def _telemetry() -> ModuleType:
-    """The module of spans; it needs packages that the extra ``otel`` installs."""
+    """The module that records spans; it needs the packages of the extra ``otel``."""
     try:
         from redisq_ops import telemetry
     except ImportError as error:

@@ -1,5 +1,5 @@
-"""What a kind of queue declares about itself: `ops` and every face look here, and name no other
-program's kind."""
+"""What a kind of queue declares about itself. `ops` and the user interfaces read it here and name
+no other program's kind."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class DeclaredFeatures:
     owner: ClassVar[str] = ""
     """the program that keeps the queue, as its users call it; empty: redisq"""
     by_id: ClassVar[bool] = True
-    """entries are found by their id; else a state is read for it"""
+    """an entry is found by its id; if False, a whole state is read to find it"""
     step_s: ClassVar[float] = 0.0005
     """seconds that one step of a change may keep the server busy: other clients wait for it"""
     keeps_history: ClassVar[bool] = True
@@ -29,8 +29,8 @@ class DeclaredFeatures:
     marks_operations: ClassVar[bool] = True
     """an entry has the name of the operator's change that touched it last"""
     enveloped: ClassVar[bool] = False
-    """payloads are records of the owner's around the work: fields are looked for deeper in them,
-    and those that say how it failed are left out"""
+    """payloads are the owner's records, with the work inside: fields are looked for at a greater
+    depth, and fields about failures are left out"""
     tells_position: ClassVar[bool] = True
     """`queue_position` says what comes before an entry that waits"""
     counts_failures: ClassVar[bool] = True
@@ -38,13 +38,13 @@ class DeclaredFeatures:
     worked_on_here: ClassVar[bool] = True
     """`redisq work` is how its entries are usually taken"""
     names_examples: ClassVar[bool] = False
-    """what `invariants` finds says how many, and names a few of them: both may change between two
-    looks at the same fault"""
+    """sentences of `invariants` have a number of entries and a few examples: both may differ
+    between two reads of the same fault"""
     verbs: ClassVar[Mapping[str, str]] = {}
     """verb -> what it does in this kind of queue, where that differs from other kinds"""
     refusals: ClassVar[Mapping[str, str]] = {}
     """why a verb (``replay``), or a verb of a state (``purge dead``), is impossible here, and what
-    to do instead; a purge stands for a hard one, too"""
+    to do instead; ``purge`` is also for ``purge --hard``"""
     unwatched: ClassVar[str] = ""
     """why the end of replayed entries is unknown, so that a canary and a ramp are refused; empty:
     `replay_tracker` follows them"""
@@ -53,15 +53,15 @@ class DeclaredFeatures:
     )
     """what becomes of a pending entry that has no deadline"""
     found: frozenset[bytes] | None = None
-    """keys that a scan found of it, for a layout that keeps no index"""
+    """the queue's keys that a scan found, for a layout that keeps no index"""
 
     at: str = ""
     """what the owner's keys begin with"""
 
     @classmethod
     def shard_of(cls, own_name: str) -> tuple[str, int] | None:
-        """The queue of ours, by name, whose shard of that number would have the same keys as the
-        owner's queue of this name."""
+        """A queue of ours and the number of its shard that would have the same keys as the owner's
+        queue ``own_name``; None: there is none."""
         return None
 
     @property
@@ -74,4 +74,4 @@ class DeclaredFeatures:
         return False
 
     def leave_out(self, queues: Iterable[Any]) -> None:
-        """Of a whole deployment: show nothing of those of its queues from now on."""
+        """For a whole deployment: leave these of its queues out from now on."""

@@ -25,8 +25,8 @@ def settings_owners(key: bytes, prefix: str = PREFIX) -> list[ShardName]:
 
 
 def marked_by(places: Sequence[ShardName], mark: bytes | None) -> Registered | None:
-    """The entry that a mark in the settings of one of these stands for: of the first that has so
-    many shards, else of the last."""
+    """The entry that a mark stands for, found in the settings of one of ``places``: of the first
+    place whose shard number fits the entry's number of shards, else of the last place."""
     entries = [(Registered.marked(name, mark), shard) for name, shard in places]
     known = [(each, shard) for each, shard in entries if each is not None and each.kind in KINDS]
     for each, shard in known:

@@ -314,7 +314,7 @@ class OperatorChanges(ParallelReads[C_co]):
     async def _configure(
         self, op: str, seq: int, changes: dict[str, str], since: Mapping[str, str] | None = None
     ) -> dict[str, str]:
-        """Only names in ``since`` whose value still is what it says are changed, if it is given."""
+        """``since``: name -> value; a name that has another value by now is not changed."""
         was = since or {}
         rows = [
             (name, _kept(value), _kept(was[name]) if name in was else "*")
@@ -359,8 +359,8 @@ class OperatorChanges(ParallelReads[C_co]):
     ) -> Description[int]:
         """Take back a change that moved no entries; returns how many things were changed back.
 
-        ``verb``, ``args``: the inverse that the audit log keeps. ``left`` is called with what was
-        changed since and stays. See `undo_change_size` for how many things there are.
+        ``verb``, ``args``: the inverse that the audit log keeps. ``left`` is called with the things
+        that were changed since, and stay. `undo_change_size` says how many things there are.
         """
         return self._undo_change(ChangeUndo(op, seq, verb, args, left))
 

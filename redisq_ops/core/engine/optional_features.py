@@ -1,7 +1,7 @@
 """What only some kinds of queue have, as classes: ``isinstance(queue, HasRequests)`` asks for it.
 
-A kind inherits from the features it has and implements their abstract methods. A face asks with
-`isinstance`, and the type checker then knows the methods.
+A kind inherits from the features it has and implements their abstract methods. User interfaces ask
+with `isinstance`, and the type checker then knows the methods.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class HasConsumerGroups(HasConsumers[C_co]):
 
 
 class HasPriorityLevels(Queue[C_co]):
-    """What waits is in one list for each priority."""
+    """Work waits in one list for each priority."""
 
     @operation
     @abstractmethod
@@ -185,7 +185,7 @@ class HasWorkerTraces(Queue[C_co]):
 
 
 class HasWorkerProcesses(HasWorkerTraces[C_co]):
-    """The program registers its worker processes: who is not in the list does not work."""
+    """The program registers its worker processes: one that isn't listed doesn't work."""
 
     prunes: ClassVar[bool] = False
     """whether `prune_process` can remove a process from the registry"""
@@ -230,5 +230,5 @@ FEATURES: tuple[type, ...] = (
 
 
 def features(queue_class: type[Queue[Any]]) -> frozenset[str]:
-    """The names of the features that queues of a class have, for a face that shows queues."""
+    """The names of the features that queues of a class have, for user interfaces."""
     return frozenset(each.__name__ for each in FEATURES if issubclass(queue_class, each))

@@ -49,8 +49,8 @@ class Queue(OperatorChanges[C_co]):
 
     @operation
     async def related(self, entry: Entry) -> list[Related]:
-        """The entries that this one depends on, or that depend on it, as far as its kind has any;
-        those that have to be dealt with first come first."""
+        """The entries that this one depends on, or that depend on it; none for most kinds. Those
+        that must end, or be replayed, before the others come first."""
         return []
 
     @operation
@@ -156,8 +156,8 @@ class Queue(OperatorChanges[C_co]):
     async def _settle_and_take(
         self, settlements: Sequence[Settlement], n: int, consumer: str, lease_ms: Duration
     ) -> tuple[list[str], TakeResult | Exception]:
-        """`settle_and_take`, with the error of a take that fails in the place of its result: the
-        words say what was settled before."""
+        """`settle_and_take`, but the error of a take is returned as its result, because the
+        settlements before it were carried out and their words are needed."""
         if not await self._ready_to_take():
             return await self.settle.op(settlements), TakeResult((), None, False)
         if self.exchanges_at_once and settlements and len(settlements) + n <= MAX_BATCH:
@@ -228,7 +228,7 @@ class Queue(OperatorChanges[C_co]):
         return await self.sweep.op()
 
     def _retry_delay_ms(self, settlement: Settlement) -> int | None:
-        """How long a failed entry waits for its next attempt; None: decided as it is settled."""
+        """ms that a failed entry waits for its next attempt; None: unknown before it is settled."""
         return checked_ms(settlement.delay_ms, "delay_ms")
 
     def replay_tracker(self) -> ReplayTracker:

@@ -49,7 +49,7 @@ class TransferRevert:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """A move between two queues: how a step that holds entries is ended, by whoever comes next."""
+    """A move between two queues. Any process can end a step of it that still holds entries."""
 
     source: Queue[Any]
     target: Queue[Any] | None
@@ -84,7 +84,7 @@ class Transfer:
             raise NotFound(
                 f"queue {name} was destroyed: what was on its way there is back in {source.name}"
             )
-        # If some are gone, the step was carried out before: those have stored results, too.
+        # If rows are missing, the step was carried out before, and the target has their results.
         again = again or not rows or len(cargo) < len(rows)
         results = await transfer.read_results(target, op, step) if again else {}
         # The source's trash_ms may be longer now than when the move began.

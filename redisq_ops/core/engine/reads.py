@@ -67,7 +67,7 @@ class QueueReads(QueueBase[C_co]):
 
     @operation
     async def full_counts(self, now_ms: int | None = None) -> Counts:
-        """`counts` with the numbers that take a search to find, for a look at one queue."""
+        """`counts` with the numbers that need a search, for views of a single queue."""
         counts: Counts = await self.counts.op(now_ms)
         return counts
 
@@ -90,13 +90,13 @@ class QueueReads(QueueBase[C_co]):
 
         ``cursor``: the `Page.cursor` of the page before; no entry is skipped or shown twice,
         whatever came or went between the two. ``start``: the rank of the first entry, for a window
-        in a long list. ``payloads``: also read payloads. ``glance``: for a look that repeats
-        itself: long records of other programs need not be read, and say so.
+        in a long list. ``payloads``: also read payloads. ``glance``: for views that read again and
+        again: long records of other programs may be left out, and their entries say so.
         """
         return self._bounded_page(state, PageQuery(cursor, max, start, payloads, glance))
 
     async def _bounded_page(self, state: State, query: PageQuery) -> Page:
-        """`_page`, of elements whose size nobody asks before they are read."""
+        """`_page`; ids and payloads that are too long arrive cut, and their entries say so."""
         page = await shortened(self._page(state, query))
         return replace(page, entries=tuple(map(record.without_cut, page.entries)))
 
@@ -117,7 +117,7 @@ class QueueReads(QueueBase[C_co]):
     ) -> Page:
         """A page of a sorted set; its cursor is a position, so a page is exact whatever moved.
 
-        ``above``, ``up_to``: only scores behind the one, and up to the other.
+        Only scores greater than ``above`` and at most ``up_to``, where these are given.
         """
         key, max, start = self.keys[part], query.max, query.start
         low = "-inf" if above is None else f"({spelt(above)}"
@@ -224,7 +224,7 @@ class QueueReads(QueueBase[C_co]):
         return Rates(series("i"), series("o"), series("f"))
 
     def _minute_counters(self, hour: int, minutes: Sequence[int]) -> Call[dict[str, int]]:
-        """Counters of minutes of an hour, minute and letter -> number; maybe of other minutes."""
+        """Counters of at least these minutes of an hour: minute and letter -> number."""
         key = f"{self.keys['rate_']}{hour}"
         if len(minutes) > _FEW_MINUTES:
             return Call(
@@ -289,7 +289,7 @@ class QueueReads(QueueBase[C_co]):
     async def invariants(self) -> list[str]:
         """Broken invariants, one sentence each; empty for a healthy queue. Reads all entries.
 
-        On a live queue one call can find a violation that is none: repeat it before you act.
+        On a live queue one call can report a violation by mistake: repeat it before you act.
         """
 
     @operation
@@ -343,7 +343,7 @@ class QueueReads(QueueBase[C_co]):
     ) -> Description[PendingPage]:
         """Deliveries that aren't settled, the next deadline first; of one ``group`` or of one
         ``consumer`` where they are given. ``after``: the `PendingPage.after` of the page before.
-        ``glance``: as for `page`; the ids of what is not read are no ids."""
+        ``glance``: as for `page`; an entry that isn't read has a placeholder as its id."""
         return self._pending_deliveries(PendingQuery(group, max, consumer, after, glance))
 
     async def _pending_deliveries(self, query: PendingQuery) -> PendingPage:

@@ -1,9 +1,9 @@
 """All queues of a deployment: one hash, name -> kind, schema, time of creation.
 
 An entry is written before the queue's first key and removed after its last. A server can lose it:
-with all data, or on a Cluster alone. So each shard of a queue has a mark among its settings: a
-short copy of the entry. Without the mark a script stores nothing, and the queue registers itself
-again (`QueueBase._register_again`). If only the entry is missing, it is restored from the mark.
+with all data or, on a Cluster, without the queues. So each shard of a queue has a mark among its
+settings: a short copy of the entry. Without the mark a script stores nothing, and the queue
+registers itself again (`QueueBase._register_again`). The mark restores an entry that is missing.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Registered:
     called: str | None = None
     """of another program's queue: its owner's name, if that differs from ours"""
     problem: str | None = None
-    """the entry is corrupt: why, and the other fields mean nothing"""
+    """why the entry is corrupt; then the other fields mean nothing"""
 
     @property
     def all_shards(self) -> int:
@@ -164,7 +164,7 @@ def distinct_name(kind: str, at: bytes, own: bytes) -> str:
 
 
 _decoded = lru_cache(4096)(Registered.decoded)
-"""for who reads all entries again and again, such as the dashboard"""
+"""cached for callers that read all entries again and again, such as the dashboard"""
 
 
 def all_queues(prefix: str = PREFIX) -> Call[list[Registered]]:
@@ -217,7 +217,7 @@ async def ensure_registered(
         key = registry_key(prefix)
         now = await server_ms()
         mine = kept or Registered(name, kind, schema, now, shards, layout=layout)
-        # HSETNX: of two first producers one wins, and both read what won.
+        # HSETNX: if two producers create the queue, one wins, and both read its entry.
         await Call(("HSETNX", key, stored(name), mine.encoded()), int, key=key)
         entry = await find(name, prefix)
         if entry is None:

@@ -95,7 +95,7 @@ class ReplayTracker:
 
     def _scheduled_again(self, entry: Entry) -> bool:
         """Whether it waits for a run that was scheduled while it was pending: then the replayed run
-        is over. A replayed or released entry's record says that a consumer had it."""
+        is over. Otherwise its record would say that it was replayed, or that a consumer had it."""
         return entry.op is None and not entry.handed
 
     def _fails(self, entry: Entry) -> bool:

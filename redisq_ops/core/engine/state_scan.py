@@ -186,7 +186,7 @@ async def score_ranges(
 
 
 def positions(key: str, *range_: str | int) -> Call[list[Position]]:
-    """(score, member) of a range, of ranks unless it says BYSCORE; members may be any bytes."""
+    """(score, member) of a range (of ranks, or BYSCORE); members may be any bytes."""
 
     def read(reply: list[Any]) -> list[Position]:
         return [(score, member) for member, score in pairs(reply)]
@@ -282,8 +282,8 @@ async def _timed(key: str, call: Call[T]) -> tuple[T, int]:
 
 
 async def clocked(key: str, asked: Description[T]) -> tuple[T, int]:
-    """A description's result, and the µs of its slowest call in whatever round; several calls of
-    one kind in a row count as one."""
+    """A description's result, and the µs of its slowest call in any round; several calls of one
+    kind in a row count as one."""
     description = coroutine_of(asked)
     clock, slowest = micros(key), 0
     try:

@@ -1,7 +1,8 @@
 """The storage interface in Python: every hook that the engine's classes call and a kind implements.
 
-Entries that don't wait are stored alike in all kinds of ours and read by the engine. Where entries
-wait, only the kind knows: these methods read it. `lua/storage.lua` is the other half, for changes.
+Entries in other states than waiting are stored alike in all kinds of ours, and the engine reads
+them. Only the kind knows where entries wait, and these methods read them there. The other half, for
+changes, is `lua/storage.lua`.
 A new kind subclasses `Queue`, implements the first two methods, `Queue.counts` and
 `Queue.invariants`, and replaces further ones where their defaults don't fit.
 """
@@ -20,7 +21,7 @@ from .state_scan import WaitingIds
 
 
 class Storage(Protocol):
-    """What a kind of ours tells the engine, without a default for what comes first."""
+    """What a kind of ours tells the engine; what stands before “reads” has no default."""
 
     kind: ClassVar[str]
     """the kind's name in the registry and on the command line"""

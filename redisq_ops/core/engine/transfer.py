@@ -105,10 +105,10 @@ def _split(reply: list[bytes], width: int) -> Iterator[list[bytes]]:
 def hold_rows(
     shard: Queue[Any], ids: Sequence[str], layout: int
 ) -> Call[list[tuple[str, TransferEntry]]]:
-    """Hold entries for their new shards (``transfer_hold.lua``): held | stays | gone, and each.
+    """Hold entries for their new shards (``transfer_hold.lua``).
 
-    As many of the ids as fit a call, in their order. ``layout``: the caller's version of the number
-    of shards.
+    Returns (held | stays | gone, the entry) for as many of the ids as fit a call, in their order.
+    ``layout``: the caller's version of the number of shards.
     """
 
     def read(reply: list[bytes]) -> list[tuple[str, TransferEntry]]:
@@ -160,7 +160,7 @@ async def accept_entries(
 ) -> dict[str, str]:
     """Put entries into the target: id -> ok | same | exists | full | closed | cancelled.
 
-    The first result of an entry is stored for ``keep_ms`` and returned again: as long as the source
+    The first result of an entry is stored and returned again for ``keep_ms``: as long as the source
     keeps what `restore_entries` needs. Without ``op`` an entry's mark is kept instead, for the
     setting ``keep_ms``, and answers ``same``. ``full`` and ``closed`` are results of moves; others
     raise `QueueFull` or `QueueClosed`, and a shard that does accepts nothing of the call.
@@ -383,7 +383,7 @@ async def _moved_ids(
 
 
 async def end_step(queue: Queue[Any], op: str, step: int, state: State) -> None:
-    """End a step, in the order of steps: requests it took entries from can be done again."""
+    """End a step, in the order of steps: it no longer keeps requests from being done."""
     if isinstance(queue, HasRequests):
         await together(
             shard._call_script("transfer_step_ended", int, op=op, step=step, state=state)
@@ -392,7 +392,7 @@ async def end_step(queue: Queue[Any], op: str, step: int, state: State) -> None:
 
 
 async def drop_undo_list(queue: Queue[Any], op: str, step: int) -> None:
-    """Delete the list of what can be restored of a step, once it was undone."""
+    """Delete the list of a step's entries that can be restored, once the step was undone."""
     keys = [f"{shard.keys['undo_']}{op}:{step}" for shard in queue.shard_queues]
     await together(Call(("UNLINK", key), int, key=key) for key in keys)
 
@@ -400,7 +400,7 @@ async def drop_undo_list(queue: Queue[Any], op: str, step: int) -> None:
 async def drop_undo_entries(
     queue: Queue[Any], op: str, step: int, cargo: Sequence[TransferEntry]
 ) -> None:
-    """Remove entries from the list of what can be restored of a step."""
+    """Remove entries from the list of a step's entries that can be restored."""
     shards = list(queue.shard_queues)
 
     def call(one: TransferEntry) -> Call[int]:

@@ -20,9 +20,9 @@ from ..redis.operation import Arg
 Make = Callable[[Sequence[str], Sequence[str], Sequence[bytes], int], list[Delivery]]
 """(ids, receipts, payloads, deadline in ms) -> deliveries without failures or lost leases"""
 QUOTED = b" "
-"""in front of a take's ids, when they are percent-quoted: one has a character no id of ours has"""
+"""in front of a take's ids if they are percent-quoted, since one isn't a legal id of ours"""
 GONE = "*"
-"""in the place of an id that the caller of a repeated take doesn't hold any more"""
+"""in the reply to a repeated take: replaces an id that the caller doesn't hold any more"""
 
 
 def taken(reply: Sequence[Any], make: Make) -> TakeResult:

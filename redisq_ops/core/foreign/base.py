@@ -1,4 +1,4 @@
-"""Queues in the layout of another program, their owner: read, and changed only as it allows.
+"""Queues of another program, their owner: read, and changed only as the owner allows.
 
 The owner's keys begin with ``at`` (``resque:``, or nothing); none is renamed or gets another type.
 Keys of ours are beside them, under our own prefix. Finding such a queue writes nothing: it exists
@@ -31,15 +31,15 @@ from .releases import Releases
 
 
 class ForeignQueue(Queue[C_co]):
-    """Read-only; a kind overrides what it can do, and everything else is refused in one line.
+    """Read-only; a kind overrides the methods that it supports, and all others refuse in one line.
 
     ``at``: what the owner's keys begin with. ``own_name``: the owner's name for the queue; None:
-    the part of its name here behind the colon. A name without a digest means the kind's usual keys:
-    a queue at other keys gets the name with a digest that `discover` would give it.
+    the part of ``name`` behind the colon. A name without a digest stands for the kind's usual keys;
+    a queue under other keys gets the name with a digest that `discover` would give it.
     """
 
     interface: ClassVar[int]
-    """of a kind outside redisq: the version of the interface for which it was written"""
+    """for a kind of another package: the version of the interface for which it was written"""
     home: ClassVar[str] = ""
     """what its owner's keys begin with by default"""
     one_key: ClassVar[bool] = False
@@ -86,7 +86,7 @@ class ForeignQueue(Queue[C_co]):
         self._check_own_name()
         self.keys = self._keys(self.name)
         self.beside: frozenset[str] = frozenset()
-        """queues of a whole deployment that have an object of their own, and are left out of it"""
+        """own names of queues that a whole deployment leaves out: each has an object of its own"""
 
     def _check_own_name(self) -> None:
         """Refuse a name whose key the owner uses for something other than a queue."""
@@ -100,8 +100,8 @@ class ForeignQueue(Queue[C_co]):
 
     @classmethod
     def home_of(cls, own_name: str) -> str:
-        """What the owner's keys of a queue begin with by default, of a kind whose queues differ in
-        that; ``own_name``: the owner's name for it."""
+        """What the owner's keys of a queue begin with by default. Overridden by a kind whose queues
+        begin differently. ``own_name``: the owner's name for the queue."""
         return cls.home
 
     def _is_key(self, at: str) -> bool:
@@ -130,7 +130,7 @@ class ForeignQueue(Queue[C_co]):
         """Do nothing: the owner creates the queue."""
 
     async def _register_again(self) -> None:
-        # The mark first: if the data is lost after that, the mark goes with it.
+        # The mark first: if the server loses its data after that, the mark is lost as well.
         await self._is_marked(Registered(self.name, self.kind, self.schema))
         await Queue._register_again(self)
 
@@ -143,7 +143,7 @@ class ForeignQueue(Queue[C_co]):
         return ForeignReplayTracker(self)
 
     async def releases_there(self) -> Sequence[str]:
-        """The releases of its owner that Redis says have the queue."""
+        """The releases of the owner that use the queue, as far as Redis has them."""
         return ()
 
     @operation

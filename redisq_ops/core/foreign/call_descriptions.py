@@ -21,8 +21,8 @@ MOST = 8192
 
 def call_of(text: str) -> dict[str, Any]:
     """``function``, ``args`` and ``kwargs`` of a call such as ``mail.send('ann', region='eu')``;
-    empty if it is none. An argument that is no literal is its own text; if the arguments as a whole
-    can't be read, they are None."""
+    empty if it is none. An argument that is no literal is its source text; if the arguments as a
+    whole can't be read, they are None."""
     named = _CALL.fullmatch(text)
     if named is None:
         return {}

@@ -37,7 +37,7 @@ JOB_VERBS: Mapping[Verb, tuple[State, ...]] = {
     "hard": ("waiting", "delayed", "dead", "trash"),
     "restore": ("trash",),
 }
-"""the verbs for jobs that have ids and that only their owner's workers hold"""
+"""the verbs for jobs that have ids and are held by their owner's workers only"""
 
 
 class ForeignChanges(PlacedQueue[C_co]):
@@ -73,13 +73,14 @@ class ForeignChanges(PlacedQueue[C_co]):
             )
 
     def written_keys(self) -> list[str]:
-        """Keys of the owner's, of which one for each place that changes write to."""
+        """The owner's keys that changes write to: fixed keys, and one for each declared place."""
         places = chain.from_iterable(self.states.values())
         theirs = [*self.theirs, *(one.key.replace("{q}", self.own_name) for one in places)]
         return [self.at + key for key in theirs]
 
     async def _refuse_other_program(self) -> None:
-        """A registry entry may name any keys: those in an unusual place are recognised again."""
+        """A registry entry may name any keys. Keys that don't begin as usual are recognised again;
+        raises `WrongKind` if they are of another kind."""
         if self.at == self.home_of(self.own_name) or self._is_key(self.at):
             return
         owners = await kinds_of(await self._owners_types(), self.at, self.own_name)
@@ -94,7 +95,7 @@ class ForeignChanges(PlacedQueue[C_co]):
             raise Refused(f"queue {self.name} is only shown: {why}")
 
     def stamp(self, entry: Entry) -> bytes:
-        """What tells an entry from a later one with its id; `moves_take_out` compares it."""
+        """Bytes that tell an entry from a later one of its id; `moves_take_out` compares them."""
         return b""
 
     def shown(self, entry: Entry) -> bytes | None:
@@ -107,7 +108,7 @@ class ForeignChanges(PlacedQueue[C_co]):
 
     @staticmethod
     def _orphan_refused(seen: LocatedEntry, target: str) -> str:
-        """An orphan may be removed from a key; if it was gathered elsewhere, a worker holds it."""
+        """An orphan can only be removed, and not while a worker holds it (``busy``)."""
         if target not in ("trash", "gone"):
             return "gone"
         return "busy" if seen.place.kind == "busy" else ""
@@ -121,8 +122,8 @@ class ForeignChanges(PlacedQueue[C_co]):
     async def would_move(
         self, ids: Sequence[str], source: State, target: str, orphans: Collection[str] = ()
     ) -> list[str]:
-        """Calls the hooks that the script of `move` calls. Needs the right to run scripts."""
-        later = await self._now() + DAY_MS  # late enough that no entry is ``late``
+        """Calls the same hooks as the script `move`. Needs the right to run scripts."""
+        later = await self._now() + DAY_MS  # so far ahead that no entry is ``late``
         step = MoveStep("-", 0, ids, source, target, later, "-", later, {}, orphans, "")
         found: list[str] = await self._call_script(
             "would_move",
@@ -138,8 +139,9 @@ class ForeignChanges(PlacedQueue[C_co]):
     def destination(
         self, seen: LocatedEntry, target: str, at_ms: int
     ) -> tuple[bytes | None, str] | None:
-        """For an entry that will be waiting or delayed, from or until ``at_ms``: the bytes to write
-        (None: its own) and the owner's queue (empty: `moves_put_in` finds it). None: it can't."""
+        """What `move` writes for an entry that will wait from ``at_ms`` on, or be delayed until
+        then: its bytes (None: the entry's own) and the owner's queue (empty: `moves_put_in` finds
+        it). None: the entry can't go there."""
         return None, ""
 
     async def _move(self, step: MoveStep) -> list[str]:
@@ -178,7 +180,7 @@ class ForeignChanges(PlacedQueue[C_co]):
     def _row(
         self, id: str, seen: LocatedEntry, step: MoveStep, now_ms: int
     ) -> tuple[str | bytes, ...]:
-        # The owner's machines wrote the time: a time in the future is no evidence.
+        # By the clocks of the owner's machines: a time in the future proves nothing.
         since_ms = seen.entry.since_ms
         late = since_ms is not None and step.high_water_ms < since_ms <= now_ms
         orphan = seen.entry.orphan
@@ -211,12 +213,12 @@ class ForeignChanges(PlacedQueue[C_co]):
         )
 
     async def _undo(self, undo: UndoStep) -> tuple[int, ...]:
-        """As for every queue. Lists are looked through by pages, however long they are; what lies
-        too deep inside one to be removed is left for a later undo (the third number)."""
+        """As for every queue. Lists of any length are searched by pages. Entries too deep inside a
+        list to be removed are left for a later undo; the third number counts them."""
         await self._refuse_other_release()
         return await undo_search.undo(self, undo)
 
 
 def _given(value: bytes | None) -> bytes:
-    """For a script: with a sign in front, and empty for None."""
+    """A value as scripts expect it: ``=`` and the bytes; empty for None."""
     return b"" if value is None else b"=" + value

@@ -30,7 +30,7 @@ class Zset(Declared):
     ready: bool = False
     """whether scores are the times at which the entries become ready"""
     unit_ms: float = 1000
-    """milliseconds in one unit of these times: scores are seconds, or (1) milliseconds"""
+    """milliseconds in one unit of these times: 1000 for seconds, 1 for milliseconds"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ LONGEST_S = 5
 
 
 class Guarded(Recogniser):
-    """The recognisers of a kind of another package: from their first error on there are none."""
+    """The recognisers of a kind of another package; their first error removes all of them."""
 
     lanes: ClassVar[tuple[Lane, ...]] = ()
 
@@ -61,7 +61,7 @@ class Guarded(Recogniser):
     async def _asked(self, ask: Callable[[Recogniser], Coroutine[Any, Any, T]]) -> list[T]:
         try:
             return [await _Watched(ask(one)) for one in self._own]
-        except RedisqError:  # of the key, or of the server
+        except RedisqError:  # the key or the server is at fault
             raise
         except (Exception, SystemExit) as error:
             self._fails(error)
@@ -105,8 +105,8 @@ class _Watched(Generic[T]):
 
 @contextmanager
 def _watched() -> Iterator[None]:
-    """What is printed goes to stderr, for stdout may be read by a program. In the main thread a
-    loop without an end is an error."""
+    """Sends what is printed to stderr, as a program may read stdout. In the main thread, raises
+    TimeoutError after `LONGEST_S` of processor time."""
     with redirect_stdout(sys.stderr):
         if threading.current_thread() is not threading.main_thread():
             yield

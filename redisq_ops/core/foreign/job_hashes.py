@@ -21,7 +21,7 @@ _NUMBERS = 2**63
 
 
 class Note(bytes):
-    """What is said in place of a field that is too long to be read."""
+    """The text shown in place of a field that is too long to be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class JobHash:
         return (self.values[field] or b"").decode("utf-8", "backslashreplace")
 
     def number(self, field: str) -> int | None:
-        """A whole number below 2**63, as times in nanoseconds are; None: it is something else."""
+        """A whole number below 2**63 (a time in nanoseconds fits); None: it is something else."""
         value = self.values[field] or b""
         number = int(value) if value.isdigit() and len(value) < 20 else _NUMBERS
         return number if number < _NUMBERS else None
@@ -46,7 +46,7 @@ class JobHash:
 
     @property
     def gone(self) -> bool:
-        """Whether there is no such hash, as far as its fields were read."""
+        """True if the hash has none of the fields that were read."""
         return not any(self.values.values())
 
     @property
@@ -94,19 +94,19 @@ def _size(key: bytes, field: str) -> Call[int]:
 
 
 class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
-    """A queue of such jobs. An entry's id is the job's."""
+    """A queue whose jobs are hashes. An entry's id is the job's."""
 
     by_id: ClassVar[bool] = True
     checked: ClassVar[Sequence[State]] = (*ForeignChanges.checked, "done")
     fields: ClassVar[tuple[str, ...]] = ()
-    """those of a job's hash that are shown"""
+    """the fields of a job's hash that are shown"""
     identity: ClassVar[tuple[str, ...]] = ()
     """fields that distinguish a job from a later one with its id"""
     of_every_job: ClassVar[tuple[str, ...]] = ()
     """fields that every job has, for `is_whole`"""
     timed: ClassVar[Mapping[str, float]] = {}
-    """places, as `Declared.called`, whose scores are the times of their entries -> milliseconds in
-    one unit of these"""
+    """`Declared.called` of places whose scores are the times of their entries -> milliseconds in
+    one unit of the score"""
     wait_fields: ClassVar[tuple[str, ...]] = ()
     """what `waits_since` reads"""
 
@@ -123,8 +123,8 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
 
     @abstractmethod
     def entry(self, state: State, place: Place, id: str, at_ms: int | None, job: Any) -> Entry:
-        """The entry of a job that has no `problem`, and that is its `record`. ``at_ms``: its time,
-        in a place of `timed`."""
+        """The entry of a job without a `problem`; the entry's `record` is the job. ``at_ms``: the
+        job's time, if its place is in `timed`."""
 
     async def job_ids(self, place: Place, members: Sequence[bytes]) -> Sequence[bytes | None]:
         """The job's id of each element of a place; None: the element isn't a job."""
@@ -178,7 +178,7 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         return [[values[name] for name in fields] for values in rows]
 
     async def sizes(self, place: Place, rows: Sequence[Row]) -> Sequence[int]:
-        """Of each job the bytes of its hash; of a long one those of the fields that are read."""
+        """The bytes of each job's hash; of a long hash, the bytes of the fields that are read."""
         ids = await self.job_ids(place, [row.member for row in rows])
         keys = [self.job_key(id or b"") for id in ids]
         whole = await whole_sizes(keys)
@@ -192,7 +192,7 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
 
     async def _long_size(self, place: Place, key: bytes) -> int:
         sizes = await attempt_read(together(_size(key, name) for name in self.fields))
-        if isinstance(sizes, Exception):  # a key of another type, which the read of it reports
+        if isinstance(sizes, Exception):  # a key of another type: reading it reports that
             return 0
         return LONG_RECORD + 1 + sum(filter(place.reads, sizes))
 
@@ -226,6 +226,6 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         return min(filter(None, map(self.waits_since, jobs)), default=None)
 
     def stamp(self, entry: Entry) -> bytes:
-        """The `identity` of its job."""
+        """The values of the job's `identity` fields."""
         values = entry.record.values if isinstance(entry.record, JobHash) else {}
         return b" ".join(values.get(field) or b"" for field in self.identity)

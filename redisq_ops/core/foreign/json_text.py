@@ -16,11 +16,11 @@ def decoded(data: bytes, otherwise: Any = None) -> Any:
 
 
 def encoded(value: Any) -> bytes:
-    """As UTF-8; halves of characters become ``\\udXXX``."""
+    """As UTF-8; lone surrogates become ``\\udXXX``."""
     return json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace")
 
 
 def text_member(found: Any, names: Sequence[str]) -> str | None:
-    """The first of these members that is a text, and not empty; None also if it is no object."""
+    """The first of these members that is a text, and not empty; None: there is none."""
     texts = (found.get(name) for name in names) if isinstance(found, dict) else ()
     return next((text for text in texts if isinstance(text, str) and text), None)

@@ -1,7 +1,7 @@
 """Lists where a program keeps entries, read from the end where the next entry is taken.
 
-The cursor of a page has digests of its last elements: the next page goes on behind them although
-entries came and went at both ends.
+The cursor of a page has digests of the page's last elements. The next page begins behind them, even
+if entries came and went at both ends.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..redis.operation import Call, Description, both, together
 from .places import LocatedEntry, Place, Row, digest
 
 SLACK = 200
-"""elements looked through around the place where a page ended that isn't found there any more"""
+"""elements searched on either side of the place where a page ended, if its last ones moved"""
 DEPTH = 10_000
 """how far into a list, from either end, an entry is looked for and can be removed"""
 
@@ -93,7 +93,7 @@ class ListPlace(Place):
             low = begin - slack if begin > slack else 0
             size, elements = await both(self.size(), self._slice(low, begin - low + slack + max))
             start = _behind(elements, marks, begin - 1 - low) + low
-        while marks and start == low and low > 0:  # further in front, or taken meanwhile
+        while marks and start == low and low > 0:  # not found: further in front, or taken
             begin, low = low, low - 5 * slack if low > 5 * slack else 0
             size, elements = await both(self.size(), self._slice(low, begin - low + slack + max))
             start = _behind(elements, marks, begin - low) + low
@@ -111,7 +111,7 @@ def _list_cursor(rank: int, last: Sequence[bytes]) -> str:
 
 
 def reachable(cursor: str | None, size: int) -> str | None:
-    """A list's cursor, past what lies out of reach between its ends."""
+    """A list's cursor; a rank deeper than `DEPTH` from both ends becomes the next one in reach."""
     rank = int(cursor.partition(":")[0]) if cursor else 0
     return f"{size - DEPTH}:" if DEPTH <= rank < size - DEPTH else cursor
 

@@ -16,7 +16,7 @@ from ..redis.operation import Call, attempt, attempts, both
 GLANCE = 1 << 22
 """bytes that one look reads of elements which hold payloads"""
 SAMPLED = 1_000
-"""elements (of a list: blocks of them) by whose sizes the server estimates that of a key"""
+"""elements (of a list: blocks of them) from which the server estimates the size of a key"""
 LONG_RECORD = 1 << 16
 """a record of more bytes is read when its entry is asked for, and not in a list"""
 PAGE_BYTES = 1 << 25
@@ -40,7 +40,7 @@ async def bytes_used(key: str | bytes, samples: int = SAMPLED) -> int:
 
 
 async def whole_sizes(keys: Sequence[bytes]) -> list[int]:
-    """Bytes of each key, by all it has; more than `LONG_RECORD` where the user may not ask."""
+    """Bytes of each key, by all its elements; `LONG_RECORD` + 1 if the user may not ask."""
     found = await attempts([_usage(key, 0) for key in keys])
     return [LONG_RECORD + 1 if isinstance(size, Exception) else size for size in found]
 

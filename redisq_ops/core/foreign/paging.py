@@ -12,7 +12,7 @@ from .long_records import PAGE_BYTES
 from .places import LocatedEntry, Place
 
 PAGES = 20
-"""reads of places for one page"""
+"""reads of places for one page, at most"""
 
 
 async def page_of(places: Sequence[Place], query: PageQuery) -> Page:
@@ -33,8 +33,8 @@ async def page_of(places: Sequence[Place], query: PageQuery) -> Page:
 async def through(
     places: Sequence[Place], query: PageQuery, step: int | None = None
 ) -> tuple[list[LocatedEntry], str | None]:
-    """The entries behind a cursor, and the cursor to go on; where elements are large, only a few.
-    ``step``: how many elements are read at a time, where most of them may be of other queues."""
+    """The entries behind a cursor (only a few, if they are large), and the next page's cursor.
+    ``step``: elements to read at a time once a read found entries of other queues."""
     at, _, then = (query.cursor or "0;").partition(";")
     index, inner = int(at), then or None
     found: list[LocatedEntry] = []
@@ -60,11 +60,11 @@ async def through(
 
 
 def with_unread(page: Page, state: State, query: PageQuery, read: int, mean: int) -> Page:
-    """A window of which at most ``read`` entries were read, because they are too large, with a line
-    for each of the others; ``mean``: their bytes on average."""
+    """A window of large entries, of which at most ``read`` were read, with a line for each of the
+    others. ``mean``: bytes of an entry on average."""
     if query.start is None or not query.glance or read >= query.max:
         return page
-    # The id of an element is in its bytes.
+    # Ids are in the bytes that were not read, so ranks replace them.
     ranks = range(query.start + len(page.entries), min(query.start + query.max, page.total))
     why = f"not read in a list: about {mean / 2**20:,.1f} MiB each"
     unread = (Entry(f"{UNREAD}{rank + 1}", state, problem=why) for rank in ranks)

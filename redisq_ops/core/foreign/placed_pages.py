@@ -49,7 +49,7 @@ PAGE = 500
 LOOKED_AT = 100_000
 """keys of the server that are searched for keys of an unknown state"""
 COUNTED = 1 << 20
-"""bytes of a place that all queues share up to which it is read to count one queue's entries"""
+"""a shared place of at most so many bytes is read to count one queue's entries"""
 T = TypeVar("T")
 
 
@@ -79,12 +79,12 @@ class PlacedPages(ForeignQueue[C_co]):
     workers_at: ClassVar[str] = ""
     """the owner's key that lists workers, or stands for that list; ``{q}`` as in `Declared.key`"""
     task_in: ClassVar[tuple[str, ...]] = ()
-    """members of payloads, which are JSON then: the first that is there names the entry's task. Its
-    arguments are in the members `ARGUMENTS`"""
+    """members of payloads that are JSON objects: the first one that is there names the entry's
+    task. The task's arguments are in the members `ARGUMENTS`"""
     known_keys: ClassVar[tuple[str, bytes] | None] = None
-    """the pattern of a queue's lists, sets and sorted sets (``{q}`` as in `Declared.key`), and an
-    expression for its ``*``: a key that only matches the pattern is of a state that isn't
-    counted"""
+    """the pattern of a queue's lists, sets and sorted sets (``{q}`` as in `Declared.key`), and a
+    regex for what stands for its ``*``. A key that matches only the pattern is of an unknown state:
+    it isn't counted"""
     called: ClassVar[Mapping[str, str]] = {}
     """the owner's keys that scripts don't call ``t_KEY``: name in scripts -> key"""
 
@@ -97,7 +97,7 @@ class PlacedPages(ForeignQueue[C_co]):
 
     @abstractmethod
     async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:
-        """The entries of a place's elements, in one exchange; None: it isn't this queue's."""
+        """The entries of elements, in one exchange; None for an element of another queue."""
 
     sizes: ClassVar[Any] = None
     """the `Sizes` of a kind whose records are not in its places"""
@@ -115,11 +115,11 @@ class PlacedPages(ForeignQueue[C_co]):
         return ()
 
     def name_of(self, element: bytes) -> bytes:
-        """The queue's name, of an element of the owner's set of queues."""
+        """The queue's name in an element of the owner's set of queues."""
         return element
 
     async def paused_there(self) -> str | None:
-        """Whether the owner's own mark pauses it, in words."""
+        """The owner's own pause of the queue, in words; None: it isn't paused."""
         return None
 
     def _shared(self, state: State) -> bool:
@@ -145,7 +145,7 @@ class PlacedPages(ForeignQueue[C_co]):
 
     @property
     def _all_key_types(self) -> frozenset[tuple[str, str]]:
-        """Ours and the owner's, by the names that scripts have for them."""
+        """(name in scripts, type) of our keys and of the owner's."""
         return _kinds(type(self))
 
     def _their_keys(self) -> dict[str, str]:
@@ -173,7 +173,7 @@ class PlacedPages(ForeignQueue[C_co]):
         ]
         if not all(shared for _, shared in sound):
             return True
-        # Of a place that all queues share, an entry in the first page.
+        # Of a place that all queues share, only the first page is searched.
         windows = await together(place.window(0, PAGE) for place, _ in sound)
         return any(rows for rows, _ in windows)
 
@@ -221,8 +221,8 @@ class PlacedPages(ForeignQueue[C_co]):
     ) -> list[Place]:
         """Where the entries of a state are, in the order in which they are shown.
 
-        With ``wrong``, places that can't be read are added there, and read as empty. ``whole``:
-        read entries at any length, as in `Place`.
+        With ``wrong``, the error of a place that can't be read is added there, and the place reads
+        as empty. ``whole``: as in `Place`.
         """
         if state == "trash":
             found = [self._own_trash()]
@@ -294,7 +294,7 @@ class PlacedPages(ForeignQueue[C_co]):
     async def _read(
         self, state: State, place: Place, rows: Sequence[Row]
     ) -> Sequence[Entry | None]:
-        """`read`; what else it raises, in a kind of another package, is that package's fault."""
+        """`read`. An unexpected error in a kind of another package becomes one that names it."""
         try:
             return await self.read(state, place, rows)
         except Exception as error:
@@ -324,7 +324,8 @@ class PlacedPages(ForeignQueue[C_co]):
 
     @staticmethod
     async def _unless(what: Description[T], empty: T, wrong: list[str] | None) -> T:
-        """What is read; with ``wrong``, a key of another type is added there and reads as empty."""
+        """What is read. With ``wrong``, the error of a key of another type is added there, and the
+        key reads as empty."""
         try:
             return await what
         except WrongKind as misfit:
@@ -352,7 +353,7 @@ class PlacedPages(ForeignQueue[C_co]):
         self, place: Place, payload: bytes, score: float, name: bytes, kept: bytes
     ) -> Entry | None:
         readable = self.trash_payload(payload) if payload else None
-        # MessagePack, an array of which the first is the operation's name.
+        # A MessagePack array whose first item is the operation's name.
         op = re.match(rb"[\x90-\x9f](?:[\xa0-\xbf]|\xd9.)([!-~]+)", kept, re.S)
         return Entry(
             shown(text(name)),
@@ -373,13 +374,13 @@ class PlacedPages(ForeignQueue[C_co]):
     # --- pages -----------------------------------------------------------------------------------
 
     def _bounded_page(self, state: State, query: PageQuery) -> Coroutine[Any, Any, Page]:
-        return self._page(state, query)  # places ask for sizes, and cut what can't be asked
+        return self._page(state, query)  # places ask for sizes, or cut elements
 
     async def _page(self, state: State, query: PageQuery) -> Page:
-        """As for every queue. One queue's part of a place that all queues share is found by reading
-        it: at most 10,000 members a page (2,000 a window), and ``total`` is how many of them
-        were found: not ``exact`` while there is more to read. Beside a key of another type the rest
-        is shown."""
+        """As for every queue. In a place that all queues share, one queue's entries are found by
+        reading: at most 10,000 members a page (2,000 a window). Then ``total`` is how many entries
+        were found, and not ``exact`` while there is more to read. If a key has another type, the
+        rest is shown."""
         if state == "done" and state not in self.states:
             return Page((), None, 0)
         try:
@@ -419,7 +420,7 @@ class PlacedPages(ForeignQueue[C_co]):
         return await together(place.weighed() for place in places)
 
     async def _picked(self, places: Sequence[Place], start: int, max: int) -> Page:
-        """Entries by rank among this queue's, in the first pages of places that others share."""
+        """This queue's entries by rank, from the first pages of places that all queues share."""
         found: list[LocatedEntry] = []
         exact = True
         for place in places:
@@ -436,8 +437,8 @@ class PlacedPages(ForeignQueue[C_co]):
 
     @operation
     async def counts(self, now_ms: int | None = None) -> Counts:
-        """As for every queue. Unknown are this queue's entries in a place that all queues share
-        while it has more than 500, and what is in a key of another type."""
+        """As for every queue. Unknown: this queue's entries in a place that all queues share, if
+        the place has more than 500; and entries in a key of another type."""
         try:
             return await self._counts(None)
         except WrongKind:
@@ -506,12 +507,12 @@ class PlacedPages(ForeignQueue[C_co]):
         return None if any(entry.unread for entry in entries) else len(entries)
 
     async def _oldest_ms(self, waiting: Sequence[Place]) -> int | None:
-        """When the oldest waiting entry began to wait, of a kind whose records have the time."""
+        """When the oldest waiting entry began to wait; None: the kind's records don't say."""
         return None
 
     @operation
     async def due_counts(self, edges: Sequence[int]) -> list[int]:
-        """As for every queue; where all queues share the sets, of all of them."""
+        """As for every queue; if all queues share the sets, the counts are those of all queues."""
         names = await self._queues()
         sets = {
             self.at + one.key.replace("{q}", name): one.unit_ms
@@ -529,5 +530,5 @@ class PlacedPages(ForeignQueue[C_co]):
 
 
 def named(wrong: Sequence[str]) -> str | None:
-    """What can't be read, each key once."""
+    """These problems as one text, each once; None: there are none."""
     return "; ".join(dict.fromkeys(wrong)) or None

@@ -36,12 +36,12 @@ class _Wanted:
     def __init__(self, ids: Sequence[str]) -> None:
         self.missing = Counter(id for id in ids if not id.startswith(UNREAD))
         self.found: defaultdict[str, list[LocatedEntry]] = defaultdict(list)
-        """by id; under `UNREAD` entries on the way whose ids are unknown"""
+        """by id; under `UNREAD` the last entry met whose id is unknown"""
         self._known: set[tuple[str, bytes, int]] = set()
-        """those that were found: a second round meets them again"""
+        """where found entries were read: a second round meets them again"""
 
     def among(self, rows: Sequence[LocatedEntry]) -> list[bool]:
-        """Which of the rows are looked for; these are found then."""
+        """For each row, whether it is looked for; such a row counts as found from now on."""
         return [self._takes(seen) for seen in rows]
 
     def _takes(self, seen: LocatedEntry) -> bool:
@@ -63,12 +63,12 @@ class PlacedQueue(PlacedPages[C_co]):
 
     @cached_property
     def _left_off(self) -> dict[tuple[State, bool], tuple[int, str | None]]:
-        """Where a search for ids ended, by state and by `Place.brief`: a bulk change, and a look
-        at its entries before it, ask for them in the order of the pages."""
+        """Where the last search for ids ended, by state and by `Place.brief`. A bulk change, and
+        the look at its entries before it, ask for ids in the order of the pages."""
         return {}
 
     def typed_id(self, words: str) -> str:
-        """Where no id has parts, a slash needn't be quoted."""
+        """Ids have no parts here, so a slash needn't be quoted."""
         return legal(raw_of(words))
 
     async def members(self, place: Place, ids: Sequence[str]) -> Sequence[bytes]:
@@ -123,7 +123,7 @@ class PlacedQueue(PlacedPages[C_co]):
     async def queue_position(self, id: str = "") -> QueuePosition:
         """As for every queue. Consumers are our own workers and the owner's processes that serve
         this queue, by their last heartbeat; unknown where these aren't listed. A list is searched
-        as far as `get` does."""
+        as deep as by `get`."""
         wrong: list[str] = []
         (askers, now), (processes, found) = await both(
             both(self._recent_consumers(), self._now()),
@@ -159,7 +159,7 @@ class PlacedQueue(PlacedPages[C_co]):
     @operation
     async def activity(self, since_ms: int) -> Activity:
         """Whether our own workers or the owner's processes serve the queue. A process that its
-        owner takes for alive asks for work all the time; unknown where none are registered."""
+        owner takes for alive counts as asking now. Unknown if the owner registers no processes."""
         if not isinstance(self, HasWorkerProcesses):
             return Activity()
         (own, now), processes = await both(
@@ -179,11 +179,11 @@ class PlacedQueue(PlacedPages[C_co]):
     async def _located(
         self, ids: Sequence[str], state: State, onward: bool = True, brief: bool = True
     ) -> defaultdict[str, list[LocatedEntry]]:
-        """Where the entries of these ids are now, as many of each as ``ids`` has; under `UNREAD`,
-        entries on the way whose ids are unknown.
+        """Where the entries of these ids are now, each id as often as ``ids`` has it; under
+        `UNREAD`, an entry that the search met whose id is unknown.
 
         ``onward``: begin where the last search ended, as a bulk change goes through its pages.
-        ``brief``: as of places, for a change.
+        ``brief``: as in `Place`.
         """
         wanted = _Wanted(ids)
         if state == "trash":
@@ -204,8 +204,8 @@ class PlacedQueue(PlacedPages[C_co]):
     async def _look_through(
         self, places: Sequence[Place], wanted: _Wanted, search: tuple[State, bool], onward: bool
     ) -> None:
-        """Read pages until all is found, or from the beginning to the end; ``search``: which one of
-        `_left_off` this is."""
+        """Read pages until all is found, or every page was read. ``search``: its key in
+        `_left_off`."""
         sizes = await together(place.count() for place in places)
         begin = self._left_off.get(search) if onward else None
         wrapped = begin is None
@@ -227,7 +227,7 @@ class PlacedQueue(PlacedPages[C_co]):
             page = min(2 * page, PAGE)
             asked = wanted.among(rows)
             if onward and any(asked):
-                # Behind an element that stays: the others will have left when it goes on here.
+                # Behind the last element that stays: those asked for will have left by then.
                 last = len(asked) - asked[::-1].index(True)
                 stay = [row for n, row in enumerate(rows[:last]) if not asked[n]]
                 self._left_off[search] = index, place.behind(stay[-1]) if stay else inner
@@ -235,13 +235,13 @@ class PlacedQueue(PlacedPages[C_co]):
             index += inner is None
 
     def _traits(self, wanted: _Wanted) -> Sequence[str]:
-        """For few ids: something that the bytes of each one's entry contain; none if that isn't
-        known of all."""
+        """For at most three ids: of each, a text that the bytes of its entry contain. Empty for
+        more ids, or if one has no such text."""
         traits = [self._trait(id) for id in wanted.missing] if len(wanted.missing) <= 3 else []
         return traits if all(traits) else ()
 
     async def _has_depths(self, found: dict[str, list[LocatedEntry]], ids: Sequence[str]) -> bool:
-        """Whether what wasn't found may be where nobody looked."""
+        """Whether an entry that wasn't found may be deep inside a list, where nobody looked."""
         if all(len(found[id]) >= n for id, n in Counter(ids).items()):
             return False
         lists = [p for p in await self._places("waiting") if p.kind == "list"]
@@ -249,8 +249,8 @@ class PlacedQueue(PlacedPages[C_co]):
         return max(sizes, default=0) > 2 * DEPTH
 
     async def _found_by_id(self, place: Place, wanted: _Wanted) -> bool:
-        """Look up what is missing in a place. False: it is a list and they are many, or its entries
-        were gathered elsewhere."""
+        """Look up the missing ids in a place. False: nothing was looked up, as the place is a list
+        and the ids are many, or its entries were gathered elsewhere."""
         ids = list(wanted.missing)
         if place.kind == "busy" or (place.kind == "list" and len(ids) > FEW):
             return False
@@ -259,5 +259,5 @@ class PlacedQueue(PlacedPages[C_co]):
         return True
 
     def _trait(self, id: str) -> str:
-        """Something that the bytes of every entry of that id contain; '' if nothing is known."""
+        """A text that the bytes of every entry of that id contain; '' if none is known."""
         return ""

@@ -2,7 +2,7 @@
 
 Here are sorted sets, whose cursor is a score and a member (scores may be any numbers), and entries
 that were gathered elsewhere. Lists are in `list_place`, sets and hashes in `scanned_place`. An
-entry that is there all the time is in a page, perhaps in two while the server resizes the key.
+entry that stays during all reads is on a page, perhaps on two if the server resizes the key then.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class LocatedEntry:
     at: int = 0
     score: float = 0.0
     read: int = 0
-    """bytes of it, and of its record elsewhere, that were read"""
+    """bytes that were read: of the element, and of its record in another key"""
 
     async def rank(self) -> int:
         """How many elements of its place come before it."""
@@ -76,7 +76,7 @@ class LocatedEntry:
 
 
 class Read(Protocol):
-    """Makes entries of elements, in one exchange; None: it isn't this queue's."""
+    """Makes entries of elements, in one exchange; None for an element of another queue."""
 
     async def __call__(self, place: Place, rows: Sequence[Row], /) -> Sequence[Entry | None]: ...
 
@@ -96,18 +96,18 @@ class Place:
     """the state's name for the owner's users"""
     read: Read
     kind: Literal["list", "zset", "set", "hash", "held", "trash", "busy"] = "zset"
-    """the key's type; of sorted sets of ours ``held`` (by our workers) and ``trash``; ``busy``:
-    gathered elsewhere"""
+    """the key's type; ``held`` and ``trash``: sorted sets of ours, of what our workers hold and of
+    purged entries; ``busy``: entries gathered elsewhere"""
     whole: bool = True
-    """whether records are read at any length: it is asked for by id, or for its payload"""
+    """True: records up to `LARGEST` are read (for ids, or payloads); False: up to `LONG_RECORD`"""
     brief: bool = False
-    """whether of a record only what a change compares is read, if that is less"""
+    """True, for a change: entries may lack what the change doesn't compare"""
     problem: str | None = None
     """of gathered entries: which of them may be another queue's, and why"""
     mean: int = 0
     """bytes of an element on average; 0: not known"""
     sizes: Sizes | None = None
-    """of entries whose records are elsewhere: how long these are"""
+    """asks how long the records are, if they are in other keys"""
 
     def reads(self, bytes_: int) -> bool:
         """Whether a record of that size is read here."""
@@ -119,8 +119,8 @@ class Place:
         names: Sequence[bytes],
         read: Callable[[Sequence[bytes]], Description[list[bytes | None]]],
     ) -> list[bytes | int | None]:
-        """The records that ``read`` finds by their names; of one that is too long to be read here,
-        its size."""
+        """The records that ``read`` finds by their names; in place of a record that is too long to
+        be read here, its size."""
         sizes = [row.size or 0 for row in rows]
         short = [name for name, bytes_ in zip(names, sizes, strict=True) if self.reads(bytes_)]
         there = await read(short) if short else []
@@ -141,7 +141,7 @@ class Place:
         return row.size if row.size and self.reads(row.size) else 0
 
     async def _fitting(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """As many of the first rows as a page reads; at least one."""
+        """The first rows, as many as have records of `PAGE_BYTES` together; at least one."""
         sized = await self._sized(rows)
         read = accumulate(map(self._read_of, sized))
         return sized[: max(1, sum(total <= PAGE_BYTES for total in read))]
@@ -178,7 +178,7 @@ class Place:
         return await self.size()
 
     async def rows_of(self, members: Sequence[bytes]) -> list[Row]:
-        """These elements, or fields of a hash, as far as they are there."""
+        """The rows of those elements, or fields of a hash, that are there."""
         if not members:
             return []
         scores = await Call(("ZMSCORE", self.key, *members), list[Any], key=self.key)
@@ -190,11 +190,11 @@ class Place:
         return True
 
     async def of_members(self, members: Sequence[bytes]) -> list[LocatedEntry]:
-        """The entries of these elements, as far as they are there."""
+        """The entries of those elements that are there."""
         return await self.located(await self.rows_of(members))
 
     async def window(self, start: int, max: int) -> tuple[list[LocatedEntry], int]:
-        """Elements by rank, without those of other queues; and how many there are in all."""
+        """Entries by rank, without other queues' entries; and the number of all elements."""
         if not (read := self.few(max) or int(self.whole)):
             return [], await self.size()
         size, rows = await both(self.size(), positions(self.key, start, start + read - 1))
@@ -232,8 +232,8 @@ class Place:
     async def after(
         self, cursor: str | None, max: int
     ) -> tuple[list[LocatedEntry], str | None, int]:
-        """Up to ``max`` elements behind an earlier page, of large ones fewer, but one at least; the
-        cursor to go on, and the size."""
+        """Up to ``max`` elements behind an earlier page (fewer, but at least one, if they are
+        large), the cursor of the next page, and the number of all elements."""
         size, (found, onward, _) = await both(
             self.size(), zset_page(self.key, self._span(cursor), None, self.few(max) or 1)
         )
@@ -285,7 +285,7 @@ class DuePart(Place):
         first += start
         found = await positions(self.key, first, first + asked - 1) if asked > 0 else []
         rows = await self._seen(found)
-        before = self.hidden - (len(found) - len(rows))  # in front of these
+        before = self.hidden - (len(found) - len(rows))  # hidden ones in front of this window
         return rows[before : before + max] if before > 0 else rows[:max], size if size > 0 else 0
 
     def _span(self, cursor: str | None) -> ScoreRange:

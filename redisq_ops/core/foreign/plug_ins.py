@@ -18,11 +18,11 @@ from ..model.errors import Refused
 from . import LAYOUTS
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint  # importing it takes longer than `redisq ls` may
+    from importlib.metadata import EntryPoint  # importing it takes longer than `redisq ls` may take
 
 GROUP = "redisq_ops.kinds"
 INTERFACE = 1
-"""the version of what a kind relies on; a class says by ``interface`` which it was written for"""
+"""version of the interface for kinds; a class's ``interface`` is the one it was written for"""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Python's values as JSON has them."""
+"""Python's values as values of JSON."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from reprlib import Repr
 from typing import Any
 
 LARGEST = 256 * 1024
-"""characters, and values, that are converted at once"""
+"""characters and values that one call converts"""
 DEEPEST = 20
 SHORT = Repr()
 SHORT.maxlevel, SHORT.maxstring, SHORT.maxother = 3, 200, 100
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it; what JSON doesn't know is a short text.
+    """A value as JSON has it; a value that JSON doesn't know becomes a short text.
 
     Raises ValueError for what is too large or too deep: a pickle of a few bytes can stand for
     gigabytes.

@@ -18,7 +18,7 @@ from ..redis.operation import Call, both
 from ..redis.parsers import optional
 
 UNKNOWN_STATE = "of {}'s queues, in a state that this release of redisq doesn't know"
-"""what `Recogniser.unread` says of such keys"""
+"""what `Recogniser.unread` says of keys of an unknown state"""
 NAMES = 1000
 """members read of a set of queues"""
 LARGE = 1024 * 1024
@@ -54,7 +54,7 @@ class KeyLook:
         return self._read[name]
 
     async def mean_size(self) -> int:
-        """Bytes of an element of a list or sorted set, about."""
+        """Bytes of an element of a list or sorted set on average, estimated."""
 
         async def read() -> int:
             length = "LLEN" if self.type == "list" else "ZCARD"
@@ -122,7 +122,7 @@ class Recogniser(ABC):
         return False
 
     def unread(self) -> Mapping[str, Collection[bytes]]:
-        """Keys that can't be read, by what is said of them; asked after `finds`."""
+        """What is said of keys that can't be read -> these keys; called after `finds`."""
         return {}
 
 
@@ -136,5 +136,5 @@ def recognisers_in(module: str) -> list[type[Recogniser]]:
 
 
 def lanes(found: list[Recogniser]) -> tuple[Lane, ...]:
-    """The lanes of all of them, each once."""
+    """The lanes of these recognisers, each once."""
     return tuple(dict.fromkeys(lane for one in found for lane in one.wanted()))

@@ -25,7 +25,7 @@ def recognisers() -> list[Recogniser]:
 
 async def kinds_of(keys: Iterable[str], at: str, what: str) -> set[str]:
     """The kinds that claim a queue by these keys; none if the keys don't exist. ``at``, ``what``:
-    as of the queue's `Find`; an empty ``what`` stands for any queue there."""
+    as in the queue's `Find`; an empty ``what`` stands for any queue there."""
     found, now_ms = recognisers(), await server_ms()
     for key, type_ in (await types_of(keys)).items():
         look = KeyLook(type_, bytes_of(key), now_ms)

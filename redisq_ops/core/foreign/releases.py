@@ -1,4 +1,4 @@
-"""The releases of a program whose queues a kind changes: those that it was tried with.
+"""The releases of a program whose queues a kind changes.
 
 A queue of any other release is only shown. Where nothing in Redis says the release, nothing can be
 refused, and the docs say so.
@@ -38,7 +38,7 @@ class Releases:
         return every[0], every[-1]
 
     def other(self, there: Iterable[str]) -> str | None:
-        """The earliest of some releases that is outside the bounds; None: all are inside."""
+        """The earliest of these releases that is outside the bounds; None: all are inside."""
         first, last = map(_numbers, self._ends)
         numbers = [found[0] for each in there if (found := _NUMBERS.match(each))]
         outside = (each for each in numbers if not first <= _numbers(each) < (last[0] + 1,))

@@ -12,7 +12,7 @@ from .list_place import DEPTH
 from .places import LocatedEntry, Place, Row
 
 PORTION = 500
-"""elements that a scan is asked for"""
+"""elements that one SSCAN or HSCAN is asked for"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class ScannedPlace(Place):
         return [Row(member) for member, is_in in zip(members, there, strict=True) if is_in]
 
     async def window(self, start: int, max: int) -> tuple[list[LocatedEntry], int]:
-        """The rank is that in a scan from the beginning, which ends after 10,000 elements."""
+        """``start`` is a rank in a scan from the beginning, which ends after 10,000 elements."""
         scanned, _, size = await self._rows_after(None, min(start + max, DEPTH))
         return await self.located(await self._fitting(scanned[start:])), size
 
@@ -49,8 +49,8 @@ class ScannedPlace(Place):
         return _scan_cursor(seen.at, seen.member)
 
     async def _rows_after(self, cursor: str | None, max: int) -> tuple[list[Row], str | None, int]:
-        """A scan returns as many elements as it likes: a page may end inside a portion, which is
-        then read again, and goes on behind the page's last element in the order of their bytes."""
+        """A scan may return more elements than asked, so a page may end inside a portion. The next
+        page reads the portion again and begins behind that page's last element, by their bytes."""
         scan, inside, coded = (cursor or "0").partition(":")
         at, last = int(scan), base64.b64decode(coded) if inside else None
         found: list[Row] = []

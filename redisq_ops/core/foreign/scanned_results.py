@@ -19,10 +19,10 @@ SCANNED = 1000
 
 @dataclass(frozen=True, slots=True)
 class ScannedResults(Place):
-    """The strings that are called ``begin`` and an id, those of other queues among them.
+    """The strings whose keys are ``begin`` and an id, also those of other queues.
 
-    SCAN finds them, page after page. The ids of each of its replies are shown in order; a page's
-    cursor is SCAN's, and the last id shown. ``key`` is the queue's.
+    SCAN finds them, page after page. The ids of one reply are shown in order. A page's cursor has
+    SCAN's cursor and the last id shown. ``key`` is the queue's.
     """
 
     begin: str = ""

@@ -1,8 +1,8 @@
 """Undo of a step that put entries into lists, however long these are.
 
 Python looks for the entries by pages. The script then removes them in portions: each call walks
-once from an end of a list to the deepest entry of its portion, and the elements it may look at in
-all are bounded, so portions of deep entries are smaller.
+once from an end of a list to the deepest entry of its portion. A call may look at a bounded number
+of elements, so portions of deep entries are smaller.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from .places import Place, Row
 
 PAGE = 500
 ROUNDS = 10
-"""searches for one undo, while the lists change too fast for a single one"""
+"""searches for one undo at most, if lists change too fast for a single search"""
 LOOKS = 16_000
 """elements a call may look at: half a millisecond"""
 ROW = 400
-"""what an entry of a list costs besides, in elements; any other entry costs half of it"""
+"""further cost of an entry in a list, in elements; any other entry costs half of it"""
 SEEK = 25
-"""elements passed at the cost of one, on the way to a position"""
+"""passing so many elements on the way to a position costs as much as looking at one"""
 
 
 @dataclass(frozen=True, slots=True)
 class MovedEntry:
     """An entry of a step: the list it went to and the SHA-1 of its bytes there, both empty if it
-    went elsewhere. ``at``: its position from the left, of ``size``; None: it isn't there; ``deep``:
-    it may be where nobody looked."""
+    went elsewhere. ``at``: its position from the left in a list of ``size``; None: it isn't there;
+    ``deep``: it may be deep inside the list, where nobody looked."""
 
     key: str = ""
     sha: str = ""
@@ -48,7 +48,8 @@ class MovedEntry:
 
 
 async def undo(queue: PlacedQueue[Any], undo: UndoStep) -> tuple[int, ...]:
-    """How many entries were put back, how many had been touched; and how many are left, if any."""
+    """Undo a step. Returns how many entries were put back, how many were left alone because others
+    had touched them, and how many are still to be undone, if any."""
     found: tuple[int, ...] = ()
     for _ in range(ROUNDS):
         moved = await look(queue, undo.op, undo.step)
@@ -72,7 +73,7 @@ async def undo(queue: PlacedQueue[Any], undo: UndoStep) -> tuple[int, ...]:
 
 
 def portion(moved: Sequence[MovedEntry]) -> int:
-    """How many of them, from the first on, one call may handle: at least one, if there is any."""
+    """How many of these entries, from the first on, one call may handle; one at least, if any."""
     walks: dict[tuple[str, bool], int] = {}
     rest = 0
     for n, entry in enumerate(moved):
@@ -88,7 +89,7 @@ def portion(moved: Sequence[MovedEntry]) -> int:
 
 
 def _rest(moved: Sequence[MovedEntry], n: int) -> list[MovedEntry]:
-    """Those behind the first ``n``, when these have left their lists."""
+    """The entries behind the first ``n``, with positions as after these left their lists."""
     gone = [(entry.key, entry.at) for entry in moved[:n] if isinstance(entry.at, int)]
     return [
         replace(entry, at=entry.at - sum(key == entry.key and at < entry.at for key, at in gone))
@@ -99,15 +100,15 @@ def _rest(moved: Sequence[MovedEntry], n: int) -> list[MovedEntry]:
 
 
 async def look(queue: PlacedQueue[Any], op: str, step: int) -> list[MovedEntry]:
-    """The entries of a step that weren't undone yet, in its order, and where they are now.
+    """The entries of a step that aren't undone yet, in the step's order, and where they are now.
 
-    A list is read by pages from the end where new entries come: those are taken last.
+    A list is read by pages from the end where new entries come: workers reach these last.
     """
     moved = await _moved(queue, op, step)
     lists: defaultdict[str, defaultdict[str, deque[int]]] = defaultdict(lambda: defaultdict(deque))
     for n, entry in enumerate(moved):
         if entry.key:
-            lists[entry.key][entry.sha].appendleft(n)  # of equal ones the last was put in last
+            lists[entry.key][entry.sha].appendleft(n)  # the last of equal ones is met first
     for key, missing in lists.items():
         place = ListPlace(key, "", _bytes_only, reverse=queue.next_end == "LEFT")
         inner, size, more, left = None, 0, True, sum(map(len, missing.values()))
@@ -121,7 +122,7 @@ async def look(queue: PlacedQueue[Any], op: str, step: int) -> list[MovedEntry]:
                     moved[missing[sha].popleft()] = MovedEntry(key, sha, seen.at, size)
                     left -= 1
             inner, more = reachable(inner, size), inner is not None
-        if size > 2 * DEPTH:  # the rest may be where nobody looked
+        if size > 2 * DEPTH:  # the rest may be deep inside
             for n in (n for rest in missing.values() for n in rest):
                 moved[n] = MovedEntry(key, moved[n].sha, "deep", size)
     return moved

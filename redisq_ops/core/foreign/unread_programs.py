@@ -27,7 +27,7 @@ class Sign:
     program: str
     name: re.Pattern[bytes]
     members: frozenset[str] = frozenset()
-    """where the name says too little: members of the first element, a JSON object"""
+    """members that the first element, a JSON object, must have if the name says too little"""
     types: tuple[str, ...] = ("list", "zset")
 
 

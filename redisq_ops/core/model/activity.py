@@ -20,10 +20,10 @@ class Activity:
     deadline_ms: int | None = None
     """the earliest deadline of a pending entry; None also where nothing is pending"""
     dead_lately: int | None = None
-    """dead entries that died in the period that was asked for"""
+    """dead entries that died in the requested period"""
     registered: bool = False
-    """the queue's program registers its workers, and ``askers`` has the registered ones that are
-    alive and serve the queue"""
+    """the queue's program registers its workers; ``askers`` counts those of them that are alive and
+    serve the queue"""
     ready_ms: int | None = None
     """the ready time of the first delayed entry, past or ahead; None also where none is delayed"""
 

@@ -1,4 +1,4 @@
-"""Batches of what is sent: no more than a number of items, and no more than a number of bytes."""
+"""Splits items into batches of at most a number of items and a number of bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 def batches(
     items: Iterable[T], most: int, most_bytes: int, size: Callable[[T], int]
 ) -> Iterator[list[T]]:
-    """The items in lots of at most ``most`` and ``most_bytes``; one that is larger is alone."""
+    """Lists of at most ``most`` items and ``most_bytes`` bytes; a larger item gets its own."""
     batch: list[T] = []
     total = 0
     for item in items:

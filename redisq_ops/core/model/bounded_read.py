@@ -1,4 +1,4 @@
-"""Reads of whole files that a person names: a file may be the wrong one, or endless."""
+"""Reads a file that a user names, up to a size: it may be the wrong file, or endless."""
 
 from __future__ import annotations
 

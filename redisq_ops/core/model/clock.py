@@ -34,7 +34,7 @@ class Clock(Protocol):
 
 
 class ServerClock:
-    """The server's clock; every clock but in tests."""
+    """The server's clock, used everywhere except in tests."""
 
     def stamp(self) -> str:
         return ""

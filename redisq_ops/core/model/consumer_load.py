@@ -36,11 +36,11 @@ class PendingDelivery:
     """number of deliveries of the entry, this one included; None: unknown, since a consumer gave it
     up for good"""
     late_ms: int | None = None
-    """ms since its lease expired, negative: until it does; None: there are no leases"""
+    """ms since its lease expired, negative while the lease lasts; None: there are no leases"""
 
 
 NOBODY = "-"
-"""named in place of a consumer: entries of a stream that their consumers gave back (XNACK)"""
+"""in place of a consumer's name: for stream entries that their consumers gave back (XNACK)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class PendingQuery:
 
     @property
     def low(self) -> str:
-        """The first id of the page, as a command for a stream has it."""
+        """The lower bound of the page's ids, as stream commands write it."""
         return "-" if self.after is None else f"({self.after}"
 
 
@@ -68,7 +68,7 @@ class PendingPage:
     after: str | None = None
     """the cursor of the next page; None: this is the last"""
     errors: Mapping[str, Failure] = field(default_factory=dict)
-    """id -> its latest error, of those whose entries were read and that failed before"""
+    """id -> its latest error, for entries that were read and had failed before"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""Elements that are too long to be kept: what stands for one, with its beginning, length and hash.
+"""Placeholders for elements that are too long to keep: the beginning, length and hash of each.
 
-Replies have these in place of long elements where a read asks for it (`Call.cut`). None is ever
-written anywhere.
+Replies have them in place of long elements where a read asks for it (`Call.cut`). A placeholder is
+never written to a server.
 """
 
 from __future__ import annotations
@@ -14,38 +14,38 @@ from .quoting import text
 LARGEST = 1 << 24
 """a longer record is never read: in memory it takes several times its bytes"""
 HEAD = 1024
-"""bytes kept of an element that is cut: sorted sets order equal scores by them"""
+"""first bytes that are kept of a cut element: sorted sets order equal scores by them"""
 UNREAD = "*"
-"""prefix of what an unread entry has in place of an id; no id begins with it"""
+"""prefix of the name that replaces the id of an unread entry; no id begins with it"""
 _END = b"\0cut by redisq " + token_bytes(8)
-"""ends an element that was cut; nobody else can write what is taken for one"""
+"""the end of every placeholder; random, so nobody can store an element that looks like one"""
 _TAIL = 20 + 40 + len(_END)
 
 
 def placeholder(head: bytes, length: int, sha: str) -> bytes:
-    """What stands for an element: its beginning, how many bytes it has, and its SHA-1 in hex."""
+    """The placeholder for an element of ``length`` bytes: ``head``, the length, SHA-1 in hex."""
     return head + b"%020d" % length + sha.encode() + _END
 
 
 def is_cut(element: bytes) -> bool:
-    """Whether only the beginning of an element is here."""
+    """Whether this is a placeholder, not a whole element."""
     return element.endswith(_END)
 
 
 def length(element: bytes) -> int:
-    """Bytes of an element on the server; of one that was cut, those of the whole."""
+    """Bytes of an element on the server; for a placeholder those of the whole element."""
     return int(element[-_TAIL : 20 - _TAIL]) if is_cut(element) else len(element)
 
 
 def digest(element: bytes) -> str:
-    """The SHA-1 of an element, of the whole of it where it was cut."""
+    """The SHA-1 (hex) of an element; for a placeholder that of the whole element."""
     if is_cut(element):
         return element[20 - _TAIL : -len(_END)].decode()
     return sha1(element).hexdigest()
 
 
 def unread_name(element: bytes) -> str:
-    """What stands for an element that is too long to be a name here."""
+    """The name to show for an element that is too long to be a name."""
     return UNREAD + digest(element)[:16]
 
 

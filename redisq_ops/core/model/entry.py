@@ -150,7 +150,7 @@ class Entry:
     op: str | None = None
     """the operator's change that put it into its present state"""
     deliveries: int | None = None
-    """deliveries by the stream's pending list, where there is one"""
+    """number of deliveries in the stream's pending list, if there is one"""
     client: str | None = None
     """the client it belongs to, in a fair queue"""
     called: str | None = None
@@ -165,10 +165,10 @@ class Entry:
     handed: bool = field(default=False, compare=False, repr=False)
     """whether it was ever delivered, also before a replay"""
     put_ms: int | None = field(default=None, compare=False, repr=False)
-    """when it was put into its present state, where its record has that; an undo restores the old
-    ``since_ms`` and still changes this"""
+    """when it was put into its present state, if its record has that; an undo restores the old
+    ``since_ms``, but sets this to its own time"""
     record: Any = field(default=None, compare=False, repr=False)
-    """the record of another program as it was read, where a change of the entry compares it"""
+    """another program's record as it was read, if a change of the entry has to compare it"""
 
     @property
     def orphan(self) -> bool:
@@ -187,17 +187,17 @@ class Entry:
 
     @property
     def digest(self) -> str:
-        """A short hash of payload and client: it differs for entries that had one id in turn."""
+        """A short hash of payload and client: it tells two entries that reused one id apart."""
         text = (self.client or "").encode() + b"\0" + (self.payload or b"")
         return hashlib.blake2b(text, digest_size=8).hexdigest()
 
 
 NOT_READ = "not read"
-"""how the problem of an entry begins whose record is too long, and not known to be corrupt"""
+"""how `Entry.problem` begins if the record is too long to be read, but not known as corrupt"""
 
 
 def not_read(bytes_: int, where: str = "") -> str:
-    """What is said of a record that is too long to be read."""
+    """The `Entry.problem` of a record that is too long to be read."""
     return f"{NOT_READ}{where}: {bytes_ / 2**20:,.1f} MiB"
 
 

@@ -18,7 +18,7 @@
     ├── Unreachable      no connection to the server, or it was lost     (exit 4)
     │   └── LoginRefused     the server refuses user name or password        (exit 1)
     ├── Unconfirmed      the change needs a confirmation (`--yes`)       (exit 5)
-    ├── TimedOut         what a wait waited for did not happen in time   (exit 124)
+    ├── TimedOut         an awaited event did not happen in time         (exit 124)
     └── Interrupted      Ctrl+C; the text says what was done             (exit 130)
 
 Each exception has the exit code with which the command line ends; `exit_codes` names them. What
@@ -148,7 +148,7 @@ class Unconfirmed(RedisqError):
 
 
 class TimedOut(RedisqError):
-    """What a command waited for did not happen in time."""
+    """The event that a command waited for did not happen in time."""
 
     exit_code = exit_codes.TIMED_OUT
 

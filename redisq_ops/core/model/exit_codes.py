@@ -1,7 +1,7 @@
 """The exit codes of `redisq`: the same mistake has the same code in every command.
 
-Errors carry theirs (`errors`). `redisq check` alone uses those of monitoring plugins, and has them
-itself.
+Each error has its exit code (`errors`). Only `redisq check` has other codes, those of monitoring
+plugins; it defines them itself.
 """
 
 from typing import Final
@@ -19,6 +19,6 @@ UNREACHABLE: Final = 4
 UNCONFIRMED: Final = 5
 """the change needs a confirmation (``--yes``)"""
 TIMED_OUT: Final = 124
-"""what a wait waited for did not happen in time"""
+"""the event that a command waited for did not happen in time"""
 INTERRUPTED: Final = 130
 """Ctrl+C"""

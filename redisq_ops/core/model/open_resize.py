@@ -19,7 +19,7 @@ class OpenResize:
 
     @property
     def held(self) -> bool:
-        """Whether it waits for entries that no worker takes away."""
+        """Whether it waits for dead or purged entries, which no worker takes."""
         return bool(self.left.keys() & {"dead", "trash"})
 
     def __str__(self) -> str:

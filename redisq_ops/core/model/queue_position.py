@@ -1,6 +1,6 @@
 """An entry's position in its queue: facts about why it isn't handed out, for ``redisq explain``.
 
-What a kind of queue doesn't know keeps its default.
+A field that a kind of queue can't fill keeps its default.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ SEEN = 200
 DEPTH = 1000
 """elements of a list that are searched for an entry"""
 OTHERS = 100
-"""requests that are read to estimate what comes before one"""
+"""other requests that are read to estimate how many entries come first"""
 HOLDERS = 20
 """deliveries that are listed where all tokens of a request are in use"""
 

@@ -1,10 +1,10 @@
 """Converts names of other programs (any bytes) to names of ours and back.
 
-A name is shown as its owner writes it, as far as that is safe. Quoted (``%2F``) are the characters
-that are syntax here (``/``, space, ``{ } * |``, ``%``), control and invisible characters, invalid
-UTF-8, and what looks like something else (see `_stays`). So two names never look the same, and
-`raw_of` gives the owner's bytes back. In keys of ours and in the registry a name is quoted as a
-whole, in ASCII: `stored`.
+A name is shown as its owner writes it, as far as that is safe. Some characters are quoted
+(``%2F``): those that are syntax here (``/``, space, ``{ } * |``, ``%``), control and invisible
+ones, invalid UTF-8, and what looks like something else (see `_stays`). So two names never look the
+same, and `raw_of` gives the owner's bytes back. In keys of ours and in the registry all characters
+outside ASCII are quoted: `stored`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0d"
     "\uffa0\U000e0100-\U000e01ef]"
 )
-"""what `str.isprintable` accepts and nobody sees: the grapheme joiner, Hangul fillers, Khmer
+"""invisible but accepted by `str.isprintable`: the grapheme joiner, Hangul fillers, Khmer
 inherent vowels, Mongolian and other variation selectors (but those of emojis), the empty braille
 cell"""
 _HIGH = re.compile(r"(?:%[89A-Fa-f][0-9A-Fa-f])+")
@@ -57,7 +57,7 @@ _SCRIPTS = _TOGETHER | {
     "KHMER",
     "THAANA",
 }
-"""those in general use today, by the first word of their characters' names (Unicode, UAX 31)"""
+"""scripts in general use today, by the first word of their characters' names (Unicode, UAX 31)"""
 _ALIKE = frozenset(
     "\u0251\u0261\u01c0\u01c1\u01c3"  # Latin: alpha, script g, clicks
     "\u0410\u0412\u0415\u0405\u0406\u0408\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0423\u0425"
@@ -76,13 +76,13 @@ def legal(raw: bytes) -> str:
 
 
 def raw_of(name: str) -> bytes:
-    """The bytes that `legal` made a name of; the bytes of any other name."""
+    """The bytes from which `legal` made a name; for any other name, its own bytes."""
     return unquote_to_bytes(name.encode("utf-8", "surrogateescape"))
 
 
 @lru_cache(4096)
 def shown(name: str) -> str:
-    """The form of a name that `legal` makes, whichever of its characters are quoted in ``name``."""
+    """A name in the form that `legal` makes; in ``name`` any characters may be quoted."""
     if name.isascii() and "%" not in name:
         return name
     plain = _HIGH.sub(lambda found: text(unquote_to_bytes(found[0])), name)
@@ -107,7 +107,7 @@ def bytes_of(text: str) -> bytes:
 
 
 def _word(word: str) -> str:
-    """A word, quoted as far as it could be taken for another one."""
+    """A word; characters that could make it look like another word are quoted."""
     if word.isascii():
         return word
     letters = [c for c in word if unicodedata.category(c)[0] in "LM"]
@@ -123,8 +123,8 @@ def _word(word: str) -> str:
 
 
 def _stays(c: str) -> bool:
-    """Whether a character is a letter or a mark of a script in general use, or an emoji: nothing
-    that looks like punctuation, and no other form of some letter."""
+    """Whether a character needs no quoting: an emoji, or a letter or mark of a script in general
+    use that neither looks like punctuation nor is a variant form of a letter."""
     if not c.isprintable() or INVISIBLE.match(c):
         return False
     category, form = unicodedata.category(c), unicodedata.decomposition(c).partition(" ")[0]

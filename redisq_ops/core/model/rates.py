@@ -11,9 +11,9 @@ ENOUGH = 30
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Entries per minute, the oldest minute first; the last one is still running.
+    """Entries per minute, the oldest minute first; the last minute is not over yet.
 
-    Empty for queues of other programs: what these count is not read.
+    Empty for queues of other programs, whose own counters are not read.
     """
 
     arrived: tuple[int, ...] = ()
@@ -47,14 +47,14 @@ class Rates:
         return Rates(*((before[:kept] + after)[-length:] for before, after in pairs))
 
     def plus(self, other: Rates) -> Rates:
-        """The sum of two queues' rates of the same minutes; of an empty one and another: that."""
+        """The sum of two queues' rates of the same minutes; if one is empty, the other."""
         if not (self.arrived and other.arrived):
             return self if self.arrived else other
         pairs = zip(self.series, other.series, strict=True)
         return Rates(*(tuple(map(add, one, another)) for one, another in pairs))
 
     def pace(self, now_ms: int) -> float | None:
-        """Entries settled per minute, since the first minute with any; None: fewer than 30."""
+        """Entries settled per minute, since the first minute with one; None: fewer than 30."""
         if sum(self.settled) < ENOUGH:
             return None
         began = next(k for k, n in enumerate(self.settled) if n)

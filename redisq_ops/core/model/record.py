@@ -71,8 +71,8 @@ def readable(
     error: bytes | None = None,
     payload: bytes | None = None,
 ) -> Entry:
-    """As `entry`; a corrupt record is a ``problem`` in place of the fields, and so is an id or a
-    payload that is too long to be read. Without an error that is too long, the rest is read."""
+    """As `entry`, but a corrupt record, or an id or payload that is too long to be read, becomes a
+    ``problem``. An error that is too long is left out; then `Entry.partly` says so."""
     if error is not None and is_cut(error):
         long = f"error: {not_read(length(error))}"
         return replace(readable(id, state, score, line, None, payload), partly=long)
@@ -83,7 +83,7 @@ def readable(
 
 
 def without_cut(entry: Entry) -> Entry:
-    """The entry; one whose id or payload is too long to be read says so."""
+    """The entry, with a ``problem`` if its id or payload is too long to be read."""
     name, payload = bytes_of(entry.id), entry.payload
     if is_cut(name):
         entry = replace(entry, id=unread_name(name), problem=not_read(length(name)))

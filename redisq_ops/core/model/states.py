@@ -17,7 +17,7 @@ FIXED = {
     "hist": "stream",
     "wake": "list",
 }
-# verb -> (states it can start from, state it ends in); the one table behind all operators' faces
+# verb -> (states it can start from, state it ends in), for every user interface
 VERBS: dict[Verb, tuple[tuple[State, ...], str]] = {
     "requeue": (("pending", "delayed"), "waiting"),
     "claim": (("pending",), "pending"),

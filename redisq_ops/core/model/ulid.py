@@ -18,7 +18,7 @@ def ulids(
     """``n`` new ids, each greater than the one before: 48 bits of ms, then 80 bits that begin at
     random and are counted up.
 
-    The time is this machine's, and only a name: nothing compares it with anything.
+    The time is this machine's. It only makes names sort: nothing compares it with other times.
     """
     first = (now_ms() << 80) + bits(80)
     return [_text(first + k) for k in range(n)]

@@ -37,8 +37,8 @@ class _Rule:
     least: int | None = None
 
     def refusal(self, value: Any) -> BadInput | None:
-        """The error for a value of another type or out of bounds; None: it is accepted. Subclasses
-        of the types (an enum, a subclass of str) are."""
+        """The error for a value of another type or out of bounds; None: it is accepted. Values of
+        subclasses (an enum, a subclass of str) are accepted, too."""
         name, (wanted, *_) = self.name, sorted(t.__name__ for t in self.types if t is not _NONE)
         bool_ = isinstance(value, bool) and bool not in self.types
         if bool_ or not isinstance(value, tuple(self.types)):
@@ -108,7 +108,7 @@ def _rule(place: int, name: str, annotation: str) -> _Rule | None:
 
 
 def listed(given: Any, what: str) -> list[Any]:
-    """A list of ``given``; raises `BadInput` for a single str or bytes, or no iterable."""
+    """A list of ``given``; raises `BadInput` for a str, bytes, or anything not iterable."""
     if type(given) in (list, tuple):  # most are
         return list(given)
     single = isinstance(given, (str, bytes, bytearray, memoryview, Mapping))

@@ -44,8 +44,8 @@ class Process:
     quiet: bool = False
     """it takes no more jobs"""
     keeps_jobs: bool = False
-    """its jobs are in lists of its own, from which its program puts them back when it is dead: it
-    isn't pruned"""
+    """its jobs are in lists of its own. When it is dead, its program puts them back from there, so
+    it isn't pruned"""
     work_known: bool = True
     """False: ``work`` and ``quiet`` are unknown"""
     problem: str | None = None

@@ -1,9 +1,9 @@
 """Checks of the server's ACL before work, a change or a submission begins.
 
 A script without the rights it needs ends before its first write (`scripts`). But a worker would
-notice with entries taken, an operator with an operation in the audit log, a producer with an empty
-queue created. So each checks first, in one round trip: a script that reads no key asks the server's
-ACL about every command.
+notice only after it took entries, an operator after the operation is in the audit log, a producer
+after an empty queue was created. So each checks first, in one round trip: a script that reads no
+key asks the server's ACL about every command.
 """
 
 from __future__ import annotations

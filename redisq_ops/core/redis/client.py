@@ -1,9 +1,9 @@
 """Makes clients from URLs, with time-outs and retries that suit queues.
 
-redis-py 8 waits 5 s on a socket and sends a command again up to ten times, also a blocking one, so
-that a dead socket may take elements. Here a command is sent again twice, quickly: every change of
-ours is safe to send twice. Workers send blocking commands on a connection that never sends one
-again (`core.worker.wake_up`).
+redis-py 8 waits 5 s on a socket and sends a command again up to ten times. If it is a blocking
+one, the server may give an element to a dead socket. Here a command is sent again twice, quickly:
+every change of ours is safe to send twice. Workers send blocking commands on a connection that
+never sends one again (`core.worker.wake_up`).
 
 URLs: ``redis://`` ``rediss://`` ``unix://``, the same with ``valkey``; ``…+cluster://`` for a
 Cluster, ``…+sentinel://host:26379,host2/mymaster`` for Sentinel (see `sentinels`).
@@ -146,8 +146,8 @@ def aconnect(target: ServerAddress | str = DEFAULT_URL, role: str = "library") -
 _FEW_ROUND_TRIPS: Final = frozenset({"top"})
 """roles that connect in as few round trips as possible: somebody waits, perhaps far away"""
 _FEW_GREETINGS: Final[Mapping[str, Any]] = {
-    # A round trip each: redis-py's name, though the connection has one of its own, and a request to
-    # be told of maintenance, though a lost connection is opened again anyway.
+    # Each saves a round trip: redis-py would send its name, but the connection has a name already,
+    # and ask for news of maintenance, but a lost connection is opened again anyway.
     "driver_info": DriverInfo(name="", lib_version=""),
     "maint_notifications_config": MaintNotificationsConfig(enabled=False),
 }
@@ -245,7 +245,7 @@ def _unreadable(target: ServerAddress, error: ValueError) -> BadInput:
 
 
 def _known(client: _Single) -> _Single:
-    """Make a connection without opening it: only then redis-py reports unknown options."""
+    """Make a connection without opening it: redis-py reports unknown options only there."""
     pool: Any = client.connection_pool
     try:
         # Kept: a Ctrl+C is lost if it comes while the garbage collector finalizes a connection.

@@ -13,8 +13,8 @@ from redis.connection import parse_url
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-# redis-py's blocking client ignores unknown options; its asyncio client accepts ones no URL can
-# give.
+# redis-py's blocking client ignores unknown options; its asyncio client accepts some that can't be
+# written in a URL.
 _OPTIONS = {
     "host",
     "port",
@@ -85,8 +85,8 @@ class ReplicaCluster(ClusterClient):
 
 
 class AsyncCluster(aredis.RedisCluster):
-    """As `ClusterClient` for asyncio. It also starts while the primary of the first slots is down,
-    of which redis-py needs a reply to COMMAND."""
+    """As `ClusterClient` for asyncio. It also starts while the primary of the first slots is down;
+    redis-py needs that node's reply to COMMAND."""
 
     async def initialize(self, *args: Any, **options: Any) -> Any:
         try:
@@ -116,9 +116,9 @@ class AsyncCluster(aredis.RedisCluster):
 class _Asking(ClusterNode):
     """A node to which an ASK redirected us.
 
-    ASKING is for the next command of its own connection. redis-py sends it as a command like any
-    other, then the command; each takes the connection that was free for longest, so with two of
-    them, or four, they never meet. Here ASKING waits for the command, and both go together.
+    ASKING applies to the next command on the same connection. redis-py sends the two one by one,
+    each on the connection that was free the longest: with two connections, or four, they never use
+    the same one. Here ASKING waits for the command, and both are sent together.
     """
 
     __slots__ = ("_node", "_now")

@@ -2,7 +2,7 @@
 
 redis-py's own pipeline fails as a whole when one node is gone. That is right for changes, where
 half a round would be kept. Reads of many queues go through here instead, with calls that only
-read. The slots are learned anew for what wasn't answered, so a replica that took over is asked.
+read. For calls without an answer the slots are read again, so a replica that took over is asked.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class NodeCommand:
 
 
 def by_node(client: Any, round: Sequence[NodeCommand]) -> list[Any]:
-    """The replies of a round; an exception in the place of each that a lost node didn't answer."""
+    """The replies of a round; an exception for each command that a lost node didn't answer."""
     for node, its in _per_node(client, round):
         _ask(client, node, its)
     if lost := [asked for asked in round if isinstance(asked.reply, LOST)]:

@@ -41,17 +41,17 @@ class Call(Generic[T]):
     options: Mapping[str, Any] = field(default_factory=dict)
     """options for redis-py's own parser of the reply"""
     absent: str | None = None
-    """an error that begins like this means that the key is absent; ``read`` gets None"""
+    """an error that begins with this text says that the key is absent; then ``read`` gets None"""
     follows: Callable[[], Call[Any] | None] | None = field(default=None, compare=False)
     """makes the call that will come next, if any. A blocking client of one server sends it while
-    the server works on this one; others don't. So it must be safe to send again, and its effect
-    happens also where nobody reads its reply."""
+    the server works on this one; others don't. So the next call must be safe to send again, and
+    it takes effect even if nobody reads its reply."""
     apart: bool = False
     """set by `apart`: the loss of a cluster node is this description's own failure"""
     ready: int = 0
     """how many words at the beginning of the command are sent as they are"""
     cut: bool = False
-    """what is too long in the reply arrives cut (`cut_replies`): it is only shown, never written"""
+    """too long elements of the reply arrive cut (`cut_replies`); they must only be shown"""
 
     def __await__(self) -> Generator[Round, Replies, T]:
         (reply,) = yield (self,)
@@ -298,7 +298,7 @@ class _Driven(Generic[T]):
 
 
 async def apart(description: Description[T]) -> T | Exception:
-    """As `attempt`; also the loss of a cluster node is the error of what needs that node only.
+    """As `attempt`; also the loss of a cluster node is an error only of calls that need that node.
 
     For reads only: the others continue, although part of the round got no reply. Together with
     descriptions that aren't `apart`, a round with a lost node fails as a whole.

@@ -79,8 +79,8 @@ def _speaks_no_tls(at: tuple[str, int]) -> Unreachable:
 class _Doubting:
     """Checks, when a TLS handshake takes long, whether the server has no TLS.
 
-    Such a server waits for the rest of the handshake, and we would wait for its reply: as long as
-    for a command, and redis-py tries again.
+    Such a server waits for the rest of the handshake, and we would wait for its reply: for a
+    command's time-out, and again each time that redis-py retries.
     """
 
     host: str

@@ -1,9 +1,9 @@
-"""Elements of replies that are too long to be kept: what is read of them is cut on arrival.
+"""Cuts elements of replies that are too long to keep, as they arrive.
 
 The server can't send a part of a list's or a sorted set's element, and doesn't tell how long it is.
 Where a round's calls ask for it (`Call.cut`), `CuttingReader` passes on only the beginning of an
 element of more than `LARGEST` bytes, with its length and its hash: it is received, but never in
-memory as a whole. Other replies arrive as they are, for what they hold may be written elsewhere.
+memory as a whole. Other replies stay whole, because callers may write their elements elsewhere.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ..model.cut_element import HEAD, LARGEST, placeholder
 _STRING = ord("$")
 
 _round: ContextVar[object | None] = ContextVar("round", default=None)
-"""stands for the round whose replies are cut; None: replies are whole"""
+"""a new object for each round whose replies are cut; None: replies stay whole"""
 
 
 @contextmanager
 def cutting() -> Iterator[None]:
-    """Cut what is too long in the replies to one round."""
+    """Cut elements that are too long in the replies to one round."""
     token = _round.set(object())
     try:
         yield
@@ -49,7 +49,7 @@ class _Element:
         self._hash.update(part)
 
     def reply(self) -> bytes:
-        """What stands for it in the reply."""
+        """The element's placeholder in the reply."""
         cut = placeholder(self._head, self._length, self._hash.hexdigest())
         return b"$%d\r\n%s\r\n" % (len(cut), cut)
 
@@ -69,7 +69,7 @@ class CuttingReader:
         self._round = round
         self._line = b""
         self._left = 0
-        """bytes of an element, with its line's end, that have not arrived"""
+        """bytes of the present element and its line's end that have not arrived yet"""
         self._long: _Element | None = None
 
     def feed(self, data: Any, start: int = 0, size: int = -1) -> None:
@@ -84,9 +84,9 @@ class CuttingReader:
             self._reader.feed(kept)
 
     def _kept(self, chunk: bytes) -> Iterator[bytes]:
-        """What is passed on. Replies are lines; behind ``$LENGTH`` there is an element."""
+        """The parts to pass on. Replies are lines; an element follows a line ``$LENGTH``."""
         chunk, self._line = self._line + chunk, b""
-        begin, at, size = 0, 0, len(chunk)  # what is between the first two is passed on as it is
+        begin, at, size = 0, 0, len(chunk)  # chunk[begin:at] is passed on unchanged
         while at < size:
             if self._left:
                 end = min(size, at + self._left)

@@ -18,7 +18,7 @@ def words(reply: list[bytes]) -> list[str]:
 
 
 def row_words(rows: int) -> Callable[[list[bytes]], list[str]]:
-    """Makes a parser of a script's words, one for each row; a single word is for all rows."""
+    """Makes a parser for a reply of one word per row, or of one word that is for all rows."""
 
     def read(reply: list[bytes]) -> list[str]:
         return words(reply) * (rows if len(reply) == 1 else 1)

@@ -41,7 +41,7 @@ _ROOMS = (ENGINE, "foreign", "queues")
 _PARAGRAPH = re.compile(r"-- (\w+)")
 """how a hook's comment begins"""
 _GOES_ON = re.compile(r"\s|(end|else|elseif|until)\b|[)}]")
-"""how a line begins that belongs to the statement above it"""
+"""the beginning of a line that continues the statement above it"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Load Lua scripts: a short file, its modules, and what their headers declare (`script_files`).
 
 Beside KEYS and ARGV each file may use: ``now`` (integer ms: the server's TIME, or a test's clock),
-``now_text`` (the same as text: a number as a command's argument costs as much again as the
+``now_text`` (the same as text: converting a number for a command takes as long as the
 command), ``first`` (index in ARGV of the first row), ``width`` (columns of a row), ``DEFAULT``
 (settings), ``run_by`` (``worker`` or ``operator``). The modules ``type_check`` and ``counters`` get
 ``key_types()`` and ``COUNTERS``.
@@ -94,7 +94,7 @@ class Script:
             raise TypeError(f"{self.name} takes {self.header.argv}, not {tuple(argv)}")
         names = keys.of(self.header.keys)
         rows = list(rows)
-        if len(rows) > MAX_BATCH:  # a call's length is everybody's wait, and unpack() has an end
+        if len(rows) > MAX_BATCH:  # all clients wait for a long call, and unpack() has a limit
             raise BadInput(f"{self.name}: {len(rows)} at once, {MAX_BATCH} at most")
         flat = [arg for row in rows for arg in row]
         if flat and (not self.header.rest or len(flat) % len(self.header.rest)):
@@ -125,7 +125,7 @@ def script(package: str, name: str, key_types: frozenset[tuple[str, str]] = _FIX
     headers = [header, *map(ScriptHeader.parse, [*texts.values(), *ahead.values()])]
     uses = tuple(texts)
     types = dict(key_types)
-    # Types first: other modules read.
+    # Types are checked first: other modules read keys.
     checks = (
         [*statements(texts.pop("type_check")), *_type_checks(header, types)]
         if (header.writes)
@@ -141,7 +141,7 @@ def script(package: str, name: str, key_types: frozenset[tuple[str, str]] = _FIX
     lines += [f"local {arg} = ARGV[{i}]" for i, arg in enumerate(header.argv, 2)]
     lines += [f"local first, width = {len(header.argv) + 2}, {len(header.rest)}", lua_defaults()]
     if header.writes:
-        # TYPE, which the checks run before the first write, ends the script there by itself.
+        # Type checks come before the first write: without the right to TYPE the script ends there.
         writing = [statement for statement in needed if statement not in checks]
         first = {word for each in headers for word in each.first}
         lines += _rights("\n".join([*writing, *ahead.values()]), keys, first)
@@ -153,8 +153,8 @@ def script(package: str, name: str, key_types: frozenset[tuple[str, str]] = _FIX
         lines.append(f"local COUNTERS = {{{_counters(code, header.rarely)}}}")
     if "key_types" in mentioned:
         lines.append(_key_types(header, keys, types))
-    # A new closure looks for its variables among all that are open in running functions. In a
-    # function of their own the modules find keys and arguments at once: a tenth of a short call.
+    # Lua looks for the variables of a new closure among all open ones of running functions. In a
+    # function of their own the modules find them at once, which saves a tenth of a short call.
     text = "\n".join([*lines, "local function main()", code, "end", "return main()"])
     declared = replace(header, keys=keys, uses=uses)
     return Script(f"{package}/{name}", text, hashlib.sha1(text.encode()).hexdigest(), declared)
@@ -234,9 +234,9 @@ def _counters(text: str, rarely: tuple[str, ...]) -> str:
 def commands(text: str) -> list[tuple[str, ...]]:
     """The commands that a script may run, a container's with the subcommand, each once.
 
-    Not PUBLISH: it wakes who waits for a request, who looks every two seconds all the same. So
-    scripts run it by `redis.pcall`, and a user without it, or without channels, loses no more. Nor
-    those of a table (`SIZE`): without one of them `type_check` asks for the type.
+    Without PUBLISH: it only wakes clients that wait for a request, and they look every two seconds
+    anyway. So scripts run it by `redis.pcall`, and it may fail for lack of a right. Also without
+    those in the table `SIZE`: where one of them fails, `type_check` asks for the type.
     """
     found: dict[tuple[str, ...], None] = {}
     for name, second in _CALL.findall(text):
@@ -252,11 +252,11 @@ def _rights(text: str, keys: Sequence[str], first: set[str]) -> list[str]:
     """Lua that ends the script before its first write if the user may not run all its commands.
 
     A script that fails later keeps what it has written. Keys need no check: EVALSHA asks for
-    reading and writing of every key that is declared. Each command is asked for with one of them,
-    all the same: without it what an ACL selector allows for other keys would count, and servers
-    crash that look for the key of SET or EVAL behind the last argument (Redis 7.0, Valkey 9.1).
-    Nor do commands that run before anything is written, as TIME does (`first`): if the user may not
-    run them, the script ends there. These are `denial.READ_FIRST`.
+    reading and writing of every declared key. Still each command is checked with one of the keys:
+    without a key, rights of an ACL selector for other keys would count, and Redis 7.0 and Valkey
+    9.1 crash, since they look for the key of SET or EVAL behind the last argument. Commands that
+    run before the first write (`first`, such as TIME) need no check either: if the user may not
+    run them, the script ends there. These are `acl_denial.READ_FIRST`.
     """
     checked = [command for command in commands(text) if command[0] not in {"TIME", *first}]
     if len(checked) < 2:

@@ -1,8 +1,8 @@
 """Sentinels of a URL, and clients of the server that they name.
 
 ``redis+sentinel://user:password@host:26379,host2/mymaster/0?option=…``: user, password and options
-are for the servers. Options for the Sentinels are called ``sentinel_…``; with TLS
-they are asked as the servers are, unless it says so.
+are for the servers. Options for the Sentinels are called ``sentinel_…``. The Sentinels are asked
+with TLS if the servers are, unless the URL says otherwise.
 """
 
 from __future__ import annotations

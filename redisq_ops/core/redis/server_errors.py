@@ -70,7 +70,7 @@ _NO_SCRIPTS = (
 )
 
 _UNFIT = re.compile(r"value is not an? |would overflow|would produce NaN|Invalid stream ID")
-"""messages of the server and of Lua about a number that is none, where a script computes"""
+"""messages of the server and of Lua when a script computes with a value that is no number"""
 
 # A slot is being migrated, a node lost its slots, or a primary is being replaced: a later try may
 # succeed.
@@ -95,7 +95,7 @@ def translate(error: Exception) -> Exception:
     elif isinstance(error, rx.BusyLoadingError):
         found, word = Unreachable, "LOADING"
     elif isinstance(error, (rx.ConnectionError, rx.TimeoutError)):
-        short, gone, each = text.partition(" : <redis")  # then a whole client for each Sentinel
+        short, gone, each = text.partition(" : <redis")  # then each Sentinel's client, as text
         why = "; one Sentinel, or more, can't be reached" if gone else ""
         if "AuthenticationError" in each:
             why = "; a Sentinel asks for a password (REDISQ_SENTINEL_PASSWORD), or for another"

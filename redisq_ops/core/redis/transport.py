@@ -91,7 +91,7 @@ def _completed(client: BlockingClient, calls: Round, replies: list[Any]) -> list
 
 
 class PinnedConnection:
-    """One connection of a client of one server for many rounds, of one thread at a time.
+    """One connection of a client of one server, for many rounds; one thread uses it at a time.
 
     It saves what redis-py does for each command: to find a free connection, to ask whether it was
     closed meanwhile, to prepare for sending again. If it is lost, the client sends the round again.
@@ -185,9 +185,9 @@ class PinnedConnection:
 
 
 def _complete(replies: Iterable[Any]) -> list[Any]:
-    """A round's replies; a node that was lost or lost its slots on the way is the round's failure.
+    """A round's replies; raises the error of a node that was lost, or lost its slots, on the way.
 
-    The cluster pipelines put it among the replies instead, where half a round would be kept.
+    The cluster pipelines return that error as a reply: callers would keep half of a round.
     """
     received = list(replies)
     for reply in received:
@@ -197,7 +197,7 @@ def _complete(replies: Iterable[Any]) -> list[Any]:
 
 
 def _apart(calls: Round, commands: list[tuple[Arg, ...]]) -> list[NodeCommand] | None:
-    """The round for `nodes`, where every call of it is one of `apart`."""
+    """The round for `cluster_nodes`, if every call of it is part of an `apart`; else None."""
     if not all(call.apart for call in calls):
         return None
     return [
@@ -353,7 +353,7 @@ async def _read_reply(connection: Any, call: Call[Any], parsers: Mapping[Any, An
 
 
 async def _read_round(client: Any, connection: Any, calls: Round) -> list[Any]:
-    """The replies of a round. The time-out is that of the wait for the next one."""
+    """The replies of a round. The time-out begins anew with each reply."""
     replies, parsers, loop = list[Any](), client.response_callbacks, asyncio.get_running_loop()
     patience: float | None = connection.socket_timeout
     began = loop.time()

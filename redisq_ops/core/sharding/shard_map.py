@@ -103,7 +103,7 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
             self._registered = await self._is_marked(entry)
 
     async def _wrong_type_keys(self) -> list[tuple[str, str, str]]:
-        """Of all shards, in one round trip; without scripts, because readers may not run any."""
+        """Keys of all shards, in one round trip and without scripts, which readers may not run."""
         found = await together(part._wrong_type_keys() for part in self._all_shards())
         return [row for rows in found for row in rows]
 
@@ -140,9 +140,9 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
                 return result
 
     async def _until_shards_stable(self, make: Callable[[], Description[T]]) -> T:
-        """As `_with_known_shards`, for writes that a resize has to see: reads the registry after.
+        """As `_with_known_shards`, for writes that a resize must not miss: reads the registry last.
 
-        Where it doesn't find a change under way, the write came before it and is copied by it.
+        If no change of the shards has begun by then, a later one will copy what was written.
         """
         while True:
             known = self.shards, self.old_shards, self.layout
@@ -276,7 +276,7 @@ def checked_shards(shards: int) -> int:
 
 
 def _shares(n: int, ready: Sequence[int]) -> dict[int, int]:
-    """Share ``n`` out among shards; the best get one more, and all of it where n is small."""
+    """Share ``n`` out evenly among shards; the best get one more where it doesn't divide."""
     if not ready:
         return {}
     each, extra = divmod(n, len(ready))

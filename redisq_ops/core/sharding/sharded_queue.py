@@ -86,8 +86,8 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
 
     @operation
     async def open_resize(self) -> OpenResize | None:
-        """The change of the number of shards that is not complete, as far as this object has read
-        the registry; one round trip if there is one."""
+        """The unfinished change of the number of shards, if this object has read of one in the
+        registry; else None. One round trip, or none."""
         if not self.old_shards:
             return None
         now = await self._now()
@@ -108,8 +108,8 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
     async def _copy_settings(self, new: Iterable[int]) -> None:
         """Copy the first shard's settings and flags to other shards, until nothing changes.
 
-        A shard that was given up before may have old ones. Settings are changed in the first shard
-        first, so one that it doesn't have yet reaches the others after this.
+        A shard that was given up before may have old ones. Every change of a setting goes to the
+        first shard first: one that is too late to be copied reaches the other shards afterwards.
         """
 
         def read(reply: dict[bytes, bytes]) -> dict[str, bytes]:
@@ -134,7 +134,7 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
             await together(changes)
 
     async def _replace_entry(self, before: Registered, after: Registered) -> Registered:
-        # A call that was sent twice fails the second time, so read what the entry is now.
+        # If the call was sent twice, the second fails although the first succeeded: read the entry.
         if (
             not await amend(before, after, self.prefix)
             and await find(self.name, self.prefix) != after
@@ -295,7 +295,7 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
         left: Sequence[int] = (),
         last: bool = False,
     ) -> MovedRange:
-        """As for one shard: the first entries of each, an equal share of ``n``, all at once."""
+        """As for one shard, in all at once: each moves an equal share of ``n``, its first ones."""
         share = -(-n // len(self._all_shards()))
 
         def each() -> Description[list[MovedRange]]:
@@ -326,10 +326,10 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
     async def _configure(
         self, op: str, seq: int, changes: dict[str, str], since: Mapping[str, str] | None = None
     ) -> dict[str, str]:
-        """In the first shard first: new shards get its settings.
+        """Change the first shard first: new shards copy its settings.
 
-        A name that has another value there (not as in ``since``, and not changed already) stays
-        unchanged in the others, too.
+        A name whose value there is neither the one in ``since`` nor the new one stays unchanged in
+        the others, too.
         """
 
         async def everywhere() -> dict[str, str]:

@@ -95,7 +95,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """What a worker runs for each entry; ``abort`` ends a run from outside, where it can be."""
+    """What a worker runs for each entry; ``abort`` ends a run from outside, if that is possible."""
 
     call: Callable[[Work], Any]
     is_async: bool = False
@@ -161,7 +161,7 @@ class _Program:
             with self._starting:
                 if work.settlement is not None:  # timed out or given back before it started
                     return b""
-                # A session of its own: Ctrl+C is the worker's to handle, and a kill takes all.
+                # A session of its own: only the worker gets Ctrl+C, and `kill` ends children, too.
                 process = subprocess.Popen(
                     self._argv, stdin=given, stdout=said, stderr=complained, start_new_session=True
                 )
@@ -169,7 +169,7 @@ class _Program:
             code = process.wait()
             del self._running[work]
             if code == 0:
-                return _tail(said, MAX_RESULT + 1)  # one more, so that too much shows
+                return _tail(said, MAX_RESULT + 1)  # one byte more shows a result that is too long
             message = _tail(complained, STDERR_KEPT).decode("utf-8", "replace").strip()
         if code == REJECTED:
             raise Reject(message or f"exit {REJECTED}")

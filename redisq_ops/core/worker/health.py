@@ -23,9 +23,9 @@ Page = Callable[[], tuple[str, bytes]]
 """makes a page: its content type and its body"""
 LOOPBACK = "127.0.0.1"
 CONNECTIONS = 32
-"""open at once; one more closes the one that has been idle for the longest time"""
+"""connections open at once; a further one closes the one that has been idle the longest"""
 PATIENCE_S = 5.0
-"""that a caller has to send its request, and again to read the answer"""
+"""seconds that a caller has to send its request, and as many again to read the answer"""
 _LINES = 100
 """lines of a request that are read"""
 _ADDRESS = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})")
@@ -51,9 +51,9 @@ def parse_address(name: str) -> tuple[str, int] | None:
 def answers_to(host_header: str, listens_on: str) -> bool:
     """Whether a request's ``Host`` may name a server that listens there.
 
-    On a loopback address only local names may: with another name a web page in a local browser,
-    whose name was made to resolve to this machine (DNS rebinding), tries to read the answer. A
-    server that listens for other hosts may have any name.
+    On a loopback address only local names are accepted. Another name is that of a web page in a
+    local browser, made to resolve to this machine so that the page can read the answer (DNS
+    rebinding). A server that listens for other hosts may have any name.
     """
     host = host_header.rpartition("]")[0] or host_header.partition(":")[0]
     host = host.strip("[").rstrip(".").lower()

@@ -62,10 +62,10 @@ class Worker:
     `Retry` and `Reject` decide otherwise. Leases are renewed while handlers run.
 
     ``concurrency``: handlers that run at a time, 1 to 1000, in threads or, if ``async``, as tasks.
-    ``batch``: 1 to 500; the worker holds up to ``concurrency`` × ``batch`` entries and settles
-    those together that finish together. More throughput, but a longer wait for entries behind slow
-    ones. ``lease_ms``: ms or a timedelta. ``consumer``: its name; by default from host and process
-    id.
+    ``batch``: 1 to 500; the worker holds up to ``concurrency`` × ``batch`` entries, and entries
+    that finish together are settled together. More throughput, but a longer wait for entries behind
+    slow ones. ``lease_ms``: ms or a timedelta. ``consumer``: its name; by default from host and
+    process id.
 
     ``timeout_s``: fail an entry whose handler takes longer. Tasks are cancelled and programs
     killed; a thread can't be, and its slot stays in use until the handler returns.

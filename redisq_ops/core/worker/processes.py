@@ -65,7 +65,7 @@ def run_processes(n: int, target: Callable[..., object], args: tuple[Any, ...] =
     def start(index: int, child: _Child, now: float) -> None:
         given = os.environ.get(_SAFE_PATH)
         process = context.Process(target=_work_in_child, args=(target, index, args, given))
-        os.environ[_SAFE_PATH] = "1"  # before it has our path, Python would import from here
+        os.environ[_SAFE_PATH] = "1"  # else it first imports from the current folder
         try:
             process.start()
         finally:

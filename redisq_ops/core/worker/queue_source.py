@@ -47,7 +47,7 @@ class QueueSource:
     """whether the last take returned as many as it asked for"""
     look_at: float = 0.0
     woken: bool = False
-    """whether a hint came during a take, which may have been too early to find the new entry"""
+    """whether a hint came during a take: the take may have been too early for the new entry"""
     empty: bool = False
     """whether the last take, with nothing else in progress, found no entry"""
     limits_at: float = 0.0
@@ -84,7 +84,7 @@ class QueueSource:
             part = works[at : at + MAX_BATCH]
             replies += self.queue.extend([work.delivery for work in part], self.lease_ms)
         for work, ours in zip(works, replies, strict=True):
-            # A lease that is gone while it is being settled may be gone because of that.
+            # While work is being settled, its lease may be gone because of the settlement.
             if not ours and work.settlement is None:
                 self.lose(work)
         return replies
@@ -263,7 +263,7 @@ class QueueRotation:
     def next(self, settling: Sequence[QueueSource]) -> QueueSource | None:
         """The queue to take from now; it becomes the last in turn.
 
-        ``settling``: queues that are being settled: that may make room under a request's limit.
+        ``settling``: queues with settlements in the same exchange, which may make room.
         """
         now = monotonic()
         for source in self._rotation:

@@ -1,8 +1,8 @@
 """A worker's connection: continues after an outage without doing anything twice.
 
 A round whose replies were lost is sent again unchanged, with the same caller slots and numbers. The
-server then carries out what it hasn't yet, and repeats its reply to what it has. New calls would
-take new numbers, and the entries of a lost reply would only come back when their leases expire.
+server then carries out the calls that it hasn't had, and repeats its replies to the others. New
+calls would take other entries: those of the lost reply would come back when their leases expire.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ReconnectingConnection:
 
     @property
     def met(self) -> bool:
-        """Whether the server has carried out a whole round before."""
+        """Whether the server has ever carried out a whole round."""
         return self._met
 
     def ask(self, asks: Sequence[Description[Any]]) -> list[Any]:

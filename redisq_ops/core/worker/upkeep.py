@@ -25,7 +25,7 @@ _MOST_TRANSFERS = 3
 class Upkeep:
     """A worker's upkeep, as descriptions to send and replies to read.
 
-    ``burst``: also the first one is whole, since the worker may end before the next.
+    ``burst``: the first upkeep is complete, too, since the worker may end before the next one.
     """
 
     def __init__(

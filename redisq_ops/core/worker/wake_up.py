@@ -33,7 +33,7 @@ class WakeUpListener:
     """Blocks on wake lists in a thread and on a connection of its own.
 
     It uses a connection of the client's pool directly: the client's time-out would cut a blocking
-    command short, and its retries would send it again, so that a dead socket takes an element.
+    command short, and its retries would send it again: then a dead socket may get an element.
     ``wanted`` is called before a hint is used; one that comes too late is pushed back.
     """
 

@@ -2,7 +2,7 @@
 "use strict";
 const path = require("node:path");
 const { createRequire } = require("node:module");
-// Packages of the folder that it runs in, not of the one that this file is in.
+// Packages of the current folder, not of this file's folder.
 const { Queue, Worker } = createRequire(path.join(process.cwd(), "demo.cjs"))("bullmq");
 
 const [port, role] = process.argv.slice(2);

@@ -34,10 +34,10 @@ class Framework:
 
     name: str
     command: Sequence[str]
-    """runs its script; the server's port and `produce` or `work` follow"""
+    """the command of its script, without the arguments: the server's port, `produce` or `work`"""
     environment: dict[str, str]
     folder: Path
-    """where the command runs"""
+    """the directory in which the command runs"""
 
 
 def installed(names: str) -> list[Framework]:
@@ -61,7 +61,7 @@ def _find(name: str, named_folder: str) -> Framework | None:
         command, probe = ["node", script], ["node", "-e", "require.resolve('bullmq')"]
     else:
         python = folder / "bin" / "python"
-        environment["PYTHONSAFEPATH"] = "1"  # the folder's own modules are not meant
+        environment["PYTHONSAFEPATH"] = "1"  # don't import modules of the current folder
         if named_folder and not python.exists():
             environment["PYTHONPATH"] = str(folder)
         interpreter = str(python) if named_folder and python.exists() else sys.executable

@@ -11,8 +11,8 @@ from redisq_ops.core.model.errors import Unreachable
 
 from .installation import Framework
 
-# Kills the command and its children when the other end of the standard input is closed, also by
-# the death of that process. See `GUARD` in `..server` for why it is no parent-death signal.
+# Kills the command and its children when the other end of its standard input is closed, also if
+# that process dies. `GUARD` in `..server` says why a parent-death signal doesn't work here.
 GUARDED = '"$@" & exec >/dev/null; read -r _; kill -9 0'
 
 

@@ -23,15 +23,15 @@ async def ensure_changeable(queue: Queue[Any]) -> None:
 
 
 async def only_shown(queue: Queue[Any]) -> str | None:
-    """Why a queue is only shown; None: it isn't, or that can't be read."""
+    """Why a queue is only shown; None: it can be changed, or the reason can't be read."""
     found = await attempt(queue.only_shown.op())
     return None if isinstance(found, Exception) else found
 
 
 async def refusal(queue: Queue[Any], verb: Verb, entry: Entry) -> str | None:
-    """Why a verb would leave an entry alone, as the verb itself would say; None: it would not.
+    """Why a verb would skip an entry, in the words of the verb's own message; None: it would not.
 
-    A user who may not run scripts gets only the reasons that need none."""
+    A user who may not run scripts gets only the reasons that need no script."""
     try:
         allowed(queue, verb, entry.state, orphan=entry.orphan)
         await ensure_changeable(queue)
@@ -49,8 +49,8 @@ async def refusal(queue: Queue[Any], verb: Verb, entry: Entry) -> str | None:
 
 
 def allowed(queue: Queue[Any], verb: Verb, state: State, orphan: bool = False) -> None:
-    """Refuse a verb that isn't for this state, or that the queue's kind or the slots of its keys
-    don't allow. ``orphan``: it is for ids without a record (`Entry.orphan`)."""
+    """Refuse a verb that isn't for this state, or that this kind of queue or the hash slots of its
+    keys don't allow. ``orphan``: the verb is for ids without a record (`Entry.orphan`)."""
     sources, _ = VERBS[verb]
     if state not in sources:
         raise BadInput(f"{verb} is for {' or '.join(sources)} entries, not {state}")

@@ -1,8 +1,8 @@
 """Carry out a plan: exactly its entries, each checked again, from where an earlier run stopped.
 
 All steps of a plan belong to one operation. Its entry in the audit log says how far it came: each
-step writes its number and its span of entries. So a killed apply is continued by another, two at
-once share the work, and one that starts after the end learns that it is done.
+step writes its number and its span of entries. So a later run continues a killed one, two runs at
+once share the work, and a run that starts after the end learns that the plan is done.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ ReportResult = Callable[[str, str], None]
 class PlanSteps(ListedSteps):
     """Steps over the entries of a plan, from where the audit log says.
 
-    ``outcome`` is of the whole plan, whichever runs carried it out: ``done`` by the audit log, and
-    ``earlier`` the entries that other or earlier runs skipped. ``most``: stop after this many
-    entries. ``report`` gets the result of each entry; of entries of an earlier run only those after
-    ``last``, which that run reported last, so that reports don't grow with the square of the runs.
-    The action's ``hand`` identifies whose runs these are, in hex; entries that another hand moved,
-    even in a step that both sent, are reported as ``earlier``. Empty: not distinguished, as for
-    moves to another queue.
+    ``outcome`` counts the whole plan, over all runs: ``done`` is from the audit log, ``earlier``
+    counts the entries that other or earlier runs skipped. ``most``: stop after this many entries.
+    ``report`` gets the result of each entry. Of an earlier run's entries it gets those after
+    ``last``, the last one that the earlier run reported: reports of all entries would grow with the
+    square of the runs.
+    The action's ``hand`` (hex) identifies whose runs these are. Entries that another hand moved,
+    even in a step that both sent, are reported as ``earlier``. Empty: hands are not distinguished,
+    as in moves to another queue.
     """
 
     def __init__(
@@ -124,8 +125,8 @@ class PlanSteps(ListedSteps):
                 self._report(pick.id, "earlier" if result == "theirs" else result)
 
     async def _again(self, steps: int, span: tuple[int, int]) -> None:
-        """Send the last step once more: shards that a kill left without it get it now, all others
-        answer as they did."""
+        """Send the last step once more. Shards that a kill left without it carry it out now; the
+        others repeat their reply."""
         self._go_to(steps - 1, span[0])
         if span[1] > span[0]:
             await super().step(span[1] - span[0])

@@ -76,41 +76,41 @@ class Operation:
     """what undoes a change of anything but entries; empty: nothing does"""
     ended: bool
     tried: int
-    """1 once an undo went through all of it: entries it skipped had changed, and stay"""
+    """1 once an undo went through all steps; the entries that it skipped had changed, and stay"""
     rest: int = 0
-    """of a move: how many of those another undo may restore, once what an operator did with them in
-    the target is undone"""
+    """of a move: how many of the skipped entries another undo may restore, once the operator's
+    changes of them in the target are undone"""
     undoing: int = 0
-    """1 once an undo began: no further step of it is carried out"""
+    """1 once an undo began: no further step of this operation is carried out"""
     span: tuple[int, int] = (0, 0)
-    """the entries its last step was about, by their place in what was chosen"""
+    """the entries of its last step: begin and end of their places among the chosen entries"""
     parts: int = 0
-    """how many parts number their steps by themselves, each from 1 (see `part`); 0: none"""
+    """number of parts, each of which numbers its own steps from 1 (see `part`); 0: no parts"""
     into: str = ""
-    """the queue its entries went to, of a move (see `relocation`)"""
+    """of a move: the queue to which its entries went (see `relocation`)"""
     into_ms: int = 0
     """when the target queue was registered"""
     landed: int = 0
     """steps of a move that are known to have ended in both queues"""
     origin: str = ""
-    """the queue an operation belongs to, where this one only had a part in it"""
+    """set in the target of a move: the queue to which the operation belongs"""
     taking: int = 0
-    """of a move: the step that is being taken back, or was last"""
+    """of a move: the step that an undo takes back now, or took back last"""
 
     @property
     def by(self) -> str:
-        """Who, and from where, as every face shows it."""
+        """Who, and from where, as every user interface shows it."""
         return f"{self.who}@{self.whence}"
 
     @property
     def across(self) -> str:
-        """Of a move: where to, or from where, as every face shows it."""
+        """Of a move: where to, or from where, as every user interface shows it."""
         return f"to {self.into}" if self.into else f"from {self.origin}" if self.origin else ""
 
     @property
     def about(self) -> str:
-        """The filter or the object, as every face shows it; empty: the whole queue, whose flag a
-        pause, drain or resume sets."""
+        """The filter or the object, as every user interface shows it; empty for a pause, drain or
+        resume of the whole queue."""
         flag = not self.source and self.what.startswith(("paused = ", "closed = "))
         return "" if flag else self.what
 
@@ -129,12 +129,12 @@ class Operation:
 
     @property
     def moved_back(self) -> bool:
-        """Whether it moved entries somewhere they can be moved back from."""
+        """Whether an undo can move its entries back from where they went."""
         return self.target not in ("", "gone")
 
     @property
     def taken_back(self) -> bool:
-        """Whether an undo was begun, and so nothing more of it may be done."""
+        """Whether an undo of it began: no further step of it may be carried out."""
         return bool(self.undoing or self.undone or self.tried)
 
 
@@ -143,7 +143,7 @@ _NUMBERS = {field.name for field in fields(Operation) if field.type == "int"}
 _PAGE = 500
 """operations read in one round trip"""
 _HIGHEST = {"steps", "tried", "undoing", "parts", "landed", "taking"}
-"""numbers of which the highest of all shards counts; the others are summed over the shards"""
+"""numbers of which the highest value of all shards counts; the others are summed over the shards"""
 _OWN = {"ended", "span"}
 
 
@@ -207,8 +207,8 @@ def _stored(value: str | int) -> str | int:
 def part(id: str, k: int) -> str:
     """The name under which the ``k``-th of an operation's parts numbers its steps.
 
-    Many processes that carry out one operation at once can't share its numbers: a step that comes
-    behind a later one is refused. So each part has its own numbers, and a fixed set of entries.
+    Many processes that carry out one operation at once can't share its numbers: a step that arrives
+    after a higher number is refused. So each part has its own numbers, and a fixed set of entries.
     """
     return f"{id}.{k}"
 
@@ -248,9 +248,9 @@ async def _forget_whole(places: Sequence[Keys], id: str) -> int:
 
 
 async def _forget(places: Sequence[Keys], name: str) -> int:
-    """What undoes each step goes before the entry that says how many there are."""
+    """Remove the undo lists of the steps, then the entry that says how many steps there are."""
     entries = [keys["op_"] + name for keys in places]
-    # Of the one that knows of most: a shard that was given up has steps and no entry any more.
+    # The highest number of all shards: a shard that was given up has steps but no entry any more.
     end = max(await _counted(entries, "steps")) + 1
     gone, some = 0, max(1, UNLINKED // len(places))
     for first in range(1, end, some):
@@ -261,14 +261,14 @@ async def _forget(places: Sequence[Keys], name: str) -> int:
 
 
 async def _counted(entries: list[str], name: str) -> list[int]:
-    """A number of each entry; 0 where there is none, or none that we would have written."""
+    """The number in field ``name`` of each entry; 0 if it is missing or not valid."""
     calls = (Call(("HGET", key, name), lambda n: int(n or 0), key=key) for key in entries)
     found = await together(map(attempt, calls))
     return [n if isinstance(n, int) and 0 < n <= MOST else 0 for n in found]
 
 
 async def reached(queue: Queue[Any], part: str) -> tuple[int, int, int]:
-    """How far a part of an operation came: its steps, what they moved, and what was put back."""
+    """How far a part of an operation came: (steps, entries moved, entries put back)."""
     rows = await _rows(queue, part)
     steps = max(int(row["steps"] or 0) for row in rows)
     done, undone = (sum(int(row[name] or 0) for row in rows) for name in ("done", "undone"))
@@ -281,8 +281,8 @@ async def _rows(queue: Queue[Any], id: str) -> list[dict[str, str]]:
 
 
 async def read(queue: Queue[Any], id: str) -> Operation | None:
-    """One operation of a queue, also by the name of a part of it. Every shard counts what was
-    moved in it; the first has the rest."""
+    """One operation of a queue, by its id or the name of a part of it; None: there is none. Every
+    shard counts the entries that were moved in it; the first shard has the other fields."""
     id = id.partition(".")[0]
     rows = await _rows(queue, id)
     if not rows[0]["verb"]:
@@ -301,10 +301,10 @@ async def read(queue: Queue[Any], id: str) -> Operation | None:
         counted["steps"] += steps
         counted["done"] += done
         counted["undone"] += undone
-    # Shards that disagree about the last step have it from different runs: the nearer end is sure,
-    # entries behind it are checked again.
+    # Shards that disagree about the last step got it from different runs: only entries before the
+    # lower end are done for sure, later ones are checked again.
     ends = [row["span"] for row in rows if int(row["steps"] or 0) == counted["steps"]]
-    last = [end.split("-")[:2] for end in ends]  # behind it: which run's it is
+    last = [end.split("-")[:2] for end in ends]  # the third part names the run
     span = min([(int(span[0]), int(span[1])) for span in last if len(span) == 2], default=(0, 0))
     ended = rows[0]["ended"] == "1"
     by_name: dict[str, Any] = {**words, **counted}
@@ -360,7 +360,7 @@ class Log:
 
     operations: list[Operation]
     unread: Mapping[str, Exception]
-    """queues, and why not all of their operations are here: no answer, no right, a corrupt value"""
+    """queue -> why operations of it are missing here: no answer, no permission, a corrupt value"""
 
 
 async def log(deployment: Deployment, max: int = 50, queue: str | None = None) -> Log:
@@ -387,7 +387,7 @@ async def log(deployment: Deployment, max: int = 50, queue: str | None = None) -
 
 
 def _newest(known: list[Operation], max: int) -> list[Operation]:
-    """The newest of what is known, each once, and an undo as ended that another one ended."""
+    """The latest operations, without duplicates; an undo that another undo finished has ended."""
     own = {operation.id for operation in known if not operation.origin}
     known = [operation for operation in known if not (operation.origin and operation.id in own)]
     newest = sorted(known, key=lambda o: o.started_ms, reverse=True)[:max]
@@ -402,13 +402,13 @@ def _newest(known: list[Operation], max: int) -> list[Operation]:
 
 
 async def find(deployment: Deployment, id: str) -> tuple[Queue[Any], Operation]:
-    """An operation by its name, in whichever queue it was."""
+    """An operation by its id, and its queue; `NotFound` if no queue has it."""
     queues = await deployment.queues()
     found = await together(apart(read(queue, id)) for queue in queues)
     for queue, operation in zip(queues, found, strict=True):
         if isinstance(operation, Operation) and not operation.origin:
             return queue, operation
     for operation in found:
-        if isinstance(operation, Exception):  # it may be in one that can't be read
+        if isinstance(operation, Exception):  # it may be in a queue that can't be read
             raise operation
     raise NotFound(f"no operation {id!r} in the audit log ({hint('log')} shows them)")

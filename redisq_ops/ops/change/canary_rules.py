@@ -114,7 +114,7 @@ class Course:
 
 
 def begin(limits: Limits, seen: Observed, *, proven: bool = False, rate: float = 0.0) -> Course:
-    """How it starts; ``proven`` and ``rate`` are of a ramp that was interrupted."""
+    """The first course; ``proven`` and ``rate``: as an interrupted ramp stored them."""
     at = seen.at_ms
     if limits.canary and not proven:
         goal = seen.replayed + limits.canary
@@ -124,7 +124,7 @@ def begin(limits: Limits, seen: Observed, *, proven: bool = False, rate: float =
 
 
 def advance(course: Course, seen: Observed, limits: Limits) -> Course:
-    """The next course, of this one and what is seen. A pure function."""
+    """The next course, from the present one and an observation. A pure function."""
     at = seen.at_ms
     if seen.verdicts > course.verdicts or not seen.unsettled:
         course = replace(course, verdict_ms=at)
@@ -185,12 +185,12 @@ def _ramped(course: Course, seen: Observed, limits: Limits) -> Course:
 
 
 def _waited(course: Course, seen: Observed, limits: Limits) -> Course:
-    """While paused: on, try a few, or give up."""
+    """While paused: continue, try a few entries, or give up."""
     at = seen.at_ms
     assert course.paused_ms is not None
     why = _trouble(course, seen, limits, EASE)
     if why is None:
-        # As it was healthy before, not from the very beginning.
+        # Continue at half the rate of before the pause, not at the first rate.
         rate = min(limits.full, max(limits.first, course.rate))
         return replace(
             course,
@@ -208,7 +208,7 @@ def _waited(course: Course, seen: Observed, limits: Limits) -> Course:
         and not (seen.unsettled - seen.failing)
         and at - course.since_ms >= min(limits.watch_ms, limits.patience_ms // 4)
     ):
-        # What died stays dead: only new ones can tell whether all is well again.
+        # Entries that died stay dead: only newly replayed entries show whether all is well again.
         goal = seen.replayed + max(limits.canary, JUDGED)
         return replace(course, phase="canary", since_ms=at, goal=goal, rate=inf, why="")
     return replace(course, why=why)
@@ -233,12 +233,12 @@ def _reentry(seen: Observed, limits: Limits) -> str | None:
 
 
 def late(course: Course, at_ms: int, limits: Limits) -> bool:
-    """Whether the last ones had their time to be settled."""
+    """Whether the last entries had ``watch_ms`` to be settled."""
     return course.phase == "settling" and at_ms - course.since_ms >= limits.watch_ms
 
 
 def _unsettled(seen: Observed, limits: Limits) -> str:
-    """How many are neither well nor dead, though all were replayed; empty: none."""
+    """A sentence: how many watched entries were not settled in time; empty: none."""
     left = seen.unsettled - seen.failing  # what failed again ended: it counts as bad
     if not left:
         return ""

@@ -68,7 +68,7 @@ class ConsumerSteps(ChangeSteps):
         """commands that give the moved entries back"""
         self._inverse_recorded = False
         self._counted = False
-        """whether the steps count themselves in the audit log, as all but those on a cluster do"""
+        """whether the steps add their own counts to the audit log; on a cluster they don't"""
 
     async def step(self, size: int) -> int | None:
         if not self._batch and self._left:
@@ -79,7 +79,7 @@ class ConsumerSteps(ChangeSteps):
 
     async def end(self) -> dict[str, str | int] | None:
         if self._independent:
-            self._counted = False  # record the total: entries that were `to`'s already count too
+            self._counted = False  # record the total, with entries that `to` held before
             await self._record()
         # Bulk moves count themselves on each shard; a total written here would be added to that.
         return {"matched": self.outcome.matched}
@@ -116,8 +116,8 @@ class ConsumerSteps(ChangeSteps):
         return [" ".join(["reassign", *words, *ids])] if ids else []
 
     async def _record(self, next_ids: Sequence[str] = ()) -> None:
-        """Write to the audit log how to undo what was moved and what the next step moves, and how
-        many were moved if the steps don't count themselves."""
+        """Write to the audit log the inverse of the moves so far and of the next step, and the
+        number of moved entries if the steps don't count themselves."""
         inverse = "\n".join([*self._inverses, *self._inverse(next_ids)]) if self.undoable else ""
         fields: dict[str, str | int] = {"matched": self.outcome.matched}
         if inverse or self._inverse_recorded:

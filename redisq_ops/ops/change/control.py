@@ -32,8 +32,8 @@ from .steps import ChangeSteps
 class SettingsSteps(ChangeSteps):
     """The few steps of a change of settings, of a request or of a client.
 
-    Their inverse is in the audit log before the first step, as of the values read then: after a
-    kill in between, an undo finds them so. A step that finds another value corrects the inverse.
+    Their inverse is in the audit log before the first step, with the values that were read then, so
+    that an undo works after a kill, too. A step that finds another value corrects the inverse.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ _INVERSE = {"cancel": "reopen", "pause": "resume", "resume": "pause"}
 
 
 async def changeable(queue: Queue[Any], id: str, verb: Control, value: str = "") -> Request:
-    """The request, if it can be changed so; nothing is written."""
+    """The request, if this change of it is possible; nothing is written."""
     requests = requests_of(queue)
     if verb in ("limit", "priority"):
         checked = checked_limit if verb == "limit" else checked_priority
@@ -95,7 +95,7 @@ async def change_request(
 ) -> ChangeOutcome:
     """Cancel, pause, resume, or change limit or priority of a request; undo takes it back.
 
-    Nothing is written where it is so already. Cancelling stops new deliveries at once, then fences
+    Nothing is written if nothing would change. Cancelling stops new deliveries at once, then fences
     off the running ones, 100 at a time.
     """
     request = await changeable(queue, id, verb, value)
@@ -121,7 +121,8 @@ async def change_request(
 
 
 def _inverse(id: str, verb: Control, before: str, value: str) -> str:
-    """What takes a change of a request back; with what it set, which alone is taken back."""
+    """The inverse of a change of a request. It has the value that was set: undo resets only that
+    value."""
     inverse = f"{_INVERSE.get(verb, verb)} {id}"
     if verb == "cancel":
         inverse += f" {before}"
@@ -139,7 +140,7 @@ def _already(request: Request, verb: Control, value: str) -> bool:
 async def _fence_off(queue: RequestQueue[Any], id: str, op: str) -> None:
     """Void the receipts of a cancelled request's running and delayed sub-requests.
 
-    Only those from before: whoever reopens the request meanwhile is not worked against.
+    Later entries stay, so that nothing works against a user who reopens the request meanwhile.
     """
     seq, high_water = 1, await queue.now.op()
     while True:
@@ -194,7 +195,7 @@ async def change_client(
 ) -> ChangeOutcome:
     """Block or unblock a client, or change its weight or cap; undo takes it back.
 
-    Nothing is written where it is so already. Rules can be set before a client's first entry.
+    Nothing is written if nothing would change. Rules can be set before a client's first entry.
     """
     rule, value = client_rule(verb, value)
     have = int(getattr(await client_changeable(queue, client, rule, value), rule) or 0)
@@ -235,9 +236,9 @@ def heeded_by(queue: Queue[Any]) -> str:
 async def set_flags(
     queue: Queue[Any], verb: str, author: Author, changes: dict[str, str]
 ) -> ChangeOutcome:
-    """Set settings or flags (pause, drain and retention are these); undo puts them back.
+    """Set settings or flags (for pause, drain and retention); undo puts them back.
 
-    What is so already is left out; with nothing left, nothing is written.
+    Values that are set already are left out; if none is left, nothing is written.
     """
     settable(queue)  # refused before the audit log has it
     have = await queue.settings.op()
@@ -302,7 +303,7 @@ async def retention(queue: Queue[Any]) -> list[QueueSetting]:
 def checked_setting(name: str, text: str) -> str:
     """A setting's value as it is stored: a number, a time span in ms, or a history level.
 
-    An empty text is the default again.
+    An empty text means the default.
     """
     if name not in Settings.__dataclass_fields__:
         raise BadInput(f"no setting {name!r}; there are {', '.join(Settings.__dataclass_fields__)}")

@@ -1,4 +1,4 @@
-"""What a change of requests, clients, queues or settings will do, in words, for every face."""
+"""What a change of requests, clients, queues or settings will do, in words."""
 
 from __future__ import annotations
 

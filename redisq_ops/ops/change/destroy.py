@@ -63,8 +63,8 @@ class DestroySteps(ChangeSteps):
     """Remove a queue; ``done`` counts keys. There is no undo.
 
     Without ``hard`` only an empty queue: nothing waiting, pending, delayed, dead or in the trash.
-    The audit log is the first to go, this operation's entry with it; what a kill leaves is removed
-    by destroying the queue again.
+    The audit log is the first to go, this operation's entry with it; after a kill, destroying the
+    queue again removes the rest.
     """
 
     def __init__(self, queue: Queue[Any], *, hard: bool = False) -> None:
@@ -112,8 +112,8 @@ class DestroySteps(ChangeSteps):
 
 
 async def _ended_moves(queue: Queue[Any]) -> set[str]:
-    """Finish the moves out of a queue that are on their way. Returns the queues from which moves to
-    it aren't finished: their entries come back once it is gone."""
+    """Finish the unfinished moves out of a queue. Returns the queues whose moves into this one are
+    unfinished: their entries come back once this queue is gone."""
     origins: dict[str, str] = {}
     for op in await queue.unfinished_transfers.op():
         operation = await audit_log.read(queue, op)

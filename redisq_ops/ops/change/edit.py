@@ -33,12 +33,12 @@ SAMPLES = 3
 """entries whose change is shown before it"""
 
 Change = Callable[[bytes], bytes]
-"""a payload's new bytes; `Unfit` where it can't be changed so"""
+"""returns a payload's new bytes; raises `Unfit` if the payload can't be changed in this way"""
 
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """One payload instead of another that a person has seen."""
+    """Replaces a payload that a person has seen by another one."""
 
     before: bytes
     after: bytes
@@ -68,10 +68,9 @@ CHANGES = "changes"
 
 
 def judged(entry: Entry, change: Change, redaction: Redaction = NO_REDACTION) -> tuple[str, bytes]:
-    """``changes``, ``same`` or why the payload can't be changed; and what it would become. The
-    answer never depends on redacted parts: a patch has to do to the redacted payload what it does
-    to the payload. So it can't copy redacted parts to where they would be shown, nor test or
-    compare them."""
+    """``changes``, ``same`` or why the payload can't be changed; and the new payload. The answer
+    never depends on redacted parts: a patch must have the same effect on the redacted payload. So
+    it can't copy redacted parts to a visible place, and can't test or compare them."""
     assert entry.payload is not None
     shown = redaction.payload(entry.payload)
     try:
@@ -88,8 +87,8 @@ def judged(entry: Entry, change: Change, redaction: Redaction = NO_REDACTION) ->
 def _blind(
     change: Change, payload: bytes, shown: bytes, redaction: Redaction
 ) -> tuple[bytes, bytes]:
-    """What a change makes of a payload as it is shown, and of the payload."""
-    if isinstance(change, Replaced):  # also by itself: whether it is the same is a secret
+    """The results of a change: of the payload as it is shown, and of the payload itself."""
+    if isinstance(change, Replaced):  # never ``same``: that would confirm a guess of redacted parts
         return b"", change(payload)
     if not _is_json(payload):
         raise Unfit("not JSON")
@@ -102,7 +101,7 @@ def _blind(
 
 
 def _tree(payload: bytes) -> str:
-    """JSON however it is spaced; as text, since to Python 1 is true is 1.0."""
+    """JSON with fixed spacing, to compare; as text, since 1, true and 1.0 are equal in Python."""
     return json.dumps(json.loads(payload)) if _is_json(payload) else repr(payload)
 
 
@@ -142,7 +141,7 @@ class Sample:
     unfit: str | None = None
     """why it can't be changed"""
     hidden: bool = False
-    """it would change, but only in what isn't shown"""
+    """it would change, but only in redacted parts"""
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -221,8 +220,8 @@ def edit_preview(selection: Selection, found: Counter[str], looked: Sequence[Sam
 class EditSteps(ChangeSteps):
     """The steps of a change of payloads, at most `STEP_BYTES` of them at once.
 
-    Every entry is read again when its turn comes, and changed only if it is as it was read: in its
-    state since before the selection, with that payload. `undo` restores the old payloads.
+    Every entry is read again when its turn comes. It is changed only if it still has that payload,
+    and has been in its state since before the selection. `undo` restores the old payloads.
     """
 
     def __init__(self, selection: Selection, change: Change) -> None:

@@ -19,7 +19,7 @@ def chosen() -> bool:
 
 
 def readable(payload: bytes, redaction: Redaction = NO_REDACTION) -> None:
-    """Refuse what an editor would spoil, or show though it is redacted."""
+    """Refuse a payload that an editor would spoil, or of which it would show redacted parts."""
     try:
         payload.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -32,7 +32,8 @@ class Pick(NamedTuple):
 
     id: str
     at_ms: int | None = None
-    """its score, which tells it from a later entry of that id that has no record"""
+    """its score (ms): distinguishes it from a later entry of the same id, which may have no
+    record"""
     orphan: bool = False
     """whether it had no record when it was chosen"""
 
@@ -53,7 +54,7 @@ class EntryAction:
     most: int = field(default=MAX_BATCH, init=False)
     """entries of the next step at most"""
     destination: dict[str, Any] = field(default_factory=dict, init=False)
-    """of a move: the queue they go to, as the audit log and plan files have it"""
+    """of a move: the target queue, as fields of the audit log and of plan files"""
 
     def __post_init__(self) -> None:
         checked_consumer(self.consumer)
@@ -61,8 +62,8 @@ class EntryAction:
     def move(
         self, op: str, seq: int, picks: Sequence[Pick], span: tuple[int, int] | None = None
     ) -> Description[list[str]]:
-        """Take one step, entries by their ids: returns moved, or why not, for each. ``span``: where
-        they are among the chosen entries; None: that isn't recorded."""
+        """Take one step. Returns for each entry ``moved``, or why it was not. ``span``: their begin
+        and end among the chosen entries; None: not recorded."""
         place = f"{span[0]}-{span[1]}" + (f"-{self.hand}" if self.hand else "") if span else ""
         moved: Description[list[str]] = self.queue.move.op(
             op,

@@ -1,4 +1,4 @@
-"""What a consumer holds, as a change of it selects it: found by pages, nothing is changed."""
+"""Finds the entries that a consumer holds, by pages, for a change of them. Reads only."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def check_requeueable(held: HeldEntries) -> None:
 
 
 async def _resolve_group(queue: Queue[Any], consumer: str, group: str | None) -> str:
-    """The named group, or the only one with such a consumer; '' where the queue is one group."""
+    """The named group, or the only group with such a consumer; '' if groups are not independent."""
     if group is not None or not independent_groups(queue):
         if group is not None and not await queue.group_loads.op(group):
             raise NotFound(f"queue {queue.name} has no consumer group {group}")
@@ -144,7 +144,7 @@ async def _resolve_group(queue: Queue[Any], consumer: str, group: str | None) ->
 
 
 async def _groups_with(queue: Queue[Any], consumer: str, group: str) -> list[str]:
-    """The groups that list it as a consumer."""
+    """The groups that list the consumer."""
     if group:
         members = await consumers_of(queue, group)
         return [group] if any(member.name == consumer for member in members) else []

@@ -1,6 +1,6 @@
-"""What a change of entries will do, counted while they are selected: to whom, how old, how long.
+"""What a change of entries will do, counted while they are selected: clients, ages, duration.
 
-Bounded whatever is selected: of every breakdown the most frequent values are kept.
+Memory is bounded for any selection: each breakdown keeps its most frequent values.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TOP = 20
 _WATCHED = 1000
 _REQUESTS = 10_000
 _WEIGHED = 50
-"""payloads that are read only to know their size; that of the others is taken to be alike"""
+"""payloads that are read only for their size; the others are assumed to be as large"""
 _MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
 AGES = (("under 1m", _MINUTE), ("under 1h", _HOUR), ("under 1d", _DAY), ("under 7d", 7 * _DAY))
 STEP = 50
@@ -33,7 +33,7 @@ COST_US = 15.0
 
 
 class Breakdown:
-    """How many entries have which value; of more than 1,000 values the frequent ones."""
+    """The number of entries per value; of more than 1,000 values only the frequent ones."""
 
     def __init__(self) -> None:
         self._values: HeavyHitters[str] = HeavyHitters(_WATCHED)
@@ -64,29 +64,29 @@ class Consequences:
     errors: Breakdown = field(default_factory=Breakdown)
     ages: Breakdown = field(default_factory=Breakdown)
     samples: dict[str, str] = field(default_factory=dict)
-    """an error of each group, as its entry has it: type only, messages may hold anything"""
+    """error group -> the type of one of its errors; no message, since it may hold anything"""
     waiting: int | None = None
-    """entries that wait already, in the queue that they go to"""
+    """entries that wait already in the queue to which these go"""
     settled_a_minute: float | None = None
-    """from the first minute of the last hour in which any were; None where too few were, or nobody
-    counts"""
+    """counted from the first minute of the last hour with a settlement; None: there were too few,
+    or the queue doesn't count them"""
     shown: Callable[[str], str] = str
     """an error's type as it may be shown and written"""
     looked: int | None = None
-    """entries that were read, if not all; the breakdowns are of these"""
+    """number of entries that were read, if not all; the breakdowns count only these"""
     cost_us: float = COST_US
     goes_on: bool = False
-    """whether they wait in another queue, which ``waiting`` is of"""
+    """whether the entries will wait in another queue; ``waiting`` counts that queue"""
     calls: int = 1
     """calls of a step, in each shard"""
     step: int = STEP
-    """entries of a step, about: it adapts"""
+    """about how many entries a step has: the size adapts"""
     _priorities: dict[str, str] = field(default_factory=dict)
     _bytes: int = 0
-    """of those payloads"""
+    """total size of the ``weighed`` payloads"""
 
     async def add(self, entries: Sequence[Entry]) -> None:
-        """Count a page of entries; a round trip where priorities are their requests', and some for
+        """Count a page of entries. Takes a round trip for the priorities of requests, and some for
         the first payloads."""
         if isinstance(self.queue, HasRequests):
             await self._learn_priorities(self.queue, entries)
@@ -116,7 +116,7 @@ class Consequences:
 
     @property
     def bytes(self) -> int | None:
-        """Of all payloads, by those that were weighed; None: none was."""
+        """Size of all payloads, estimated from the weighed ones; None: none was weighed."""
         if not self.weighed:
             return None if self.count else 0
         return round(self._bytes * self.count / self.weighed)
@@ -135,13 +135,13 @@ class Consequences:
         return next((name for name, bound in AGES if old < bound), "7d and more")
 
     def extrapolate(self, total: int, cost_us: float, step: int) -> None:
-        """Count ``total`` entries, of which only those so far were read; ``step``: entries of a
-        call."""
+        """Take the entries so far as a sample of ``total`` entries; ``step``: entries of a call."""
         self.looked, self.count, self.cost_us = self.count, total, cost_us
         self.step = step
 
     async def read_load(self, of: Queue[Any]) -> None:
-        """How much waits already in the queue that they go to, and how fast it is settled."""
+        """Read how many entries wait in queue ``of``, to which these go, and its settlement
+        rate."""
         found: tuple[Counts, Rates] = await both(of.counts.op(), of.rates.op(self.now_ms, 60))
         counts, rates = found
         self.waiting = counts.of("waiting")
@@ -156,7 +156,7 @@ class Consequences:
 
     @property
     def _calls(self) -> int:
-        """Of all steps: in each shard that has some, and the first, where the audit log is."""
+        """Calls of all steps: in each shard with entries, and in the first, for the audit log."""
         shards = min(len(self.queue.shard_queues), self.count + 1)
         return ceil(self.count / self.step) * self.calls * shards
 

@@ -15,7 +15,7 @@ import jsonpointer
 from redisq_ops.core.model.errors import BadInput
 
 DOUBLE_DIGITS = 17
-"""as many as a double has when it is written out in full"""
+"""significant digits of a double that is written out in full"""
 
 
 class Unfit(Exception):
@@ -30,7 +30,7 @@ class Patch:
 
     @classmethod
     def parse(cls, text: str) -> Patch:
-        """One line says what is wrong with it, before anything is looked at."""
+        """Parse a patch; `BadInput` says in one line what is wrong with it."""
         try:
             found = json.loads(text, parse_constant=_no_number)
         except (ValueError, RecursionError) as error:
@@ -54,9 +54,9 @@ class Patch:
         tight = (",", ":") if b'": ' not in payload else (", ", ": ")
         escaped = b"\\u" in payload
         try:
-            # A value that is put in is the patch's own, and later steps would change it there.
+            # A copy: a value that is put in belongs to the patch; later steps would change it.
             after = jsonpatch.JsonPatch(deepcopy(self.operations)).apply(before)
-            # As text: to Python 1 is true is 1.0.
+            # As text: 1, true and 1.0 are equal in Python.
             if (text := json.dumps(after)) == json.dumps(before):
                 return payload
             return json.dumps(after, ensure_ascii=escaped, separators=tight).encode()
@@ -69,7 +69,7 @@ class Patch:
 
 
 def _exact(digits: str) -> float:
-    """A number that can be written again as it was; one with more digits may be an amount."""
+    """A number that can be written again without a loss; with more digits it may be an amount."""
     number, exact = float(digits), Decimal(digits)
     many = len(exact.as_tuple().digits) > DOUBLE_DIGITS
     if not isfinite(number) or (many and Decimal(repr(number)) != exact):
@@ -82,7 +82,7 @@ def _no_number(word: str) -> float:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of an object that has a key twice one of the two would be lost."""
+    """Refuse an object that has a key twice: one of the two values would be lost."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a key twice")

@@ -1,7 +1,7 @@
 """What a configuration lets changes do: how many entries, how fast, and what is typed first.
 
-A guard keeps one's own hand from slipping; it is no permission. Who may write is the server's ACL
-(docs/how-to/limit-what-users-may-do.md).
+A guard protects users from their own mistakes; it is no access control. The server's ACL decides
+who may write (docs/how-to/limit-what-users-may-do.md).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Guard:
         return self.max_rate if asked is None else asked
 
     def named(self, name: str | None, asked: bool) -> None:
-        """Refuse a wrong name, and none where nobody is going to be ``asked`` for it."""
+        """Refuse a wrong name, and a missing name unless a person will be ``asked`` for it."""
         if name is not None and name != self.word:
             of = f"this is context {self.word}" if self.word else "nothing here asks for a name"
             raise BadInput(f"--confirm {name}: {of}")
@@ -73,7 +73,7 @@ class Guard:
             raise Unconfirmed(f"context {self.word} asks for its name: add --confirm {self.word}")
 
     def typed(self, name: str | None, typed: str | None) -> str | None:
-        """What a person types to confirm: of what the plan asks for and the context's name, both.
+        """What a person types to confirm: the text of the plan, the context's name, or both.
 
         ``name``: the value of ``--confirm``.
         """

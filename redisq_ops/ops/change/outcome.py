@@ -25,7 +25,7 @@ class ChangeOutcome:
             self.skipped[reason] = self.skipped.get(reason, 0) + n
 
     def count(self, results: Mapping[str, int]) -> int:
-        """Add how many entries were moved, and how many were not for which reason; all of them."""
+        """Add numbers of entries by result: moved, or the reason why not. Returns their sum."""
         for result, n in results.items():
             if result == "moved":
                 self.done += n

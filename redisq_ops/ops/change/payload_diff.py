@@ -13,10 +13,10 @@ LONG = 2_000
 
 
 def diff(before: str, after: str) -> Iterator[str]:
-    """Lines taken away and put in, JSON spread over lines first; a little around each.
+    """The removed and added lines with a line of context; JSON is first spread over lines.
 
-    Of long payloads what they have in common at both ends is cut off first; of what is long even
-    then only the number of lines is shown, since the cost of comparing grows with the cube.
+    The common begin and end of long payloads are cut off. If the rest is still long, only its
+    number of lines is shown: the cost of a comparison grows with the cube of the length.
     """
     old, new = _lines(before), _lines(after)
     if len(old) + len(new) > LONG:

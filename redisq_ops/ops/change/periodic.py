@@ -58,12 +58,12 @@ class PeriodicChange:
 
     @property
     def digest(self) -> str:
-        """Of the definition as it was read; empty: there was none."""
+        """The digest of the definition that was read; empty: there was none."""
         return "" if self.before is None else self.before.digest
 
     @property
     def paused(self) -> bool | None:
-        """Whether it is paused afterwards; None: as it is."""
+        """Whether it is paused afterwards; None: unchanged."""
         return PAUSED.get(self.verb)
 
     @property
@@ -158,7 +158,7 @@ def _command(verb: str, queue: Queue[Any], name: str) -> str:
 
 
 def periodic_preview(change: PeriodicChange, *, new: bool = False, utc: bool = False) -> Preview:
-    """What a change of a periodic entry will do; ``matched`` is 0 where it is so already.
+    """What a change of a periodic entry will do; ``matched`` is 0 if nothing would change.
 
     ``new``: it also creates the queue. ``utc``: show times in UTC.
     """

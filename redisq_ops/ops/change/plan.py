@@ -89,7 +89,7 @@ def free(path: str) -> Path:
     if path == "-":
         return Path(path)
     target = resolved_path(path)
-    # A device that was replaced by a file would be missed.
+    # A plan must not replace a device, such as /dev/null, by a file.
     if any(os.path.exists(at) and not os.path.isfile(at) for at in (path, target)):
         raise BadInput(f"{path or '--plan'} is no file: a plan goes to one, or to stdout by -")
     if os.path.exists(target) and os.path.getsize(target):
@@ -165,7 +165,7 @@ class Draft:
                 file.flush()
                 os.fsync(file.fileno())
             try:
-                os.link(part, target)  # unlike a rename it takes nobody's place
+                os.link(part, target)  # unlike a rename, this never replaces a file
             except OSError:  # somebody came first, or the file system has no links
                 free(self.path)
                 os.replace(part, target)
@@ -212,7 +212,7 @@ class PlanFile:
             row, crc = self._row(line, number, crc)
             if header is None:
                 header = self._header(row, number)
-            elif number == 2:  # what was expected is for readers: `prepare_plan` looks again
+            elif number == 2:  # for readers only: `prepare_plan` counts again
                 crc = zlib.crc32(header.op.encode())
                 self._first = self._file.tell()
             elif "sha256" in row:
@@ -342,7 +342,7 @@ def checked_age(header: PlanHeader, now_ms: int) -> None:
 
 @contextmanager
 def _naming(path: str) -> Iterator[None]:
-    """Errors of a file that has no name yet, under the name it would have had."""
+    """Report errors of a temporary file under the name of the plan."""
     try:
         yield
     except OSError as error:
@@ -350,7 +350,7 @@ def _naming(path: str) -> Iterator[None]:
 
 
 def _line(row: Mapping[str, Any], crc: int) -> tuple[bytes, int]:
-    """A line and the checksum the next one goes on from."""
+    """A line, and the checksum with which the next line continues."""
     text = json.dumps(row, separators=(",", ":"))[:-1].encode()
     crc = zlib.crc32(text, crc)
     return b'%s,"crc":"%08x"}\n' % (text, crc), crc

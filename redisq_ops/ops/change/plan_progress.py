@@ -1,5 +1,5 @@
-"""Where a plan's entries are now, and what they are like. Reads only. The figures in a plan file
-are not used: anybody may have written them."""
+"""Where a plan's entries are now, and what a run would do to them. Reads only. The figures in a
+plan file are not used: anybody may have written them."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ async def look_at(
 ) -> tuple[Counter[str], Consequences]:
     """Look at up to ``most`` entries from the ``start``-th on.
 
-    Returns the number of entries in each state (``late``: they came into the planned state since;
-    ``gone``), and the consequences for the entries that a run would change.
+    Returns the number of entries in each state (``late``: they came into the planned state after
+    the plan; ``gone``), and the consequences for the entries that a run would change.
     """
     found: Counter[str] = Counter()
     now = await queue.now.op()
@@ -54,9 +54,9 @@ def _word(header: PlanHeader, pick: Pick, entry: Entry | None, now_ms: int) -> s
         return "gone"
     if entry.state != header.state:
         return entry.state
-    # What an undo brought back is dead as long as ever, and still it came after the plan.
+    # An undo restores ``since_ms``: only ``put_ms`` shows that the entry came back after the plan.
     came = entry.since_ms if entry.put_ms is None else entry.put_ms
-    # (A time that is still to come is of a clock that was ahead, and says nothing.)
+    # (A time in the future is from a clock that ran ahead, and says nothing.)
     late = came is not None and header.high_water_ms < came <= now_ms
     other = None not in (pick.at_ms, entry.at_ms) and entry.at_ms != pick.at_ms
     return "late" if late or other else entry.state

@@ -1,7 +1,7 @@
-"""One way to prepare a change of entries: the command line, the dashboard and `apply` take it.
+"""The one way to prepare a change of entries, for the command line, the dashboard and `apply`.
 
-A face builds a `ChangeRequest`, which refuses what is not possible, or reads a plan file. `prepare`
-or `prepare_plan` selects the entries and says in a `Preview` what will happen; nothing is written.
+They build a `ChangeRequest`, which refuses what is not possible, or read a plan file. `prepare` or
+`prepare_plan` selects the entries and says in a `Preview` what will happen; nothing is written.
 `PreparedChange.run` picks the kind of steps that carries it out.
 """
 
@@ -224,8 +224,8 @@ async def prepare_plan(
 ) -> PreparedChange:
     """Check a plan file and say what applying it will do now. Reads only.
 
-    ``most``: stop after this number of entries. ``look_again``: look at all entries, and say where
-    they are by now; otherwise at the next `LOOKED`. ``shown`` redacts what errors say.
+    ``most``: stop after this number of entries. ``look_again``: look at all entries, and say in
+    which state they are; otherwise look at the next `LOOKED`. ``shown`` redacts what errors say.
     """
     header = plan.header
     queue = await home(deployment, header)

@@ -1,4 +1,4 @@
-"""What a change will do, in words, before it is done: written once, for every face."""
+"""What a change will do, in words, before it is done: the same for every user interface."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Preview:
 
     @property
     def title(self) -> str:
-        """All about which entries, in one line."""
+        """The change, its filter and the reasons of the entries, in one line."""
         filter = f" (filter: {self.filter})" if self.filter else ""
         return f"{self.what}{filter}" + (f": {self.reasons}" if self.reasons else "")
 
@@ -51,7 +51,7 @@ class Preview:
 
     @property
     def text(self) -> list[str]:
-        """For people: the title, and below it what comes of it."""
+        """For people: the title, the first ids and the consequences, a line each."""
         more = ", …" if self.facts.get("matched", 0) > len(self.ids) else ""
         return [self.title, *([", ".join(self.ids) + more] if self.ids else []), *self.lines]
 

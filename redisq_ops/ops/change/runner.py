@@ -90,8 +90,7 @@ class ChangeRun(Generic[S_co]):
 
     @property
     def progress(self) -> tuple[int, int]:
-        """How many entries of the change were dealt with, by this run and others, and of how
-        many."""
+        """(entries that this run and others dealt with, entries of the change)"""
         return self.outcome.handled, self.outcome.matched
 
     @property
@@ -102,7 +101,7 @@ class ChangeRun(Generic[S_co]):
         return max(0.0, self._began + self.handled / self.rate - self._clock())
 
     def limit_rate(self, rate: float | None) -> None:
-        """Keep to a rate, where the change's own isn't slower."""
+        """Keep to a rate, or to the change's own rate if that is lower."""
         if rate is not None:
             self.rate = rate if self.rate is None else min(rate, self.rate)
 
@@ -156,5 +155,5 @@ class ChangeRun(Generic[S_co]):
         return min(size, max(1, int(self.rate))) if self.rate else size
 
     async def reached(self) -> int:
-        """After an interruption: entries done by the audit log, with a step that got no reply."""
+        """After an interruption: entries done by the audit log, also in a step without a reply."""
         return await self.steps.reached()

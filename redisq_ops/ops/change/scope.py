@@ -20,7 +20,7 @@ from ..filter.selection import Selection, select
 from .impact import Consequences
 
 LARGE = 10_000
-"""a state of more entries is moved as a whole; of fewer all are read, and the preview is exact"""
+"""a larger state is moved as a whole; otherwise all entries are read, and the preview is exact"""
 LOOKED = 1_000
 """entries of a whole state that are read for the preview"""
 MEAN = 50
@@ -35,7 +35,7 @@ Progress = Callable[[int, int | None], None]
 
 @dataclass(frozen=True, slots=True)
 class WholeState:
-    """All of a state, as it was at one moment, or with ``filter.max`` the first of it."""
+    """All entries of a state at one moment, or with ``filter.max`` the first ones."""
 
     queue: Queue[Any]
     state: State
@@ -51,7 +51,7 @@ class WholeState:
 
 @dataclass(frozen=True, slots=True)
 class PlannedScope:
-    """What a plan is about, as a bulk change takes it."""
+    """The entries of a plan, as a bulk change takes them."""
 
     queue: Queue[Any]
     state: State
@@ -122,7 +122,7 @@ async def movable_as_a_whole(queue: Queue[Any], state: State, verb: Verb, filter
     number = counts.of(state) or 0
     if min(number, filter.max or 2**53) <= LARGE:
         return False
-    # The server finds what has been there since before now: not what a clock that was ahead, as
-    # before a failover, says came later. Such entries are moved by their ids.
+    # The server finds only entries that arrived before now. If a clock that ran ahead before a
+    # failover gave some a later time, the entries are moved by their ids.
     latest, now = await both(queue.page.op(state, max=1, start=number - 1), queue.now.op())
     return all((entry.since_ms or 0) <= now for entry in latest.entries)

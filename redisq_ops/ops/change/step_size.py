@@ -19,7 +19,7 @@ LARGEST = {1: 120, 2: 64}
 """steps in flight -> entries of a whole state that each moves at most: an undo takes back 128
 entries in one call, 5 µs each"""
 LATEST = 8
-"""latest steps that count where their entries may differ"""
+"""latest steps that set the size, if the cost of their entries may differ"""
 RECENT = 20
 """recent steps, about 5 ms of the server's time, of which the second quickest sets the size"""
 
@@ -59,7 +59,7 @@ class Stride:
     ) -> None:
         """Adapt the size to a step that handled ``done`` of ``asked`` entries (default: `size`).
 
-        A step that handled none, or less than half of them as the last one may, changes nothing.
+        A step that handled less than half of them, as the last step may, changes nothing.
         ``longest_s``: seconds of its longest call, where it has several.
         """
         call_s = seconds if longest_s is None else longest_s

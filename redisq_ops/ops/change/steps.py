@@ -36,7 +36,7 @@ class ChangeSteps(ABC):
     subject = ""
     """the operation that the change is about, which `recovers` leaves as it is"""
     continues = False
-    """whether the audit log has the operation already, of an earlier run; set by `prepare`"""
+    """whether the audit log has the operation already, from an earlier run; set by `prepare`"""
 
     def __init__(
         self, queue: Queue[Any], verb: str, matched: int, what: str = "", **logged: Any
@@ -62,7 +62,7 @@ class ChangeSteps(ABC):
             self.recovered += await recover(queue, but=[self.op, self.subject])
 
     async def begun(self) -> None:
-        """What comes between the audit log and the first step."""
+        """Called once the audit log has the operation, before the first step."""
         return
 
     @abstractmethod
@@ -76,6 +76,6 @@ class ChangeSteps(ABC):
         return {}
 
     async def reached(self) -> int:
-        """After an interruption: entries done by the audit log, with a step that got no reply."""
+        """After an interruption: entries done by the audit log, also in a step without a reply."""
         operation = await audit_log.read(self.queue, self.op)
         return operation.done if operation else 0

@@ -1,7 +1,7 @@
 """Moves between two queues of a kind on one deployment: `MoveSteps`, and of a plan `MovePlanSteps`.
 
 A step takes entries into the source's trash under the operation's id, puts them in at the target,
-and puts back as they were those that are refused there (`core.engine.transfer` has the proof).
+and puts refused entries back as they were (`core.engine.transfer` has the proof).
 The audit log of the source says how far it came. A run that continues an operation first ends the
 steps that others began; abandoned operations are found by `core.engine.transfer_recovery`.
 """
@@ -28,7 +28,7 @@ from .entry_steps import EntryAction, ListedSteps, Pick
 from .transfer_plan import Route
 
 ASKED = 8
-"""steps after which the target is asked again whether it accepts more, while it seems to"""
+"""steps after which the target is asked again whether it accepts more, if it did so far"""
 
 
 @dataclass
@@ -38,7 +38,7 @@ class MoveAction(EntryAction):
     route: Route = field(kw_only=True)
     most: int = field(default=BATCH, init=False)
     ended: int | None = field(default=None, init=False)
-    """the step up to which all have ended in both queues; None: the audit log has it"""
+    """the step up to which all have ended in both queues; None: not yet read from the audit log"""
     _looked: int = field(default=0, init=False)
     """steps since the target was asked"""
     _wary: bool = field(default=True, init=False)
@@ -72,7 +72,7 @@ class MoveAction(EntryAction):
     async def move(
         self, op: str, seq: int, picks: Sequence[Pick], span: tuple[int, int] | None = None
     ) -> list[str]:
-        """One step of it: moved | changed | late, or why the target refused it."""
+        """Take one step. For each entry: moved | changed | late, or why the target refused it."""
         await self._end_steps(op, seq - 1)
         await self.refuse_changing_shards()
         words: list[str] = await super().move(op, seq, picks, span)
@@ -89,7 +89,7 @@ class MoveAction(EntryAction):
         return words
 
     async def end(self, op: str, ended: bool) -> None:
-        """Leave nothing half done after the last step of a run; ``ended``: of the move too."""
+        """Leave nothing half done after the last step of a run; ``ended``: also of the move."""
         if ended or self.ended is None:
             await self._end_recorded(op)
         await self._finish(op)
@@ -114,12 +114,12 @@ class MoveAction(EntryAction):
             operation = await audit_log.read(self.queue, op)
             self.ended = operation.landed if operation else 0
         while self.ended < upto:
-            with suppress(Superseded, NotFound):  # an undo has them; they are back
+            with suppress(Superseded, NotFound):  # an undo took the step back
                 await self._transfer(op).complete(self.ended + 1, again=True)
             self.ended += 1
 
     async def _finish(self, op: str) -> None:
-        """Take the move off both queues' lists: what it left here may be replaced from now on."""
+        """Remove the move from the lists of both queues: its records here may now be replaced."""
         target = self.route.target
         last = (await target.unfinished_transfers.op()).get(op)
         if await transfer_recovery.finish(self.queue, op, steps=self.ended or 0):
@@ -131,8 +131,8 @@ class MoveAction(EntryAction):
 
 
 class MoveSteps(ListedSteps):
-    """Steps of a move to another queue: as those of any change of entries, with a part in the
-    target's audit log, and listed as unfinished in both queues from the first step to the last."""
+    """Steps of a move to another queue. They work like those of any change of entries; the target's
+    audit log has the move, too, and both queues list it as unfinished until its last step."""
 
     action: MoveAction
 
@@ -158,7 +158,7 @@ class MoveSteps(ListedSteps):
         await super().begun()
         for queue in (self.queue, self.action.route.target):
             await transfer_recovery.list_unfinished(queue, self.op)
-        # Who changes the shards finds the move listed, or the move finds that they change.
+        # Either a change of the shards finds the move listed, or the move finds the change here.
         await self.action.refuse_changing_shards()
 
     async def step(self, size: int) -> int | None:

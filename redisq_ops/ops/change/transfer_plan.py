@@ -23,9 +23,9 @@ from .plan import PlanHeader
 COST_US = 50.0
 """server time of one entry, µs, in both queues together, as `python -m benchmarks moves` has it"""
 CALLS = 4
-"""of a step: out, all of it read, in, noted"""
+"""calls of a step: take the entries out, read them, put them in, record the results"""
 SHORTEST_MS = 600_000
-"""a trash that keeps less is no place to be between two queues"""
+"""shortest time that the source's trash must keep entries, since they are there during a move"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Route:
     into_ms: int
     """when it was registered"""
     keep_ms: int
-    """how long the target keeps its results: longer than the source can ask"""
+    """how long the target keeps the results of steps: longer than the source can ask for them"""
 
     @property
     def target(self) -> Queue[Any]:
@@ -48,7 +48,7 @@ class Route:
 
 
 async def route_to(deployment: Deployment, source: Queue[Any], name: str) -> Route:
-    """The way from a queue to the one of that name; refuses what can't be gone."""
+    """The route from a queue to the queue ``name``; refuses a move that is not possible."""
     movable(source)
     if known_name(name, "queue name") == source.name:
         raise BadInput(f"--to {name}: that is where they are")
@@ -90,7 +90,7 @@ def movable(queue: Queue[Any]) -> None:
 
 
 async def planned_route(deployment: Deployment, source: Queue[Any], header: PlanHeader) -> Route:
-    """A plan's way; refuses when the target isn't the one that was planned for."""
+    """The route of a plan; refuses if the target isn't the queue that was planned for."""
     found = await route_to(deployment, source, header.into)
     if found.into_ms != header.into_ms:
         raise Refused(
@@ -105,7 +105,7 @@ async def trash_ms(queue: Queue[Any]) -> int:
 
 
 async def look_ahead(weight: Consequences, route: Route, state: State) -> None:
-    """The consequences, by the target's waiting entries and rate: the entries will wait there."""
+    """Use the target's waiting entries and rate for the consequences: the entries wait there."""
     await weight.read_load(route.target)
     weight.goes_on = state == "waiting"
     weight.cost_us, weight.calls = COST_US, CALLS

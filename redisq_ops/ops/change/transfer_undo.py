@@ -82,8 +82,9 @@ class MoveUndoSteps(UndoSteps):
         return len(back), len(left)
 
     async def _may_come(self, stay: Sequence[TransferEntry], called: Mapping[str, str]) -> set[str]:
-        """Those that stay and that only an operator changed in the target: that can be undone
-        first. What a worker had stays there, even if the queue is destroyed and nobody can tell."""
+        """The ids of entries that stay only because an operator changed them in the target: another
+        undo can fetch them once that change is undone. A worker's entry stays for good, even if the
+        target is destroyed later."""
         found: list[Entry | None] = await together(
             self.route.target.get.op(called[one.id]) for one in stay
         )
@@ -95,13 +96,13 @@ class MoveUndoSteps(UndoSteps):
 
 
 def _an_operators(entry: Entry, moved: TransferEntry) -> bool:
-    """Whether nobody was handed an entry since it was moved, though it was changed."""
+    """Whether an operator changed an entry since it was moved, and no worker got it."""
     _, failures, _, began, *_ = moved.row[2].split(b" ")
     if entry.state == "trash" and entry.op is None:
-        # What its request's cancel took along has no operation of its own.
+        # An entry that was cancelled with its request has no operation of its own.
         return entry.failures <= int(failures)
     first = entry.first_ms or (REPLAYED if entry.handed else 0)
-    # What was replayed there died there, unless it had come as a dead letter.
+    # An entry that was replayed in the target died there, unless it came as a dead letter.
     had = first != int(began) and not (first == REPLAYED and moved.row[0] == b"dead")
     return entry.op is not None and entry.state != "pending" and not had
 
@@ -109,8 +110,8 @@ def _an_operators(entry: Entry, moved: TransferEntry) -> bool:
 async def undo_of(
     deployment: Deployment, queue: Queue[Any], operation: Operation, *, ahead: bool = False
 ) -> UndoSteps:
-    """What takes an operation back, a move between two queues or any other; ``ahead`` as
-    `UndoSteps` has it."""
+    """The steps that undo an operation, a move between two queues or any other; ``ahead``: see
+    `UndoSteps`."""
     if not operation.into:
         return UndoSteps(queue, operation, ahead=ahead)
     into = await deployment.named(operation.into)
@@ -118,7 +119,7 @@ async def undo_of(
     if into is not None and (
         entry is None or entry.created_ms != operation.into_ms or into.kind != queue.kind
     ):
-        into = None  # another one of that name
+        into = None  # another queue of that name
     keep = await trash_ms(queue) + DAY_MS
     return MoveUndoSteps(Route(queue, into, operation.into_ms, keep), operation)
 

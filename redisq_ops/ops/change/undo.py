@@ -30,14 +30,14 @@ class UndoSteps(ChangeSteps):
 
     Entries that changed since stay (``changed``); entries whose record expired can't be restored
     (``expired``); entries too far inside another program's list stay for now (``deep``), and the
-    operation can be undone again. The outcome is of the whole operation, with what other undos
-    restored earlier or at the same time (`OTHERS`).
+    operation can be undone again. The outcome counts the whole operation, with the entries that
+    other undos restored earlier or at the same time (`OTHERS`).
 
     ``report`` gets the id of each entry that stays because it changed; ``sample`` has the first.
-    Where a layout only counts them, and for expired ones, the ids are unknown: ``unnamed``.
+    ``unnamed`` counts entries with unknown ids: expired ones, and those that a layout only counts.
 
-    With ``ahead`` the next call is sent while the server is at one, as in `WholeStateSteps`, for
-    runs of the same kind.
+    With ``ahead`` the next call is sent while the server works on the present one;
+    `WholeStateSteps` says for which runs.
     """
 
     across = False
@@ -84,7 +84,7 @@ class UndoSteps(ChangeSteps):
 
     async def step(self, size: int) -> int | None:
         if self._inverses:
-            # First of the two: a step may count itself in the same place.
+            # The note goes first: the step may count itself in the same field.
             _, handled = await both(
                 audit_log.note(self.queue, self.op, **self._far), self._invert()
             )
@@ -133,12 +133,12 @@ class UndoSteps(ChangeSteps):
         others = max(0, now.undone - outcome.done)
         gone = max(0, outcome.matched - outcome.done - changed - deep)
         outcome.skip(OTHERS, min(gone, others))
-        # What they left alone is kept no longer either.
+        # Entries that other undos left alone have no inverse any more, and count as changed.
         left = others or operation.rest or self._tried_before
         outcome.skip("changed" if left else "expired", max(0, gone - others))
 
     async def _invert(self) -> int:
-        """Undo one step of a change of anything but entries; how much it was about."""
+        """Undo one step of a change of anything but entries. Returns how many objects it had."""
         verb, args = _read(self._inverses[-1])
         try:
             back = await self.queue.undo_change.op(
@@ -185,7 +185,8 @@ class UndoSteps(ChangeSteps):
         return counts
 
     def _name(self) -> int:
-        """Say which a step left alone, once: a call that was sent again says it again. How many."""
+        """Report the entries that a step left alone, each once: a call that is sent again names
+        them again. Returns their number."""
         ids = list(dict.fromkeys(self._touched))
         self._touched.clear()
         self._named += len(ids)
@@ -196,12 +197,12 @@ class UndoSteps(ChangeSteps):
         return len(ids)
 
     async def _close(self) -> None:
-        """Take the number of the operation's next step by an empty one. A run that still carries
-        the operation out is refused then, and moves nothing that this undo would miss."""
+        """Take the number of the operation's next step for an empty step. A run that still carries
+        out the operation is then refused, so it moves nothing that this undo would miss."""
         queue, id = self.queue, self.operation.id
         await audit_log.note(queue, id, undoing=1, tried=0)
         if self.operation.parts:
-            # An ended one too: a copy of a task that was given up may be on its way yet.
+            # Also of an ended one: a copy of a Spark task that was given up may still send a step.
             self._left = [
                 await self._end_part(audit_log.part(id, k)) for k in range(self.operation.parts)
             ]
@@ -225,7 +226,7 @@ class UndoSteps(ChangeSteps):
                 return id, steps
 
     async def _takes(self, id: str, step: int, span: str = "") -> bool:
-        """Whether that step, which moved nothing, was the one with its number."""
+        """Send an empty step; whether it got this number, which no other step had."""
         operation = self.operation
         with suppress(Superseded):
             results = await self.queue.move.op(

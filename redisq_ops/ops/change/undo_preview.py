@@ -99,7 +99,7 @@ async def _still_moved(route: Route, operation: Operation, most: int) -> tuple[i
     """
     here, listing = set[str](), ""
     if (into := route.into) is not None:
-        # What was delayed and has become due meanwhile comes back as well.
+        # An entry that was delayed and has become due meanwhile comes back as well.
         states = ("delayed", "waiting") if operation.source == "delayed" else (operation.source,)
         listing = _listing(into, f"state:{','.join(states)} op={operation.id}")
         for state in states:

@@ -18,7 +18,7 @@ from .audit_log import Operation
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A move that holds entries, or may: out of one queue and not known to be in the other."""
+    """A move that may hold entries: they left one queue, and may not be in the other one yet."""
 
     operation: Operation
     idle_ms: int
@@ -26,7 +26,7 @@ class Unfinished:
 
     @property
     def abandoned(self) -> bool:
-        """Whether nobody seems to be at it."""
+        """Whether no process seems to carry it out any more."""
         return self.idle_ms >= IDLE_MS
 
     @property

@@ -1,7 +1,7 @@
 """A replay with a canary and a ramp: a few entries first, then more while few of them die again.
 
-`WatchedReplay` drives a change at the rate that `canary_rules` decides, and observes: whether what
-it replayed dies again, how much waits, and how quickly the server answers another client.
+`WatchedReplay` drives a change at the rate that `canary_rules` decides, and observes: whether
+replayed entries die again, how many wait, and how fast the server answers another client.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .entry_steps import EntrySteps
 from .runner import ChangeRun
 
 LATEST = 200
-"""verdicts that are judged: of more, a thousand good ones would hide the first hundred bad ones"""
+"""latest verdicts that are judged; of more, a thousand good ones would hide a hundred bad ones"""
 PINGS = 5
 
 
@@ -151,7 +151,7 @@ class WatchedReplay:
 
     async def _look(self) -> None:
         if not self._last and late(self.course, int(self._clock() * 1000), self.limits):
-            self._last = True  # a look may be at some of them only
+            self._last = True  # one look may read only some of the entries
             self.watch.replay_tracker.last_round()
         await self.watch.look()
         self.seen = await self._observed(await self.queue.counts.op())
@@ -213,8 +213,8 @@ class WatchedReplay:
             self._counted = now
             return 0
         if rate < inf:
-            # What wasn't used is made up for until the next observation, and no further: after a
-            # stall nobody knows yet what the last ones did.
+            # Unused tokens are good for the time between two observations only: after a stall
+            # nobody knows yet what became of the last entries.
             most = max(1.0, rate * self._look_s)
             self._tokens = min(most, self._tokens + (now - self._counted) * rate)
         self._counted = now
@@ -224,7 +224,7 @@ class WatchedReplay:
 
     @property
     def _rate(self) -> float:
-        """Entries per second by now; a canary, too, is not faster than is allowed at all."""
+        """Entries per second now; a canary, too, keeps to the limit."""
         if self.course.phase == "canary":
             return self.limits.full
         return self.course.rate if self.course.phase == "ramp" else 0.0
@@ -243,7 +243,7 @@ class WatchedReplay:
         if not more:  # as many as were asked for
             self._over = True
         elif not self.left:
-            # One step more than there are entries: it writes down that all was dealt with.
+            # One more step, without entries, records that all of them were dealt with.
             while more:
                 more = await change.step()
             self._over = True
@@ -263,7 +263,7 @@ class WatchedReplay:
         return look
 
     async def reached(self) -> int:
-        """Entries replayed by the audit log, with a step that got no reply."""
+        """Entries replayed by the audit log, also in a step without a reply."""
         return await self.change.reached()
 
     @property

@@ -27,7 +27,7 @@ class _Step:
     size: int
     left: tuple[int, ...]
     last: bool
-    """whether it may be all that is wanted"""
+    """whether it may move all entries that are still wanted"""
     call: Call[Moved] | None = None
     """the very call that was sent ahead"""
 
@@ -35,11 +35,11 @@ class _Step:
 class WholeStateSteps(EntrySteps):
     """Steps over a whole state.
 
-    With ``ahead`` the next step is sent while the server is at one, as if that one left no entry
-    where it is; if it did, which is rare, the next step meets the same entries again. A step whose
-    reply was lost is sent again, and carried out once. It is for runs of all steps in one
-    description, on a blocking client, without a rate: when such a run stops, one step more than it
-    has replies of may be carried out (`reached` counts it).
+    With ``ahead`` the next step is sent while the server works on the present one, and assumes that
+    the present one leaves no entry behind; if it does (rare), the next step meets the same entries
+    again. A step whose reply was lost is sent again, and carried out once. ``ahead`` is for runs of
+    all steps in one description, on a blocking client, without a rate. When such a run stops, one
+    step without a reply may have been carried out (`reached` counts it).
     """
 
     stride: EvenStride
@@ -68,11 +68,12 @@ class WholeStateSteps(EntrySteps):
         except Superseded:
             if len(self._under_way) < 2:
                 raise
-            # It was carried out, as the one behind it was, and only its reply is lost. That one is
-            # sent alone: then no other can come before its reply.
+            # This step and the next one were carried out; only the reply of this one is lost. The
+            # next one is sent again alone, so that no other step can come before its reply.
             self._answered()
             front = await replace(self._called(self._under_way[0]), follows=None)
-        # After a lost reply the total counts; after a lost total (it was evicted) the replies.
+        # ``done``, the total, includes steps without a reply; ``moved`` is for a total that was
+        # evicted.
         moved = max(front.moved, front.done - self._done)
         stuck = sum(front.left) - sum(self._left)
         self._left, self._done = front.left, front.done
@@ -85,7 +86,7 @@ class WholeStateSteps(EntrySteps):
         return await self.step(size) if self._under_way else None
 
     async def end(self) -> dict[str, str | int] | None:
-        # What was in the state when it was counted, and left it before its turn.
+        # Entries that were counted, and left the state before their turn.
         self.outcome.skip("changed", max(0, self.outcome.matched - self.outcome.handled))
         return await super().end()
 
@@ -109,7 +110,7 @@ class WholeStateSteps(EntrySteps):
         self.number += 1
 
     def _next_step(self) -> _Step | None:
-        """The step behind those that are under way; nothing, if these may be all."""
+        """The step after those under way; None if these may move all that is wanted."""
         size, last = self._asked, False
         if self._room is not None:
             room = self._room - sum(step.size for step in self._under_way)

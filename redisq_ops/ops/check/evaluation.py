@@ -1,4 +1,4 @@
-"""What breaks the rules: of every queue, and of the server."""
+"""Which rules the queues and the server break."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _of_queue(row: QueueRow, now_ms: int, rules: QueueRules) -> list[Standing]:
 
 
 def server_standings(found: Sequence[Diagnosis]) -> list[Standing]:
-    """How the server stands. ``found``: by `examine`."""
+    """How the rules for the server stand. ``found``: the result of `examine`."""
     return [
         Standing(
             None,

@@ -69,7 +69,7 @@ class Config:
                     password = bounded_read(file, f"password file {path}").decode().strip()
             except OSError as error:
                 raise BadInput(f"can't read password file {path}: {error.strerror}") from error
-            except UnicodeDecodeError:  # its text quotes the content
+            except UnicodeDecodeError:  # the error's text quotes the content
                 raise BadInput(f"password file {path} is not UTF-8 text") from None
         return ServerAddress(
             self["url"] or "",

@@ -1,6 +1,6 @@
 """Examines a deployment: its servers, the connection, the user's rights, its queues. Reads only.
 
-What the user may not read is said so, and the rest is examined.
+It says what the user may not read, and examines the rest.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ async def _connection(deployment: Deployment, wall: Timer, timer: Timer) -> list
     verdict: Verdict = "warning" if middle >= SLOW_CALL_US else "ok"
     advice = "run workers and this command nearer to the server" if verdict == "warning" else None
     found = [Diagnosis("latency", verdict, sentence, advice, facts=facts)]
-    _, offset = min(differences)  # of the shortest call: it says most
+    _, offset = min(differences)  # of the shortest call: it is the most exact
     return [*found, _clock(round(offset))]
 
 
@@ -166,7 +166,7 @@ async def _address(key: str, info: dict[str, Any]) -> str:
 
 
 def _named(report: ServerReport, queues: list[Queue[Any]]) -> ServerReport:
-    """The same report; those of the slow scripts that are ours have a name in place of a digest."""
+    """The report with names instead of digests for the slow scripts that are ours."""
     if not report.slow:
         return report
     kinds = {queue.kind: queue for queue in queues}
@@ -180,7 +180,7 @@ def _named(report: ServerReport, queues: list[Queue[Any]]) -> ServerReport:
 
 async def _node(key: str) -> dict[str, Any] | Exception:
     info: Call[dict[str, Any]] = Call(("INFO", "everything"), dict[str, Any], key=key)
-    return await apart(info)  # only so does a key choose the node of a single call
+    return await apart(info)  # only with `apart` a key chooses the node of a single call
 
 
 async def _report(key: str, info: dict[str, Any]) -> ServerReport:
@@ -217,7 +217,7 @@ def _lines(reply: Any) -> dict[str, str]:
 
 
 def _slow_scripts(reply: Any) -> list[tuple[int, str]]:
-    """(µs, digest, or else the command) of the scripts; arguments may be payloads."""
+    """(µs, digest or command's name) of the scripts; no arguments, which may be payloads."""
     found = []
     for row in reply:
         words = row["command"] if isinstance(row, dict) else row[3]

@@ -1,4 +1,4 @@
-"""Checks of one server, or of each node of a Cluster: what it reports of itself, no I/O here."""
+"""Checks of one server, or of each node of a Cluster, by what it reports of itself. No I/O here."""
 
 from __future__ import annotations
 

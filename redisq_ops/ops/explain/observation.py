@@ -36,7 +36,7 @@ HISTORY_EVENTS = 5000
 OPERATIONS = 50
 """latest audit log entries searched for a pause, a drain, a cancel or a removal"""
 RATE_MINUTES = 5
-"""length of the period whose rate estimates are based on"""
+"""length of the period from whose rates estimates are computed"""
 DEAD_COMPARED = 200
 """oldest dead entries among which those with the same error are counted"""
 BLOCKERS_COMPARED = 100

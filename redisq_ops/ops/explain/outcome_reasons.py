@@ -249,7 +249,7 @@ class OutcomeReasons(ReasonParts):
         return str(self.observed.settings.get("history", DEFAULTS.history))
 
     def _is_client(self, event: Event, facts: dict[str, Any]) -> Reason:
-        """``event`` changed a rule of the client whose name the id is."""
+        """The id is the name of a client, whose rule ``event`` changed."""
         words = event.what["op"][0].split("|")
         return Reason(
             "unknown",
@@ -261,7 +261,7 @@ class OutcomeReasons(ReasonParts):
         )
 
     def _certain_removals(self, certain: Sequence[Operation], event: Event | None) -> str:
-        """The changes that removed it; ``event``: its last one before."""
+        """The changes that removed the entry; ``event``: its last history event before them."""
         sentence = "; ".join(f"{_removed(change)} {self._by(change)}" for change in certain)
         if certain[-1].target == "trash" or certain[-1].verb == "cancel":
             sentence += f"; entries stay in the trash for {age(self._setting('trash_ms'))}"

@@ -118,7 +118,8 @@ class QueueReasons(PeriodicReasons):
         return Reason("empty", f"it has no work to do{dead}", facts={"dead": counts.dead})
 
     def _failures(self) -> Iterator[Reason]:
-        """Entries die or fail again and again; that attempts fail is said where nothing else is."""
+        """Entries die or fail again and again. Failing attempts are named only if no other rule
+        is."""
         name, found = self.queue.name, {one.rule: one for one in self.observed.failures}
         commands: dict[Rule, tuple[str, str]] = {
             "dying": ("dlq", hint("dlq", "groups", name)),
@@ -157,7 +158,7 @@ class QueueReasons(PeriodicReasons):
         )
 
     def _expired(self, entry: Entry, deadline_ms: int) -> Reason:
-        """A lease has expired. What a silent consumer holds besides goes the same way."""
+        """A lease has expired. The command is for all entries of its consumer, which is silent."""
         silence, command = age(self.now - deadline_ms), {}
         sentence = (
             f"{entry.id} is overdue: consumer {entry.consumer} was silent for at least {silence}"
@@ -176,8 +177,8 @@ class QueueReasons(PeriodicReasons):
         )
 
     def _holding(self) -> Iterator[tuple[str | None, ConsumerStatus, int]]:
-        """Silent consumers, with their group and the number of entries they hold; in a queue in
-        which nothing moves also those that have held an entry for as long."""
+        """(group, consumer, number of held entries) of silent consumers; if nothing moves in the
+        queue, also of consumers that have held an entry for `SILENT_MS`."""
         stuck = self._rate is None and bool(self.observed.rates.settled)
         for report in self.observed.reports:
             for one in report.consumers:

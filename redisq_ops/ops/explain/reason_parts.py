@@ -63,7 +63,7 @@ class ReasonParts:
         return changeable and state in (*self.queue.actions.get(verb, ()), *orphans)
 
     def _why_not(self, verb: Verb, state: State) -> str:
-        """Why the verb that would help leaves the observed entry alone; empty: it doesn't."""
+        """Why the verb that would help would skip the observed entry; empty: it would not."""
         why = self.observed.refused.get((self.observed.id or "", verb))
         return f"; {why}" if why and self._can(verb, state) else ""
 

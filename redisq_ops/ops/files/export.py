@@ -21,7 +21,7 @@ from ..redaction import NO_REDACTION, Redaction
 
 VERSION = 1
 STATES: tuple[State, ...] = ("delayed", "waiting", "pending", "dead", "trash")
-"""in the order they are read: what becomes due meanwhile is written twice, and not missed"""
+"""in the order of reading: an entry that becomes due meanwhile is written twice, not missed"""
 REQUEST = ("priority", "limit", "total")
 """fields of the request in a sub-request's line"""
 

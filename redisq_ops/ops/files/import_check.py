@@ -24,9 +24,9 @@ from ..typed_json import json_object
 from .export import REQUEST, STATES, VERSION
 
 LONGEST = 128 << 20
-"""bytes of a line: those of a payload of 16 MiB may take six each, and an error comes with it"""
+"""bytes of a line: each byte of a payload of 16 MiB may take six, and the line has an error, too"""
 _SUB_REQUEST = re.compile(r"[^/]+/[1-9][0-9]{0,13}")
-"""a request's id and the number in it, as they are written: only one way for each"""
+"""a request's id and a number in it, which can be written in only one way"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ class Content:
     states: dict[State, int] = field(default_factory=dict)
     bytes: int = 0
     requests: dict[str, list[array[int]]] = field(default_factory=dict)
-    """request -> for each sub-request, in order, by itself: its number, where its line begins, the
-    line's number"""
+    """request -> three arrays with an item for each sub-request, in order: its number, the offset
+    of its line, the line's number"""
     totals: dict[str, int] = field(default_factory=dict)
     """request -> how many sub-requests it had"""
     doubles: dict[str, int] = field(default_factory=dict)
@@ -132,8 +132,8 @@ def _counted(content: Content, row: ImportRow, offset: int) -> None:
 
 
 def _ordered(content: Content) -> None:
-    """Of each sub-request the latest line alone, by number: what goes to another state while the
-    queue is exported is in the file twice, and would be done twice."""
+    """Sort lines by the sub-request's number, and keep only the latest line of each. An entry that
+    changes its state during an export is in the file twice, and would be done twice."""
     for rid, places in content.requests.items():
         numbers = places[0]
         if all(low < high for low, high in pairwise(numbers)):
@@ -146,7 +146,7 @@ def _ordered(content: Content) -> None:
 
 
 class _Redacted(Exception):
-    """A line whose payload isn't what it was."""
+    """A line whose payload was redacted."""
 
 
 def lines(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:

@@ -113,7 +113,7 @@ def _lines(content: Content, queue: Queue[Any], as_waiting: bool, whole: bool) -
 
 
 def accepted(queue: Queue[Any]) -> frozenset[State]:
-    """States in which a queue takes entries in as they are."""
+    """States that imported entries keep in this queue."""
     if isinstance(queue, RequestQueue):
         return frozenset({"waiting"})
     return queue.importable_states

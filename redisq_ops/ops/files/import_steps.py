@@ -1,4 +1,4 @@
-"""Entries of a file put in; by small batches, so that no more of the file than one is held."""
+"""Puts the entries of a file into a queue, in small batches: only one is in memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .submit import Submission
 BATCH = 100
 """entries that an import looks up and puts in at once"""
 BYTES = 256 * 1024
-"""of payloads in one call of an import, unless one has more by itself"""
+"""bytes of payloads in one call of an import; a larger payload is sent alone"""
 
 Problem = Callable[[int, str, str], None]
 """called for a line that isn't imported: its number, the entry's id, and why"""
@@ -50,7 +50,7 @@ def _distinct(
 
 
 def _content(entry: Entry) -> tuple[bytes, str | None]:
-    """What has to be equal in entries that are the same."""
+    """What two entries must share to count as the same: payload and client."""
     return entry.payload or b"", entry.client
 
 
@@ -74,11 +74,12 @@ class _UnderWay:
 
 
 class ImportSteps(ChangeSteps):
-    """Add one queue's part of a file to it.
+    """Add one queue's part of a file to a queue.
 
-    An entry that is there with this payload is ``same``, with another ``exists``, and neither is
-    touched: run again, it adds what is missing. One in the trash, or of a cancelled request, comes
-    back. The inverse of a batch is in the audit log before the batch is sent.
+    An entry that the queue has counts as ``same`` with an equal payload, as ``exists`` with
+    another; both stay as they are. So a second run adds what is missing. An entry in the trash, or
+    of a cancelled request, comes back. The inverse of a batch is in the audit log before the batch
+    is sent.
     """
 
     def __init__(
@@ -123,12 +124,12 @@ class ImportSteps(ChangeSteps):
         return handled
 
     async def reached(self) -> int:
-        """How many were put in, after an interruption: what was under way is looked at again."""
+        """After an interruption: how many entries were put in; what was under way is read again."""
         try:
             if self._under_way is not None:
                 await self._looked_at(self._under_way)
             elif self._ahead:
-                await self._batch()  # again: what came by this very import is known to have
+                await self._batch()  # sent again: the queue repeats its reply
         except Refused:  # full, or closed: then nothing of it is in
             pass
         await audit_log.note(self.queue, self.op, **self._fields())
@@ -154,8 +155,8 @@ class ImportSteps(ChangeSteps):
             self._problem(row.number, row.entry.id, why)
 
     def _no_more(self, refusal: Refused) -> bool:
-        """Whether to go on one by one, since a full queue may have room for some of a batch; else
-        report what is left."""
+        """Whether to go on with single entries, since a full queue may have room for some of a
+        batch. If not, report what is left."""
         if self._size > 1 and isinstance(refusal, QueueFull) and self._ahead:
             self._size = 1
             return True

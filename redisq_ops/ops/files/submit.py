@@ -168,8 +168,8 @@ class Submission:
         op: str = "",
         seq: int = 0,
     ) -> None:
-        """``op``, ``seq``: the import that it is part of, which reopens a cancelled request of the
-        same content, and the number of the request in it."""
+        """``op``: the import to which it belongs, which reopens a cancelled request of the same
+        content; ``seq``: the number of the request in that import."""
         checked_request(id, priority, limit)
         self.queue = queue
         self.id = id
@@ -291,7 +291,7 @@ class EachLine:
     """A request per payload, with ids ``ID-1``, ``ID-2``, …. Call `step` until it returns False.
 
     Repeating it skips what exists, also where it was purged or moved; raises `Exists` at the first
-    id that has other content. For None among the payloads the number has no request.
+    id that has other content. A None among the payloads takes a number, but makes no request.
     """
 
     def __init__(
@@ -343,7 +343,7 @@ class EachLine:
             )
 
     def _counted(self, replies: Iterable[SubmittedRequest]) -> int:
-        """How many are new."""
+        """Count purged requests; returns how many are new."""
         new = 0
         for one in replies:
             if one.word == "trash":
@@ -372,7 +372,8 @@ class EachLine:
 
 
 def _whole(submitted: SubmittedRequest) -> SubmittedRequest:
-    """Raise `Exists` for ``past``, the request has more than was submitted, and for ``trash``."""
+    """Raise for ``past`` (the request has more than was submitted) and ``trash`` (it was
+    purged)."""
     if submitted.word == "past":
         raise Exists(f"request {submitted.id} exists with other content")
     if submitted.word == "trash":

@@ -1,4 +1,4 @@
-"""The tests of an expression's comparisons: functions from an entry's fields to whether they hold.
+"""The tests of an expression's comparisons: each takes an entry's fields and returns a bool.
 
 A missing field never matches, whatever the operator.
 """
@@ -29,7 +29,7 @@ def word_search(matches: Callable[[str], bool]) -> Test:
 
 
 def text_search(field: Field, matches: Callable[[str], bool], wanted: bool) -> Test:
-    """``~`` and ``!~``: whether a text of the field matches is ``wanted``."""
+    """The test of ``~`` (``wanted`` is True: a text of the field matches) or of ``!~`` (False)."""
     read = field.read
     if field.kind == "json":
         return lambda entry: (
@@ -55,7 +55,7 @@ def constant(number: int) -> Number:
 
 
 def moment_of(text: str, utc: bool) -> Number:
-    """The latest such moment, seen from the time of the scan."""
+    """The time (ms) that ``text`` names; of a time of day the latest one before the scan."""
     return lambda entry: moment(text, entry.now_ms, utc)
 
 

@@ -10,8 +10,8 @@ _LAST = re.compile(r"(?:^|[\s(]-?|has:)(\w[\w.]*)$")
 
 
 def completed(text: str) -> list[str]:
-    """The expression with the name at its end completed to each field that begins so, and the
-    first sign by which the field can be compared."""
+    """The expression with its last name completed: once for each field that begins with that name,
+    followed by the first operator of the field."""
     last = _LAST.search(text)
     if last is None:
         return []

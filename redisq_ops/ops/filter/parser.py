@@ -52,7 +52,7 @@ _SYMBOLS = {"|": "or", "||": "or", "&": "and", "&&": "and"}
 """operators of other languages -> our words"""
 _WORD = re.compile(r"(?:and|or|not)(?=[\s()\"]|$)", re.IGNORECASE)
 _ANY_DAY_MS = 1_800_000_000_000
-"""a time by which a value's form is checked: its result is not used"""
+"""any time; it is used only to check the form of a value"""
 _BYTES = re.compile(r"(\d{1,15})([kKmMgG]?)(?:i?[bB])?")
 _UNIT = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 
@@ -404,7 +404,7 @@ def _joined(kind: type[And] | type[Or], parts: list[Node]) -> Node:
 
 
 def _ids(words: str) -> list[str]:
-    """The ids that a word may mean, as they are shown. An id of a redisq queue may look quoted."""
+    """The ids that a word may mean: itself, the id of which it is the quoted form, or both."""
     typed = legal(raw_of(words))
     if words.isascii() and (typed == words or "%" not in words):
         return [words]

@@ -74,8 +74,8 @@ class Scan:
         self.problem: str | None = None
         """what of the state can't be read, with ``partly``"""
         self.unreadable: dict[str, list[str]] = {name: [] for name in _UNREADABLE}
-        """ids of entries that are left out (of the first three only without ``partly``): their
-        record is corrupt, too long to be read, or gone; or it is there, and they are `WHOLE`"""
+        """why -> ids of entries that are left out: the record is corrupt, too long to be read, or
+        gone (with ``partly`` these stay); or the entry is `WHOLE`"""
         self.partly: list[str] = []
         """ids of records whose too long fields were not read"""
         self.elsewhere: list[Entry] = []
@@ -128,7 +128,7 @@ class Scan:
         return accepted[:left]
 
     def saw(self, entries: Iterable[Entry]) -> None:
-        """Remember which of these, whose payloads were read later, are not read or in part."""
+        """Remember which of these entries could not be read, or only in part, after the scan."""
         for entry in entries:
             if entry.problem and not entry.orphan:
                 self.unreadable["long" if entry.unread else "corrupt"].append(entry.id)

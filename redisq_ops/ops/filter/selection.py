@@ -131,8 +131,8 @@ async def _dated(queue: HasRequests[Any], entries: list[Entry]) -> list[Entry]:
 
 
 async def _came_before(queue: Queue[Any], entries: list[Entry], moment_ms: int) -> list[Entry]:
-    """Waiting entries without those that came since; a time yet to come is a clock's that was
-    ahead."""
+    """Waiting entries without those that arrived after ``moment_ms``. A time in the future is from
+    a clock that ran ahead: that entry stays."""
     if all((entry.at_ms or 0) <= moment_ms for entry in entries):
         return entries
     now = await queue.now.op()

@@ -1,4 +1,4 @@
-"""Entries counted by the value of one field: of which task, client or region a backlog consists."""
+"""Entries counted by the value of one field: which tasks, clients or regions a backlog has."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COUNTED = ("text", "state", "number", "json")
 
 @dataclass(frozen=True, slots=True)
 class ValueCount:
-    """The entries of one value; None: those whose field has none.
+    """The number of entries with one value; ``value`` None: entries without one.
 
     The numbers are exact, or lower bounds that are at most `ValueCounts.slack` too low.
     """
@@ -72,6 +72,6 @@ def _shown(value: Any) -> str | None:
     """A field's value as text: an error as ``TYPE: MESSAGE``, an object of a payload as JSON."""
     if value is None or value is MISSING:
         return None
-    if isinstance(value, tuple):  # the texts by which it can be found, the whole one last
+    if isinstance(value, tuple):  # forms of the value, the complete one last
         return str(value[-1])
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -23,11 +23,11 @@ LOG_MS = 10_000
 """the changes in all queues are at most this old"""
 DAY = 24 * 60
 QUEUES = 10
-"""queues whose day is read at a refresh, where all queues are shown"""
+"""queues whose day one refresh reads, if the charts show all queues"""
 
 
 class ChartReader:
-    """Reads what charts show, and keeps what is over."""
+    """Reads what charts show, and keeps the minutes that are over."""
 
     def __init__(self, deployment: Deployment, overview: RollingOverview) -> None:
         self._deployment = deployment
@@ -48,7 +48,8 @@ class ChartReader:
         return ChartData(scope, rates or Rates(), tuple(operations))
 
     async def of_all(self, scope: ChartScope) -> tuple[Overview, ChartData]:
-        """The rates of all queues; of a day those that are read yet, some at each refresh."""
+        """The rates of all queues; a day's rates are of the queues read so far, some per
+        refresh."""
         asked = self._overview.now
         more = self._day.missing(self._overview) if scope.minutes == DAY else []
         seen, (days, _) = await both(
@@ -80,15 +81,15 @@ class ChartReader:
 class _Day:
     """The sum of all queues' rates over a day.
 
-    The last hour is the overview's. What was before is read queue by queue, and added; minutes that
-    leave the hour stay as they were.
+    The last hour is from the overview. The hours before are read queue by queue, and added; a
+    minute that leaves the last hour keeps its rates.
     """
 
     def __init__(self) -> None:
         self.read: set[Registered] = set()
         self._rates = Rates.zero(DAY)
         self._minute = self._hour = 0
-        """the last minute of the rates, and the first one that is the overview's"""
+        """the last minute of the rates, and the first minute that is from the overview"""
 
     def missing(self, overview: RollingOverview) -> list[tuple[Registered, Queue[Any]]]:
         return [one for one in overview.opened if one[0] not in self.read][:QUEUES]
@@ -105,7 +106,7 @@ class _Day:
         self._minute = minute
 
     def add(self, entry: Registered, rates: Rates | None, asked_ms: int) -> None:
-        """Add a queue's minutes before the overview's; its rates end with that of ``asked_ms``."""
+        """Add a queue's rates from before the overview's hour; they end at ``asked_ms``."""
         self.read.add(entry)
         if rates is not None:
             passed = self._minute - asked_ms // MINUTE_MS

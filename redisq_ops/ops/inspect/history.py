@@ -17,7 +17,7 @@ from ..change.wording import PAST
 PAGE = 1000
 """history events read by one call"""
 _OF_MANY = (*STATES, "undo", "set", "prune", "move")
-"""words that an operator's change has in the place of an entry's id where it changed many"""
+"""words that the event of a change has in place of an entry's id, if it changed many entries"""
 
 
 async def latest_events(queue: Queue[Any], most: int) -> list[Event]:

@@ -183,7 +183,7 @@ async def _row(
 
 
 def row_or_problem(entry: Registered, row: QueueRow | Exception) -> QueueRow:
-    """The row, or if it can't be read a row with the reason."""
+    """The row; if it could not be read, a row with the reason."""
     if isinstance(row, Exception):
         return QueueRow(entry.name, entry.kind, None, None, _problem(row))
     return row
@@ -205,7 +205,7 @@ async def queue_row(
 ) -> QueueRow:
     """A queue in the overview; ``rates``: how its rates are read.
 
-    ``limits``: by which it is judged; None: what it is judged by isn't read.
+    ``limits``: the thresholds for its signs of trouble; None: these signs are not read.
     """
     counts, moves, rates_, found, periodic, resize = await together(
         [

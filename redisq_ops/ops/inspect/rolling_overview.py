@@ -30,7 +30,7 @@ from .overview import (
 )
 
 SLOW_LINK_S = 0.6
-"""where the first exchange (it connects) takes longer, names come first and rows in stages"""
+"""if the first exchange, which connects, takes longer: names come first, then rows in stages"""
 STAGE_S = 2.0
 """about how long a stage takes"""
 REGISTRY_S = 10.0
@@ -42,13 +42,13 @@ OTHERS_MS = 5000
 SLOW_S = 1.0
 """after a read that took longer, the next one reads few rows that are out of sight"""
 FEW_MS = 500
-"""as many of them as are due after this time"""
+"""after a slow read: as many rows out of sight as are otherwise due after this time"""
 SIGNS_MS = 2000
 """the signs of trouble of a row in sight are at most this old, its numbers are as they are now"""
 EVIDENCE_MS = 5000
 """evidence is at most this old, unless the queue's trouble changed"""
 SUSPECT_MS = 250
-"""between two looks at queues whose trouble only evidence would show: 200 of them take 50 s"""
+"""time per queue whose trouble only evidence shows: 200 of them are looked at in 50 s"""
 MINUTES = 60
 """length of the rates"""
 
@@ -166,7 +166,7 @@ class RollingOverview:
         return seen + others[: max(self._room - len(seen), 0 if seen else FEWEST)]
 
     def _match(self, entries: Iterable[Registered]) -> None:
-        """Keep the rows of these queues only, with empty rows of new ones."""
+        """Keep only the rows of these queues; new queues get empty rows."""
         kept, self._kept = self._kept, {}
         registered = {entry.name: entry for entry in entries}
         for name, one in kept.items():
@@ -226,7 +226,7 @@ class RollingOverview:
                 one.row, one.examined_ms = replace(one.row, evidence=found), now
 
     def _older(self, kept: Iterable[_KeptRow], age_ms: int) -> list[_KeptRow]:
-        """Those whose evidence is missing or of at least this age."""
+        """The rows whose evidence is missing, or at least this old."""
         return [
             one for one in kept if one.examined_ms is None or self._now - one.examined_ms >= age_ms
         ]

@@ -22,7 +22,7 @@ RECENT_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """``run_id`` is another one after each start of a server."""
+    """``run_id`` changes with each start of a server."""
 
     run_id: str
     replica: bool
@@ -51,7 +51,7 @@ class ServerHistory:
         self._changed_at = -inf
         self._queues: frozenset[str] = frozenset()
         self._lost: frozenset[str] = frozenset()
-        """the queues of the server before, as long as none of them is here"""
+        """the previous server's queues, as long as none of them is on this server"""
 
     @property
     def due(self) -> bool:

@@ -43,7 +43,7 @@ class KeptReads:
         self._entry, self._now, self._at = entry, now, monotonic()
 
     def guess(self, queue: str | None) -> tuple[Registered, int] | None:
-        """What `keep` would get now, unless the queue was changed: it saves a round trip."""
+        """The entry and the time that `keep` would get now, if the queue is the same."""
         if self._entry is None or self._entry.name != queue:
             return None
         return self._entry, self._now + round(1000 * (monotonic() - self._at))

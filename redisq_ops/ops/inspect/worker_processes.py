@@ -26,7 +26,7 @@ class ProcessRegister:
 
     @property
     def unknown(self) -> str | None:
-        """What these processes don't show, and why."""
+        """What is unknown about these processes, and why; None: nothing."""
         if not isinstance(self.queue, HasWorkerTraces) or not self.queue.workers_unknown:
             return None
         return f"{self.queue.owner}: {self.queue.workers_unknown}"

@@ -79,7 +79,7 @@ class RecordedQueue(TypedDict):
 
 
 class RecordedReport(TypedDict):
-    """A `ConsumerReport` without each entry that is held."""
+    """A `ConsumerReport` without the single entries that are held."""
 
     at_ms: int
     queue: str
@@ -370,7 +370,7 @@ class RecordingFile:
             raise Refused(f"{self.path}: another redisq record writes it") from error
 
     def _continue(self) -> None:
-        """Write the lines of a member without an end again, as a member that has one."""
+        """If the last member has no end, write its lines again as a member with an end."""
         found = members(self.path)
         if not found:
             os.ftruncate(self._file, 0)  # a header that was cut

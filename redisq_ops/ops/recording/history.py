@@ -13,7 +13,7 @@ from .file import Member, RecordedState, first_line, lines
 
 MINUTE_MS: Final = 60_000
 SAMPLES_MS: Final = 75_000
-"""the time before a moment of which charts show every sample"""
+"""period before a moment for which charts show every sample"""
 MEMBERS: Final = 60
 """members whose first state one call reads at most; the next calls read the others"""
 

@@ -1,10 +1,10 @@
 """Samples all queues, as often as once a second, at a bounded cost.
 
-A sample compares the counters of each queue, one command per shard. A queue whose counters changed
-is read in full, as every queue is every two minutes: at most `MOST` of them per sample, those first
-that were read the longest time ago. So with up to `MOST` busy queues each sample has all of them;
-with more, the next samples read the rest before counters are compared again, and each queue's row
-says when it was read. Consumers are read of at most `MOST_CONSUMERS` queues per sample.
+A sample compares the counters of each queue, one command per shard. A queue is read in full if its
+counters changed, and at least every two minutes. One sample reads at most `MOST` queues in full,
+first those that were read the longest time ago. So with up to `MOST` busy queues each sample has
+all of them. With more, the next samples read the rest before counters are compared again; each
+queue's row says when it was read. A sample reads the consumers of `MOST_CONSUMERS` queues at most.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Sampler:
         return line
 
     async def _read_registry(self) -> list[str]:
-        """Open new queues; the names of those that are gone."""
+        """Open new queues; returns the names of queues that are gone."""
         entries = await all_queues(self.deployment.prefix)
         found, queues = {entry.name: entry for entry in entries}, {}
         for name, entry in found.items():
@@ -120,7 +120,7 @@ class Sampler:
         return gone
 
     async def _due(self, now: int) -> list[str]:
-        """The queues to read in full now: the ones first that were read the longest time ago."""
+        """The queues to read in full now, first those that were read the longest time ago."""
         if len(self._backlog) < MOST:
             for name, key, reply in await self._read_counters():
                 if self._counters.get(key, ...) != reply:
@@ -137,8 +137,8 @@ class Sampler:
         return chosen
 
     async def _read_counters(self) -> list[tuple[str, str, Any]]:
-        """Name, key and counters of each queue. Those of which they can't be read take turns with
-        those that have none, until the registry is read again."""
+        """Name, key and counters of each queue. A queue whose counters can't be read is treated as
+        one without counters, until the registry is read again."""
         try:
             replies = await together(call for _, _, call in self._pulse)
         except Refused:

@@ -120,7 +120,7 @@ def _fine_step(step_ms: int) -> int:
 
 
 def _change() -> Column:
-    """How many more entries are open after an event of `with_entry_counts`."""
+    """The change of open entries by an event of `with_entry_counts`."""
     return (
         F.when(F.col("event").isin("submitted", "op"), F.col("entries"))
         .when(F.col("event").isin("done", "dead"), -F.col("entries"))
@@ -132,8 +132,8 @@ def workers(attempts: DataFrame, step_ms: int) -> DataFrame:
     """Per queue and step: ``workers``, the consumers that held a delivery at some time of the step,
     and ``busy``, the average number of deliveries in progress.
 
-    Of a delivery whose end is unknown only the beginning counts. ``step_ms`` must divide the
-    history into a bounded number of steps: a delivery counts in each that it touches.
+    If the end of a delivery is unknown, only its beginning counts. ``step_ms`` must divide the
+    history into a bounded number of steps: a delivery has a row in each step that it touches.
     """
     begin = F.unix_millis("taken_at")
     end = F.coalesce(F.unix_millis("ended_at"), begin)

@@ -57,11 +57,11 @@ def entry_events(history: DataFrame) -> DataFrame:
 def attempts(history: DataFrame, client: str | None = None) -> DataFrame:
     """One row per delivery: when the entry's wait for it began, how it ended, and how long it took.
 
-    ``since`` is the event with which the wait began (submitted, failed, lost). It is null, and
-    ``wait_ms`` too, if the history no longer has that event or has none (after a replay or a
-    release). A delayed entry's wait begins at its ready time. ``run_ms`` of lost deliveries is
-    unknown. ``client`` is a regular expression whose first group is the client in an entry's id;
-    without it clients are known for fair queues only.
+    ``since`` is the event that began the wait (submitted, failed, lost). It and ``wait_ms`` are
+    null if the history has no such event: it was trimmed, or a replay or a release began the wait.
+    A delayed entry's wait begins at its ready time. ``run_ms`` of lost deliveries is unknown.
+    ``client`` is a regular expression whose first group is the client in an entry's id; without it
+    clients are known for fair queues only.
     """
     w = Window.partitionBy("queue", "id").orderBy("order")
     resets_attempts = F.col("event").isin("submitted", "done", "dead")
@@ -154,7 +154,7 @@ def _submits_range() -> Column:
 
 
 def changes(history: DataFrame) -> DataFrame:
-    """Operators' changes, one row each: ``change`` is how the state of ``entries`` changed, or the
+    """Operators' changes, one row each: ``change`` is the change of state of ``entries``, or a
     setting's new value; ``op`` is the operation's id."""
     part = F.split("detail", r"\|", 4)
     first, second, last = part[1], part[2], part[3]

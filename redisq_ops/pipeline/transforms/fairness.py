@@ -67,8 +67,8 @@ def fairness(
     ) / remaining_weight
     ratios = (
         demands.withColumn("level", level)
-        # Water filling, the smallest demand first: a client behind the first unsatisfied one is
-        # offered less than that one, so the highest refused offer is the level for all of them.
+        # Water filling, the smallest demand first. After the first client whose offer is below its
+        # demand, offers only get lower, so the highest such offer is the level for all of these.
         .withColumn(
             "level",
             F.max(F.when(F.col("demand") > F.col("level") * F.col("weight"), F.col("level"))).over(

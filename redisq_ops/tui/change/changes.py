@@ -55,7 +55,7 @@ class Changes:
     # --- what keys ask for ---------------------------------------------------------------------
 
     def move(self, verb: str, view: QueueView) -> None:
-        """A verb for what the view means: marked entries, else the one under the cursor, or all."""
+        """Carry out a verb on the view's target: all, the marked or the current entries."""
         queue, target, chosen = self._app.queue, view.target, view.chosen
         if queue is None or target is None:
             return self._nothing()
@@ -71,7 +71,7 @@ class Changes:
         self._start(run, view)
 
     def take_over(self, verb: str, view: QueueView) -> None:
-        """Claim what a consumer holds, or let it wait again."""
+        """Claim the entries that a consumer holds, or let them wait again."""
         queue, chosen = self._app.queue, view.chosen
         if queue is None or not chosen:
             return self._nothing()
@@ -86,7 +86,7 @@ class Changes:
         return None
 
     def edit(self, view: QueueView) -> None:
-        """Another payload for the entry under the cursor, in the person's editor."""
+        """Edit the payload of the entry under the cursor in the user's editor."""
         queue, state, id = self._app.queue, view.state, view.table.identity
         if queue is None or state is None or id is None:
             return self._nothing()
@@ -153,11 +153,11 @@ class Changes:
         self._start(lambda: run_change.undo(self, queue), None)
 
     def suggested(self, change: Callable[[Changes], Awaitable[bool]]) -> None:
-        """A change that an explanation suggests."""
+        """Start a change that an explanation suggests."""
         self._start(lambda: change(self), None)
 
     def command(self, words: Sequence[str]) -> None:
-        """Run a command of `redisq` while the terminal is its own."""
+        """Run a command of `redisq`, which has the terminal until it ends."""
         from redisq_ops.tui.command.command_line import run_in_terminal
 
         if self.running:
@@ -169,7 +169,7 @@ class Changes:
         return None
 
     def page(self, words: Sequence[str]) -> None:
-        """Show what a command of `redisq` prints in the person's pager."""
+        """Show the output of a `redisq` command in the user's pager."""
         from redisq_ops.tui.command.command_line import run_in_pager
 
         if failed := self._lend_terminal(words, run_in_pager):
@@ -178,7 +178,7 @@ class Changes:
     def _lend_terminal(
         self, words: Sequence[str], run: Callable[[Sequence[str], Sequence[str]], T]
     ) -> T | None:
-        """What ``run`` returns for the words and this server's options; None: it was not called."""
+        """Call ``run`` with the words and this server's options; None if it was not called."""
         from textual.app import SuspendNotSupported
 
         if self._app.source.connected is None:
@@ -194,7 +194,7 @@ class Changes:
         self._app.refresh(layout=True)
         return result
 
-    # --- what a running change uses ------------------------------------------------------------
+    # --- for a running change ------------------------------------------------------------------
 
     @property
     def deployment(self) -> Deployment:
@@ -212,14 +212,14 @@ class Changes:
 
     @property
     def redaction(self) -> Redaction:
-        """What isn't to be shown."""
+        """The rules for hiding parts of payloads and texts."""
         from redisq_ops.ops.redaction import NO_REDACTION
 
         assert self._app.source.connected is not None
         return self._app.source.connected.redaction or NO_REDACTION
 
     async def ask(self, question: Question, entries: int = 1) -> bool:
-        """Whether to go ahead with a change of so many entries; refuses more than there may be."""
+        """Ask whether to change ``entries`` entries; raises `Refused` for more than the limit."""
         from .confirm_dialog import Confirm
 
         self.progress, self.stopping = "", False
@@ -231,7 +231,7 @@ class Changes:
         return yes
 
     async def choose(self, operations: Sequence[Operation], now_ms: int) -> str | None:
-        """Which of the operations is to be taken back."""
+        """Let the user pick the operation to undo; returns its id, None for none."""
         from .undo_screen import UndoScreen
 
         able = [operation.id for operation in operations if operation.undoable]
@@ -239,8 +239,8 @@ class Changes:
         return await self._app.push_screen_wait(UndoScreen(operations, now_ms, first))
 
     def edited(self, payload: bytes) -> bytes | None:
-        """What the person's editor makes of it, while the terminal is the editor's; None where
-        this terminal can't be left."""
+        """The payload as edited in the user's editor, which has the terminal meanwhile; None if
+        the dashboard can't leave this terminal."""
         from textual.app import SuspendNotSupported
 
         from redisq_ops.ops.change import editor
@@ -255,7 +255,7 @@ class Changes:
             self._app.refresh(layout=True)
 
     def say(self, progress: str) -> None:
-        """How far it is. It takes thousands of steps a second: drawing each would be the work."""
+        """Show the progress, but not at every step: drawing thousands a second is too slow."""
         now = self._app.clock()
         begins, self.progress = not self.progress, f"{progress}; Esc stops"
         if begins or now - self._said_at > _EVERY_S:
@@ -263,7 +263,7 @@ class Changes:
             self._app.say_status()
 
     def tell(self, words: str, good: bool = True) -> None:
-        """A toast: how it ended."""
+        """Show how a change ended, as a notification."""
         self._app.notify(
             "\n".join(map(printable, words.split("\n"))),
             severity="information" if good else "warning",
@@ -294,7 +294,7 @@ class Changes:
         changed = False
         try:
             changed = await run()
-        except Exception as error:  # a change that fails must not take the dashboard along
+        except Exception as error:  # a failed change must not end the dashboard
             self.tell(" ".join(str(error).split()) or type(error).__name__, False)
         finally:
             self.progress = ""
@@ -302,7 +302,7 @@ class Changes:
                 self._app.drop_scan(view)
             if view is not None:
                 view.everything = False
-                if changed:  # after a No the marks are still wanted
+                if changed:  # after a No the marks stay
                     view.table.mark(())
             self._app.say_status()
             self._app.poller.wake()

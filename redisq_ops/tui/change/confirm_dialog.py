@@ -21,23 +21,23 @@ from redisq_ops.tui.theme import BAD, DIM, OK
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is about to happen, in words, and what has to be typed first if it is large."""
+    """A change in words, and the text to type before it if it is large."""
 
     title: str
     lines: tuple[str, ...] = ()
     danger: bool = False
     typed: str | None = None
-    """what is typed before Yes; `ops.change.preview` decides from which number on"""
+    """the text to type before Yes; `ops.change.preview` sets it for large changes"""
     why: bool = False
     """whether a reason may be given; it goes into the audit log"""
     consumer: bool = False
-    """whether the name of the consumer that receives the entries is asked for"""
+    """whether to ask for the consumer that receives the entries"""
     speed: Literal["", "rate", "ramp"] = ""
-    """which of the `SpeedFields` there are: none, a rate, or also a canary and a ramp"""
+    """which `SpeedFields` the dialog has: none, a rate, or also a canary and a ramp"""
 
 
 def _labelled(line: str) -> Text:
-    """A line of the dialog: a label dim, what an edit takes away and adds in colours."""
+    """A line of the dialog: its label dim, the removed and added lines of an edit coloured."""
     if line.startswith(("-", "+")):
         return Text(printable(line), BAD if line.startswith("-") else OK)
     label, colon, rest = printable(line).partition(": ")
@@ -47,7 +47,7 @@ def _labelled(line: str) -> Text:
 
 
 class _Field(Input):
-    """Takes the text; a key it can not use for that is an answer, so ``y`` and ``n`` work in it."""
+    """Takes the characters of the text; every other key, such as ``y`` or ``n``, is an answer."""
 
     def __init__(self, typed: str) -> None:
         super().__init__(id="typed", compact=True, placeholder=printable(typed))
@@ -59,7 +59,7 @@ class _Field(Input):
 
 
 class _Reason(Input):
-    """Takes any text; Enter leaves it, and is no answer."""
+    """Takes any text; Enter only leaves the field."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "app.focus_next", "Done", show=False)]
 
@@ -69,7 +69,7 @@ class _Reason(Input):
 
 
 class _Consumer(Input):
-    """Takes a consumer's name; Enter leaves it, and is no answer."""
+    """Takes a consumer's name; Enter only leaves the field."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "app.focus_next", "Done", show=False)]
 
@@ -89,10 +89,11 @@ class _Consumer(Input):
 
 
 class Confirm(ModalScreen[bool]):
-    """Asks a :class:`Question`; True only after Yes. Esc, ``n`` and Enter at once mean No.
+    """Asks a :class:`Question`; True only after Yes. Esc and ``n`` mean No. No has the focus at
+    first, so Enter means No too.
 
-    With ``typed`` the field has the focus instead of No, and Yes stays off until it holds exactly
-    that text. So it is with ``consumer`` until a name is typed.
+    With ``typed``, its field has the focus instead, and Yes is disabled until the field holds that
+    text. With ``consumer``, Yes is disabled until a legal name is typed.
     """
 
     AUTO_FOCUS = ""
@@ -138,7 +139,7 @@ class Confirm(ModalScreen[bool]):
         }
     }
     """
-    # Asked before the field (priority), unless the field says that it has a use for them.
+    # Before the fields (priority), except for keys that a field consumes.
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "yes", "Yes", priority=True),
         Binding("n", "no", "No", priority=True),
@@ -217,7 +218,7 @@ class Confirm(ModalScreen[bool]):
 
     def action_answer(self, yes: bool) -> None:
         if not yes or self.agreed:
-            # Not awaited: a screen that waits for its own end in one of its handlers never ends.
+            # Not awaited: a screen's handler that waits for the end of the screen never returns.
             self.dismiss(yes)  # type: ignore[unused-awaitable]
         else:
             self.notify(self._missing, severity="warning", markup=False, timeout=3)
@@ -230,7 +231,7 @@ class Confirm(ModalScreen[bool]):
         return f"Yes needs {printable(self.question.typed or '')} typed first."
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
-        """Where any letter is text, the answers name other keys."""
+        """While a text field takes all letters, the buttons name other keys."""
         text = isinstance(event.widget, (_Reason, _Consumer))
         self.query_one("#no", Button).label = "No (Esc)" if text else "No (n)"
         self.query_one("#yes", Button).label = "Yes" if text else "Yes (y)"

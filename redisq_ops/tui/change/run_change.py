@@ -1,7 +1,7 @@
-"""What a change does: look again, say what will happen, then do it step by step.
+"""What a change does: read the entries, ask, then change them step by step.
 
-Nothing here draws but through `Changes`, and nothing else in the dashboard writes to a server but
-`suggested_change`.
+The functions draw only through `Changes`. In the dashboard, only they and `suggested_change`
+write to a server.
 Each function returns whether anything was changed.
 """
 
@@ -57,13 +57,13 @@ if TYPE_CHECKING:
 _SAMPLE = 3
 _LISTED = 50
 _IDS = 100_000
-"""ids that a scan of all dead letters remembers, for a change of one of its groups"""
+"""ids that a scan of all dead letters keeps, so that a change of a group needs no scan"""
 _LONG_MS = 2_000
-"""a change that took so long says it"""
+"""the duration of a change is shown from here on"""
 
 
 class Stopped(Exception):
-    """Esc, before anything was changed."""
+    """Esc was pressed before anything was changed."""
 
     def __str__(self) -> str:
         return "Stopped; nothing was changed."
@@ -75,7 +75,7 @@ class Stopped(Exception):
 async def move(changes: Changes, verb: Verb, name: str, target: ChangeTarget) -> bool:
     """Requeue, claim, replay or purge the entries with the target's ids, or all that match it."""
     deployment, client = changes.deployment, changes.deployment.client
-    changes.guard.checked([{"matched": len(target.ids)}])  # before anything is looked through
+    changes.guard.checked([{"matched": len(target.ids)}])  # before entries are searched
     queue = await arun(client, deployment.queue(name))
     filter = Filter(ids=target.ids, where=target.where, redaction=changes.redaction)
     request = ChangeRequest(verb, queue, target.state, filter, changes.guard.rate(None))
@@ -106,7 +106,7 @@ def _looking(changes: Changes) -> Callable[[int, int | None], None]:
 def question(
     prepared: PreparedChange, trash_ms: int, redaction: Redaction = NO_REDACTION
 ) -> Question:
-    """The preview of a change, with its first entries and what they failed with."""
+    """The preview of a change, with its first entries and their errors."""
     preview, verb = prepared.preview, prepared.request.verb
     assert not isinstance(prepared.scope, PlannedScope)
     lines = [f"filter: {preview.filter}", *preview.lines]
@@ -148,7 +148,7 @@ def _sampled(entries: list[Entry]) -> list[str]:
 async def take_over(
     changes: Changes, verb: Verb, name: str, group: str | None, consumer: str
 ) -> bool:
-    """Claim what a consumer has held for long, or let it wait again; it stays a consumer."""
+    """Claim or requeue the entries that a consumer has held for long; it stays a consumer."""
     client = changes.deployment.client
     queue = await arun(client, changes.deployment.queue(name))
     looking = _looking(changes)
@@ -173,7 +173,7 @@ async def take_over(
 
 
 async def edit(changes: Changes, name: str, state: State, id: str) -> bool:
-    """The payload in the person's editor, then what would change, then the change."""
+    """Open the payload in the user's editor, show the differences, then change the entry."""
     client = changes.deployment.client
     queue = await arun(client, changes.deployment.queue(name))
     editable(queue, state)
@@ -203,13 +203,13 @@ async def edit(changes: Changes, name: str, state: State, id: str) -> bool:
 
 
 def edit_question(preview: Preview, looked: Sequence[Sample]) -> Question:
-    """The preview of an edit, with what it makes of the first entries."""
+    """The preview of an edit, with the differences in the first entries."""
     diffs = [line for sample in looked for line in sample.lines]
     return asked(preview, "", *diffs)
 
 
 async def group_all(changes: Changes, name: str) -> Scanned | None:
-    """Groups of all dead letters there are now; None after Esc. Reads only."""
+    """The groups of all dead letters at this moment; None after Esc. Reads only."""
     client = changes.deployment.client
     queue = await arun(client, changes.deployment.queue(name))
     filter = Filter(redaction=changes.redaction)
@@ -218,7 +218,7 @@ async def group_all(changes: Changes, name: str) -> Scanned | None:
     while not grouping.over:
         await arun(client, grouping.step())
         changes.say(f"grouping: {count(grouping.scanned)} of {grouping.scan.total_text}")
-        await asyncio.sleep(0)  # keys and pictures come in between
+        await asyncio.sleep(0)  # lets keys and snapshots be handled
         if changes.stopping:
             changes.tell("Stopped: the groups are those of the latest again.")
             return None
@@ -229,7 +229,7 @@ async def group_all(changes: Changes, name: str) -> Scanned | None:
 
 
 async def undo(changes: Changes, name: str | None) -> bool:
-    """Take back one of the latest changes of a queue, or of all; the person picks it."""
+    """Take back one of the latest changes of a queue, or of all queues; the user picks it."""
     deployment = changes.deployment
     client = deployment.client
     found = await arun(client, audit_log.log(deployment, _LISTED, name))
@@ -275,7 +275,7 @@ async def _undo(changes: Changes, queue: Queue[Any], operation: Operation, now: 
 
 
 async def _drive(changes: Changes, change: Run, what: str, past: str, undo: bool = True) -> None:
-    """Take all steps, or those until Esc or an error, and say what came of them."""
+    """Take steps until the end, Esc or an error, and show the outcome."""
     outcome, stopped, began = change.outcome, "", monotonic()
     change.limit_rate(changes.guard.max_rate)
     if undo:
@@ -344,7 +344,7 @@ async def hold_queues(changes: Changes, names: tuple[str, ...], resumes: bool = 
     for queue in queues:
         try:
             outcome = await arun(client, change(queue, author))
-        except Refused as error:  # another program's, as a rule: the others can be
+        except Refused as error:  # usually another program's queue: go on with the others
             refused.append(str(error))
         except RedisqError as error:
             refused += [str(error), "The rest was left as it is."]

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 async def change_at_speed(changes: Changes, prepared: PreparedChange) -> Run:
-    """What carries the change out; raises `Refused` for a rate above the allowed one."""
+    """The run of the change at that speed; raises `Refused` for a rate above the allowed one."""
     speed, request = changes.speed, prepared.request
     request = replace(request, rate=changes.guard.rate(speed.rate), by_ids=speed.watches)
     if speed.watches and isinstance(prepared.scope, WholeState):
-        # A ramp follows its entries by their ids. Later ones than the dialog counted stay out.
+        # Canary and ramp follow entries by id. Entries that came after the dialog's count stay out.
         preparing = prepare(request, shown=changes.redaction.text)
         by_ids = await arun(changes.deployment.client, preparing)
         assert isinstance(by_ids.scope, Selection)

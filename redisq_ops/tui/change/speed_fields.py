@@ -16,23 +16,23 @@ from redisq_ops.ops.filter.time import per_second
 
 @dataclass(frozen=True, slots=True)
 class ChangeSpeed:
-    """How fast a change is carried out; without anything: as fast as the server can take it."""
+    """The speed of a change; by default as fast as the server allows."""
 
     rate: float | None = None
     """entries per second at most"""
     canary: int = 0
     """entries to replay first; the others follow only if these succeed"""
     ramp: bool = False
-    """start slowly, and double while what was replayed succeeds"""
+    """start slowly, and double while replayed entries succeed"""
 
     @property
     def watches(self) -> bool:
-        """Whether what becomes of the entries decides how it goes on."""
+        """Whether the change goes on only if the replayed entries succeed."""
         return bool(self.canary) or self.ramp
 
 
 class _ShortField(Input):
-    """Takes the characters of a number or rate; ``y`` and ``n`` stay answers."""
+    """Takes the characters of a number or rate; ``y`` and ``n`` still answer the dialog."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "app.focus_next", "Done", show=False)]
 
@@ -48,8 +48,8 @@ class _ShortField(Input):
 
 
 class _Tick(Checkbox):
-    """A checkbox that is empty while it is off. Textual's own has an X then too, in another colour,
-    which a terminal with its own colours may not show."""
+    """A checkbox that is empty while it is off. Textual's own always has an X, and shows its state
+    only by a colour, which a terminal with its own colours may not show."""
 
     BUTTON_INNER = " "
 
@@ -91,7 +91,7 @@ class SpeedFields(Horizontal):
 
     @property
     def speed(self) -> ChangeSpeed:
-        """What is entered; raises `BadInput` for a rate that can't be read."""
+        """The speed entered; raises `BadInput` for a rate or canary that can't be read."""
         rate = self._rate.value.strip()
         canary = self._canary.value.strip() if self._canary is not None else ""
         if canary and int(canary) == 0:

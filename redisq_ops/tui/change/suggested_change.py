@@ -1,4 +1,4 @@
-"""What `explain` suggests, as a change of the dashboard: with its plan, its dialog and its undo."""
+"""Makes the commands that `explain` suggests changes of the dashboard, with dialog and undo."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def _at(changes: Changes, address: str) -> tuple[Queue[object], str]:
 
 
 async def _move(changes: Changes, verb: Verb, address: str, state: str | None) -> bool:
-    """An entry, or the entries of a request that are in the state."""
+    """Move an entry, or a request's entries in that state."""
     queue, id = await _at(changes, address)
     usual = "dead" if verb == "replay" else "pending"
     if isinstance(queue, HasRequests) and "/" not in id:

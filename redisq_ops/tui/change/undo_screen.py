@@ -57,7 +57,7 @@ class UndoScreen(ModalScreen["str | None"]):
     )
 
     def __init__(self, operations: Sequence[Operation], now_ms: int, first: str | None) -> None:
-        """``first`` is the one the cursor begins on."""
+        """``first``: the id of the operation on which the cursor begins."""
         super().__init__()
         rows = tuple(_row(operation, now_ms) for operation in operations)
         self.table = PagedTable(self.COLUMNS)
@@ -80,7 +80,7 @@ class UndoScreen(ModalScreen["str | None"]):
     @on(PagedTable.Opened)
     def choose(self, opened: PagedTable.Opened) -> None:
         opened.stop()
-        # Not awaited: a screen that waits for its own end in one of its handlers never ends.
+        # Not awaited: a screen's handler that waits for the end of the screen never returns.
         self.dismiss(opened.identity)  # type: ignore[unused-awaitable]
 
     @on(PagedTable.Wanted)
@@ -89,7 +89,7 @@ class UndoScreen(ModalScreen["str | None"]):
     @on(PagedTable.NothingSelected)
     @on(PagedTable.HeaderClicked)
     def keep(self, message: Message) -> None:
-        message.stop()  # the app takes them for its own table's
+        message.stop()  # else the app would handle them as messages of its own table
 
 
 def _row(operation: Operation, now_ms: int) -> TableRow:

@@ -20,7 +20,7 @@ _MARK = "┊"
 
 @dataclass(frozen=True, slots=True)
 class ChartLine:
-    """A line through points (x, y), which are in order of x; None is a gap."""
+    """A line through points (x, y) in order of x; None is a gap."""
 
     points: tuple[Point | None, ...]
     style: str
@@ -28,7 +28,7 @@ class ChartLine:
 
 @dataclass(frozen=True, slots=True)
 class ChartMark:
-    """A moment that is marked by an upright line and a letter on top of it."""
+    """A time that is marked by a vertical line with a letter on top."""
 
     x: float
     letter: str
@@ -36,7 +36,7 @@ class ChartMark:
 
 @dataclass(frozen=True, slots=True)
 class ChartAxis:
-    """What the plot shows of x, and the texts below it: (x, text), from left to right."""
+    """The range of x in the plot, and the texts below it: (x, text), from left to right."""
 
     low: float
     high: float
@@ -47,7 +47,7 @@ class ChartAxis:
 class ChartLane:
     """A strip of ``rows`` lines for one line alone, filled from zero up, ``highest`` at its top.
 
-    Lanes tell lines apart that a common plot would draw over each other, without colour too.
+    Lines that would overlap in a common plot stay readable in lanes, also without colours.
     """
 
     name: str
@@ -66,7 +66,7 @@ def line_chart(
 ) -> list[Text]:
     """``height`` lines of ``width`` cells: the plot, and below it one line for the axis.
 
-    From zero to the highest value, which ``value`` writes.
+    The plot reaches from zero to the highest value. ``value`` turns a value into text.
     """
     columns, rows = max(1, width - AXIS), max(1, height - 1)
     top, marked = highest([line]), _placed(marks, axis, columns)
@@ -87,7 +87,7 @@ def lane_chart(
 ) -> list[Text]:
     """The lanes from top to bottom, ``width`` cells wide, and one line for the axis.
 
-    Left of a lane its name is at the bottom, and where it has room its highest value at the top.
+    Left of a lane is its name, at the bottom, and its highest value, at the top, if both fit.
     """
     columns = max(1, width - AXIS)
     marked = _placed(marks, axis, columns)
@@ -103,7 +103,7 @@ def lane_chart(
 
 
 def highest(lines: Sequence[ChartLine]) -> float:
-    """The highest value of all these lines; 0: there is none."""
+    """The highest value of all these lines; 0 if they have no points."""
     return max((point[1] for line in lines for point in line.points if point), default=0.0)
 
 
@@ -115,7 +115,7 @@ def _labelled(label: str, style: str, cells: Sequence[tuple[str, str]]) -> Text:
 
 
 def _placed(marks: Sequence[ChartMark], axis: ChartAxis, columns: int) -> Mapping[int, ChartMark]:
-    """The marks by their columns. Of two in one place the first one counts."""
+    """The marks by their columns. If two have the same column, the first one counts."""
     return {min(columns - 1, int(_share(mark.x, axis) * columns)): mark for mark in reversed(marks)}
 
 
@@ -127,8 +127,8 @@ def _plotted(
     lettered: bool = True,
     over: bool = False,
 ) -> list[list[tuple[str, str]]]:
-    """The cells of each row with their styles: dots, and marks where there are none or ``over``
-    them; ``lettered``: with their letters on top."""
+    """The cells of each row with their styles: dots, and marks in empty cells or, with ``over``,
+    in all; ``lettered``: with the marks' letters on top."""
 
     def cell(row: int, column: int, dots: str) -> tuple[str, str]:
         mark, empty = marked.get(column), ord(dots) <= _BLANK
@@ -149,7 +149,7 @@ _LEFT, _RIGHT = (0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80)
 
 
 def _filled(dots: Sequence[str]) -> list[str]:
-    """The same plot with every dot below another one set."""
+    """The same plot, with all dots below the line set."""
     cells = [[max(0, ord(cell) - _BLANK) for cell in row] for row in dots]
     for column in range(len(cells[0])):
         for part in (_LEFT, _RIGHT):
@@ -167,9 +167,9 @@ def _share(x: float, axis: ChartAxis) -> float:
 
 def _dots(line: ChartLine, axis: ChartAxis, highest: float, columns: int, rows: int) -> list[str]:
     """The plot of one line, in rows of braille characters."""
-    from plotille import Canvas  # not before there is a chart to draw
+    from plotille import Canvas  # imported with the first chart
 
-    # A cell has 2 × 4 dots; the highest values belong to the last of them, not behind it.
+    # A cell has 2 × 4 dots; the highest values must be on the last dot, not after it.
     x_max = axis.low + (axis.high - axis.low) * 2 * columns / (2 * columns - 1)
     y_max = highest * 4 * rows / (4 * rows - 1)
     canvas = Canvas(columns, rows, xmin=axis.low, ymin=0, xmax=x_max, ymax=y_max)

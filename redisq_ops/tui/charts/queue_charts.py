@@ -1,4 +1,4 @@
-"""The charts of a queue: the rates of what comes and goes, what waits, and since when."""
+"""The charts of a queue: rates, waiting entries, and the age of the oldest of them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ChartPeriod:
     title: str
     minutes: int
     live: bool = False
-    """whether it is drawn from the dashboard's own samples, by the second"""
+    """whether the rates are drawn by the second, from the dashboard's own samples"""
 
     @property
     def span_ms(self) -> int:
@@ -65,8 +65,8 @@ PERIODS: Final = (
 def queue_chart(
     row: QueueRow, samples: Samples, now_ms: int, zone: tzinfo | None, width: int, height: int
 ) -> Text:
-    """The overview's preview: a queue's rates in the last hour, where its kind counts them, and
-    below them what waited in the last 60 seconds."""
+    """The overview's preview: a queue's rates in the last hour, if its kind counts them, and
+    below them the waiting entries of the last 60 seconds."""
     if row.counts is None:
         return Text(f" {printable(row.problem or 'not read yet')}", WARN)
     live, hour = PERIODS[:2]
@@ -96,7 +96,7 @@ def queue_chart(
 
 
 def rates_title(period: ChartPeriod, rates: Rates, lines: Sequence[ChartLine], now_ms: int) -> Text:
-    """The legend, with the present value of each line."""
+    """The legend, with the latest value of each line."""
     if not rates.arrived:
         return Text(" this kind of queue keeps no counters of what comes and goes", DIM)
     unit, window = ("/s", "last 5 s") if period.live else ("/min", "last 60 s")
@@ -151,13 +151,13 @@ def time_axis(period: ChartPeriod, now_ms: int, zone: tzinfo | None, width: int)
 _NAMES = ("in", "out", "failed")
 _COLORS = (HELD, OK, BAD)
 _BUCKET = 6
-"""minutes that are one point of a day"""
+"""minutes of one point, in the chart of a day"""
 
 
 def rate_lines(
     period: ChartPeriod, rates: Rates, samples: Iterable[Sample], now_ms: int
 ) -> list[ChartLine]:
-    """What arrived, was settled and failed: by the second, or by the minute."""
+    """The rates of arrived, settled and failed entries: by the second, or by the minute."""
     if period.live:
         each = _by_second(samples)
     else:
@@ -203,7 +203,7 @@ def _by_second(samples: Iterable[Sample]) -> list[list[Point | None]]:
 def _by_minute(
     series: Sequence[int], latest: int, now_ms: int, period: ChartPeriod
 ) -> list[Point | None]:
-    """Minutes that are over, each at its end, and the last 60 seconds."""
+    """A point at the end of each minute that is over, and one now for the last 60 seconds."""
     over, running = series[:-1], now_ms // MINUTE_MS * MINUTE_MS
     width = _BUCKET if period.minutes == DAY else 1
     points: list[Point | None] = []

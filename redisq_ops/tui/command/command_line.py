@@ -1,6 +1,6 @@
 """`:` runs any command of `redisq` on the same server, in the terminal that the dashboard leaves.
 
-So every verb has its own options, plan and question here too, in the command's own words.
+So every command has the options, plan and question that it has in a shell.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _CHOSEN = f"{INK} on {HELD}"
 
 @dataclass(frozen=True, slots=True)
 class RowAddresses:
-    """What `%` (the marked rows, else the one under the cursor) and `%q` (the queue) stand for."""
+    """The values of `%` (the marked rows, else the one under the cursor) and `%q` (the queue)."""
 
     rows: tuple[str, ...] = ()
     queue: str | None = None
@@ -63,7 +63,7 @@ def parsed(line: str, addresses: RowAddresses) -> list[str]:
 
 
 def run_in_terminal(words: Sequence[str], options: Sequence[str], read_only: bool) -> int:
-    """Run a command with the terminal as its own, and wait until its output is read."""
+    """Run a command in the terminal, and wait until the user has read its output."""
     environment = dict(os.environ)
     if read_only:
         environment["REDISQ_READ_ONLY"] = "true"
@@ -83,7 +83,7 @@ def run_in_pager(words: Sequence[str], options: Sequence[str]) -> str:
     try:
         pager = shlex.split(named)
         with terminal_lent(), subprocess.Popen(pager, stdin=subprocess.PIPE) as reader:
-            # Its errors are worth reading too; without a pager there is nobody to read them.
+            # Its errors are shown too. Without a pager nothing would read the pipe.
             subprocess.run(command, stdout=reader.stdin, stderr=subprocess.STDOUT, check=False)
             reader.communicate()
     except (OSError, ValueError) as error:
@@ -134,7 +134,7 @@ class CommandInput(Input):
     def __init__(
         self, find: Callable[[str], Sequence[Completion]], completions: CompletionList
     ) -> None:
-        """``find``: a line -> what can stand for its last word."""
+        """``find``: a line -> completions of its last word."""
         placeholder = (
             "a command of redisq; Tab completes; % is the row under the cursor, %q the queue"
         )
@@ -151,17 +151,17 @@ class CommandInput(Input):
         self._at = 0
 
     def begin(self, start: str = "") -> None:
-        """Come into sight with the beginning of a command."""
+        """Show the line, with the beginning of a command."""
         self.display = True
         self._at, self._completed = len(self._lines), ""
         self.value = start
         self.cursor_position = len(start)
         self._look_up()
-        # At once: `focus()` waits for the next turn, and letters that came along are keys then.
+        # Not `focus()`, which waits for the next turn: letters typed until then would act as keys.
         self.screen.set_focus(self)
 
     def end(self) -> str:
-        """Go out of sight; returns what was typed."""
+        """Hide the line; returns the typed text."""
         self.display = self._list.display = False
         line = self.value.strip()
         if line and self._lines[-1:] != [line]:
@@ -177,7 +177,7 @@ class CommandInput(Input):
         self._list.show(self._found, None)
 
     def action_complete(self, step: int) -> None:
-        """Put the next completion in place of the last word; the only one ends the word."""
+        """Put the next completion in place of the last word; a space follows the only one."""
         if not self._found:
             return
         at = -1 if self._chosen is None else self._chosen

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PaletteEntry:
-    """A line of the palette, its explanation, and what it does."""
+    """A line of the palette, its explanation, and the function that it calls."""
 
     words: str
     help: str

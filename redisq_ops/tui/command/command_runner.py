@@ -1,4 +1,4 @@
-"""What a line behind `:` does: a command of the dashboard's own, or one of `redisq`."""
+"""Runs a line typed after `:`: a command of the dashboard's own, or one of `redisq`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class CommandRunner:
-    """Runs lines for the dashboard; why one can't be run is said above its keys."""
+    """Runs lines for the dashboard; if one can't be run, the line above the keys says why."""
 
     def __init__(self, app: Dashboard) -> None:
         self._app = app
@@ -47,7 +47,7 @@ class CommandRunner:
         return completions(line, self._app.host, self._known())
 
     def _known(self) -> KnownNames:
-        """The names in the latest picture."""
+        """The names in the latest snapshot."""
         app, seen = self._app, self._app.snapshot
         if seen is None:
             return KnownNames()
@@ -65,7 +65,7 @@ class CommandRunner:
         )
 
     def _run_own(self, command: ViewCommand | OwnCommand) -> None:
-        """Carry out one of the dashboard's own commands; why it can't be is said below."""
+        """Carry out one of the dashboard's own commands; a failure shows above the keys."""
         from redisq_ops.core.model.errors import RedisqError
 
         app = self._app

@@ -19,7 +19,7 @@ from redisq_ops.tui.theme import DIM, HELD, OK, WARN
 
 
 class ContextScreen(ModalScreen["str | None"]):
-    """The name of the context that is chosen; None after Esc."""
+    """Returns the name of the chosen context; None after Esc."""
 
     DEFAULT_CSS = """
     ContextScreen {
@@ -37,7 +37,7 @@ class ContextScreen(ModalScreen["str | None"]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss(None)", "Close")]
 
     def __init__(self, contexts: Sequence[Completion], connected: str, answers: bool) -> None:
-        """``connected``: the context that is open; ``answers``: whether its server does."""
+        """``connected``: the open context; ``answers``: whether its server answers."""
         super().__init__()
         first = Completion(FIRST, "the server that the dashboard was started on")
         self._contexts = [first, *contexts]

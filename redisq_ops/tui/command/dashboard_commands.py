@@ -41,7 +41,7 @@ _LINE = re.compile(r"(\S+)(?:\s+([^\s/]\S*))?(?:\s+/(.*))?", re.S)
 
 @dataclass(frozen=True, slots=True)
 class ViewCommand:
-    """Opens a view, of another queue and with a filter if they are named."""
+    """Opens a view, optionally of another queue and with a filter."""
 
     view: View
     queue: str | None = None
@@ -57,9 +57,9 @@ class OwnCommand:
 
 
 def own_command(line: str, queues: Collection[str]) -> ViewCommand | OwnCommand | None:
-    """The dashboard's command that a line is; None: it is one of `redisq`.
+    """Parse a line as one of the dashboard's commands; None: it is one of `redisq`.
 
-    A view's name is followed by the name of an existing queue, if by anything: `pending ls` and
+    Only the name of an existing queue or a filter may follow a view's name: `pending ls` and
     `dlq replay mail` are commands of `redisq`.
     """
     match = _LINE.fullmatch(line.strip())
@@ -88,7 +88,7 @@ def refresh_seconds(text: str) -> float:
 
 
 def completions(line: str, host: Host, known: KnownNames) -> list[Completion]:
-    """What can stand for the last word of a line, the dashboard's own commands first."""
+    """Completions of the last word of a line, the dashboard's own commands first."""
     if " /" in line:
         return []  # a filter
     head, _, incomplete = line.rpartition(" ")

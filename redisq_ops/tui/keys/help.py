@@ -1,4 +1,4 @@
-"""`?`: every key there is, read from the bindings themselves."""
+"""`?`: every key, read from the bindings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LOST = (
 
 
 def keys(bindings: Iterable[BindingType]) -> Iterable[tuple[str, str]]:
-    """What to press, and what it does."""
+    """The keys to press, and what they do."""
     for binding in bindings:
         if isinstance(binding, Binding):
             signs = " ".join(sign(part) for part in binding.key.split(","))
@@ -43,7 +43,7 @@ def keys(bindings: Iterable[BindingType]) -> Iterable[tuple[str, str]]:
 
 class HelpScreen(ModalScreen[None]):
     """The keys in groups: looking, changing, moving in a table or an entry, leaving. On a wide
-    screen they go on in a second and a third column; ``/`` leaves those with some text."""
+    screen they take two or three columns; ``/`` shows only keys whose help has some text."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (116, "-wide")]  # noqa: RUF012 (declared so by Screen)
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -1,4 +1,4 @@
-"""The last line of a screen: the keys that mean something now."""
+"""The last line of a screen: the keys that have a use now."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from textual.widgets import Footer
 from textual.widgets._footer import FooterKey
 
 _Shown = tuple[str, str, str, str, bool, str]
-"""what `FooterKey` is made of"""
+"""the arguments of `FooterKey`"""
 
 
 class KeyFooter(Footer):
-    """Textual's footer, but composed anew only when its keys change.
+    """Textual's footer, but composed again only when its keys change.
 
-    Textual's own is composed at every change of the focus, and keeps each key that it ever drew,
-    because the key watches the footer's `compact`.
+    Textual's own is composed at every change of the focus. The old `FooterKey` objects are never
+    freed, because they watch the footer's `compact`.
     """
 
     def __init__(self) -> None:
@@ -26,13 +26,13 @@ class KeyFooter(Footer):
             yield FooterKey(*key)
 
     async def recompose(self) -> None:
-        """Textual calls this when other keys may mean something."""
+        """Called by Textual when the active keys may have changed."""
         if self.is_attached and (now := self._of_now()) != self._shown:
             self._shown = now
             await super().recompose()
 
     def _of_now(self) -> tuple[_Shown, ...]:
-        """Each action once, with the first of its keys."""
+        """The keys to show: for each action, the first of its keys."""
         of_action: dict[str, _Shown] = {}
         for _, key, enabled, tooltip in self.screen.active_bindings.values():
             if key.show and key.action not in of_action:

@@ -51,9 +51,9 @@ def nothing_selected(app: Dashboard) -> str:
 
 
 def unfit(app: Top, action: str, parameters: tuple[object, ...]) -> str:
-    """Why an action means nothing in this view or for this queue; empty if it means something.
+    """Why an action has no use in this view or for this queue; empty if it has one.
 
-    What an action needs a row for is not asked here: it says so itself.
+    Not checked: whether there is a row for it. The action itself says so.
     """
     view, queue = app.current, app.open_queue
     kind = f"{kind_of(queue.kind)}" if queue else "this queue"
@@ -80,7 +80,7 @@ def unfit(app: Top, action: str, parameters: tuple[object, ...]) -> str:
 
 
 def _unfit_command(app: Top, verb: str) -> str:
-    """As `unfit`, for a command that is begun by a key."""
+    """As `unfit`, for a command that a key begins."""
     view, queue = app.current, app.open_queue
     if verb in OF_CLIENTS and app.view == "clients":
         return ""
@@ -98,25 +98,26 @@ def _unfit_command(app: Top, verb: str) -> str:
 
 
 def forbidden(action: str, read_only: bool, filter_problem: str | None) -> str:
-    """Why a change isn't allowed now; empty if it is, or changes nothing."""
+    """Why a change isn't allowed now; empty if it is, or if the action changes nothing."""
     if action not in ("everything", "move", "edit", "hold", "undo", "begin"):
         return ""
     if read_only:
         return "this dashboard is read-only."
-    # A click leads out of a line that can't be read: what is filtered by isn't what it says.
+    # After a click elsewhere the filter line may show an invalid text, while the list is still
+    # filtered by an earlier one.
     return "the filter can't be read: Esc drops it." if filter_problem else ""
 
 
 def _can(app: Top, verb: str) -> bool:
-    """Whether a verb means something to what this view lists, in this kind of queue."""
+    """Whether a verb can be used on the rows of this view, in this kind of queue."""
     view, queue = app.current, app.open_queue
-    if view.state is None or queue is None:  # what a consumer holds can be taken in any
+    if view.state is None or queue is None:  # consumers' entries, in any queue
         return verb in view.verbs
     return verb in view.verbs and view.state in queue.actions.get(cast("Verb", verb), ())
 
 
 def _holdable(app: Top) -> bool:
-    """Whether one of the queues that a hold would be for has flags of ours."""
+    """Whether redisq can pause at least one of the queues that a hold would apply to."""
     view = app.current
     names = view.chosen if view.holds == "queues" else (app.queue,)
     chosen = [queue for queue in app.queues if queue.name in names]
@@ -129,6 +130,6 @@ def _edits(app: Top) -> bool:
 
 
 def _where(verb: str) -> str:
-    """The views in which entries can be moved like that, with their keys."""
+    """The views that offer this verb, with their keys."""
     views = [f"{digit} ({view.title})" for digit, view in numbered() if verb in view.verbs]
     return "see " + ", ".join(views)

@@ -1,4 +1,4 @@
-"""Every key of the dashboard: lowercase looks, Shift changes, and nothing else does."""
+"""Every key of the dashboard: only keys with Shift change something on the server."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _NAMES = {sign: name for name, sign in _SIGNS.items()}
 
 
 def sign(key: str, character: str | None = None) -> str:
-    """The name on a key; ``character`` is what it types, if anything."""
+    """The sign on a key, to show to the user; ``character``: the character it types, if any."""
     if key in _SIGNS:
         return _SIGNS[key]
     return character if character and printable(character) == character else key
 
 
 def _hidden(key: str, action: str, words: str, tooltip: str = "", first: bool = False) -> Binding:
-    """A key that the help names and the footer does not; asked ``first``, before any widget."""
+    """A key that is in the help but not in the footer; ``first``: before any widget's own keys."""
     name = _name(action)
     return Binding(key, action, words, show=False, tooltip=tooltip, priority=first, id=name)
 
@@ -49,7 +49,7 @@ def _name(action: str) -> str:
 
 
 def key_name(sign: str) -> str:
-    """Textual's name of a key, from that name or from the name on the key."""
+    """Textual's name of a key, from that name or from the sign on the key."""
     return _NAMES.get(sign, sign)
 
 
@@ -60,7 +60,7 @@ LOOK = (
     ),
     _hidden("tab,right_square_bracket", "queue(1)", "Next queue", first=True),
     _hidden("shift+tab,left_square_bracket", "queue(-1)", "Previous queue", first=True),
-    # First, or letters that come along with it reach the table and its commands before the field.
+    # First: else letters typed right after it would reach the table and act as commands.
     _shown("slash", "filter", "Filter", "Show only what matches", first=True),
     _hidden("colon", "command", "Command", "A redisq command; % = row", first=True),
     _hidden("exclamation_mark", "only_trouble", "Trouble", "Only queues in trouble"),
@@ -110,4 +110,4 @@ LEAVE = (
 )
 ALL = (*LOOK, *CHANGE, *LEAVE)
 TABLE = ("j", "k", "g", "G", "down", "up", "pagedown", "pageup", "home", "end", "space", "enter")
-"""keys of every table, which can't be given to anything else"""
+"""keys of every table; the configuration file can't use them for another action"""

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from redisq_ops.ops.inspect.client_details import ClientDetails
 
 _PENDING: Final = 8
-"""entries that it holds a list of"""
+"""pending entries of the client that are listed"""
 
 
 def client_sections(
     details: ClientDetails, snapshot: Snapshot, zone: tzinfo | None
 ) -> list[OutlineSection]:
-    """Its turns and rules, who changed these, what waits first and who holds its entries."""
+    """A client's turns, rules and their changes, its first waiting and its pending entries."""
     client, now = details.client, snapshot.now_ms
     first, held = list(details.waiting), list(details.pending)
     rules = [fact("turns", *_turns(client, snapshot)), *_rules(details.changes, now, zone)]
@@ -50,13 +50,13 @@ def client_sections(
 
 
 def is_served(client: Client) -> bool:
-    """Whether its next entry would be taken now."""
+    """Whether a worker could take the client's next entry now."""
     full = client.cap is not None and client.pending >= client.cap
     return bool(client.waiting) and not client.blocked and not full
 
 
 def _turns(client: Client, snapshot: Snapshot) -> tuple[str, str]:
-    """Its share of what is taken, and a style."""
+    """The client's share of the entries taken, in words, and a style."""
     if client.blocked:
         return "none: it is blocked; U undoes that, :client unblock ends it", BAD
     if not client.waiting:
@@ -75,7 +75,7 @@ def _turns(client: Client, snapshot: Snapshot) -> tuple[str, str]:
 
 
 def _rules(changes: Sequence[Operation], now_ms: int, zone: tzinfo | None) -> Iterator[Line]:
-    """Who set its rules when; the latest first."""
+    """Who set the client's rules and when; the latest change first."""
     for change in changes[:5]:
         to = change.what.partition(" to ")[2]
         words = f"by {change.by}, {age(max(0, now_ms - change.started_ms))} ago"

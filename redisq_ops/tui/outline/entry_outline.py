@@ -42,7 +42,7 @@ def outline_sections(snapshot: Snapshot, zone: tzinfo | None) -> list[OutlineSec
 
 
 def redacted(entry: Entry, redaction: Redaction) -> Entry:
-    """The entry as it may be shown. What is too large to be searched here is hidden as a whole."""
+    """The entry with redaction applied. A payload of more than `PARSED` bytes is hidden whole."""
     from redisq_ops.ops.redaction import MASK
 
     if redaction and entry.payload is not None and len(entry.payload) > PARSED:
@@ -154,7 +154,7 @@ def _event(event: Event, zone: tzinfo | None) -> Line:
     happened = []
     for name, items in event.what.items():
         rest = items[0].partition("|")[2].replace("|", " ")
-        if rest == event.by:  # said behind it
+        if rest == event.by:  # shown after it
             rest = ""
         words = change_words(items[0]) if name == "op" else f"{name} {rest}".strip()
         more = f" and {count(len(items) - 1)} more" if len(items) > 1 else ""

@@ -39,7 +39,7 @@ class EntryTree(SectionTree):
 
     @dataclass(eq=False)
     class FilterWanted(Message):
-        """The list is to show only what this expression matches."""
+        """Asks for the list to show only entries that match this expression."""
 
         condition: str
 
@@ -73,7 +73,7 @@ class EntryTree(SectionTree):
         return self.about if self.reads and not large and not fresh else None
 
     def begin(self, about: str | None, *, reads: bool = True) -> None:
-        """Show another entry or request from now on; nothing of it is known yet."""
+        """Show another entry or request from now on, once a snapshot has it."""
         if about is None and self.about is None:
             return
         self.about, self.reads, self._read, self._fresh = about, reads, None, False
@@ -81,22 +81,22 @@ class EntryTree(SectionTree):
         self.note("" if about is None else f"{printable(about)} …")
 
     def changed(self) -> None:
-        """What was read is out of date."""
+        """The row has changed: read the entry again."""
         self._fresh = False
 
     def show_row(self, sections: list[OutlineSection]) -> None:
-        """Show what is known of a row that is neither entry nor request."""
+        """Show sections about a row that is neither entry nor request."""
         self.begin(None)
         self.note("")
         self.show_sections(sections)
 
     def note(self, words: str) -> None:
-        """A line above; empty: none."""
+        """Show a line above the sections; empty: none."""
         self._note.update(words)
         self._note.display = bool(words)
 
     def show(self, snapshot: Snapshot) -> None:
-        """Draw what has changed."""
+        """Draw the changes since the last snapshot."""
         if self.about is None or snapshot.viewport.detail != self.about:
             return
         self._fresh = True
@@ -105,7 +105,7 @@ class EntryTree(SectionTree):
         self.show_sections(sections)
 
     def _redacted(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with its entry as it may be shown."""
+        """The snapshot with redaction applied to its entries."""
         redaction = redaction_of(self)
         if snapshot.entry is None:
             self._read = None

@@ -36,12 +36,12 @@ class OutlineItem(Protocol):
 
     @property
     def summary(self) -> str | Text:
-        """What is behind the label while it is folded; escaped."""
+        """The text shown after the label while the item is folded; escaped."""
         ...
 
     @property
     def words(self) -> str:
-        """The text that a search looks at."""
+        """The text that is searched."""
         ...
 
     @property
@@ -56,7 +56,7 @@ class OutlineItem(Protocol):
 
     @property
     def condition(self) -> str:
-        """The filter expression for entries that have the same here; empty if there is none."""
+        """The filter expression for entries with the same value here; empty if there is none."""
         ...
 
     @property
@@ -86,7 +86,7 @@ NO_PARTS: Final = Parts()
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of text, or the title of what is below it."""
+    """A line of text, or a title with items below."""
 
     label: Text
     value: str | bytes = ""
@@ -141,13 +141,13 @@ def text_parts(text: str) -> Parts:
 
 @dataclass(frozen=True, slots=True)
 class OutlineSection:
-    """A title and what is below it. With an equal ``content`` nothing of it has changed."""
+    """A title with items below. As long as ``content`` is equal, the section needs no redraw."""
 
     name: str
     title: Line
     content: object
     rank: int
-    """the section of the lowest rank is unfolded first where not all of them fit"""
+    """if not all sections fit, the one of the lowest rank is unfolded first"""
     of_choices: bool = False
     """whether the cursor begins on its first line"""
 
@@ -157,7 +157,7 @@ LABEL: Final = 14
 
 
 def fact(label: str, words: str, style: str = "", condition: str = "") -> Line:
-    """A label and what is known, escaped, in one line."""
+    """A label and its words, escaped, in one line."""
     text = Text.assemble((f"{label:<{LABEL}}", DIM), (printable(words), style))
     return Line(text, words, condition)
 
@@ -179,10 +179,10 @@ def aligned(names: Sequence[str]) -> list[str]:
 def matches(
     items: Sequence[OutlineItem], needle: str, most: int
 ) -> tuple[list[tuple[int, ...]], bool]:
-    """Where a text occurs, in the order of the lines and in any case of letters.
+    """The lines that contain a text, in order; upper and lower case are the same.
 
-    Each place is the index of a line among its siblings, on every level from the top. At most
-    ``most`` places; False if lines were left out.
+    Each line is given by its indexes among its siblings, level by level from the top. At most
+    ``most`` lines, and False if some lines were not searched.
     """
     needle, looked = needle.casefold(), 0
     found: list[tuple[int, ...]] = []

@@ -1,4 +1,4 @@
-"""A tree of outline items that are made when they are unfolded, with lines as wide as they are."""
+"""A tree of outline items, made when they are unfolded; long lines are not wrapped."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class OutlineTree(Tree[OutlineItem]):
         return text
 
     def render_line(self, y: int) -> Strip:
-        """A line that goes on to the right of the window ends in "…" there."""
+        """End a line that is wider than the window in "…"."""
         strip = super().render_line(y)
         node, right = self.get_node_at_line(y + self.scroll_offset.y), self.size.width
         if node is None or right < 1:
@@ -95,7 +95,7 @@ class OutlineTree(Tree[OutlineItem]):
         return parent.add(item.label, item, before=before, allow_expand=foldable)
 
     def fill(self, node: Node) -> None:
-        """Make the node's children, if they are not there yet."""
+        """Make the node's children, unless they exist."""
         if not node.children and node.data is not None:
             with self.app.batch_update():
                 for item in node.data.parts.folded():
@@ -107,7 +107,7 @@ class OutlineTree(Tree[OutlineItem]):
             node.expand()
 
     def _toggle_node(self, node: Node) -> None:
-        """Asked for by keys and clicks."""
+        """Called by Textual for keys and clicks."""
         if not node.is_expanded:
             self.fill(node)
         super()._toggle_node(node)
@@ -118,7 +118,7 @@ class OutlineTree(Tree[OutlineItem]):
             self.action_open()
 
     def action_select_cursor(self) -> None:
-        """A click has moved the cursor, and that is all."""
+        """Called by Textual after a click, which only moves the cursor here."""
 
     def action_open(self) -> None:
         node = self.cursor_node
@@ -144,7 +144,7 @@ class OutlineTree(Tree[OutlineItem]):
             self.move_cursor(node.parent)
 
     def put_cursor(self, node: Node) -> None:
-        """Move the cursor to a node that may just have been made."""
+        """Move the cursor to a node, also to one just made."""
         _ = self.last_line  # counts the lines again
         self.move_cursor(node)
         self.call_after_refresh(self.scroll_to_node, node, animate=False)

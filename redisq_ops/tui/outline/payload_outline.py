@@ -16,13 +16,13 @@ from redisq_ops.tui.outline.outline import LINE, NO_PARTS, Line, OutlineItem, Pa
 from redisq_ops.tui.theme import DELAYED, DIM, HELD, OK, WARN
 
 PARSED: Final = 1024 * 1024
-"""bytes of the largest payload that is shown as a whole; the core takes no larger one"""
+"""bytes of the largest payload shown whole; redisq's own queues accept no larger one"""
 BEGINNING: Final = 64 * 1024
 """bytes shown of a larger one"""
 _DEEPEST: Final = 64
 """levels of JSON that can be unfolded"""
 _SUMMARY: Final = 60
-"""characters that say what a folded object or list begins with"""
+"""characters shown of the beginning of a folded object or list"""
 _LONGEST_CONDITION: Final = 500
 _ROW: Final = 8
 """bytes in a line of hexadecimal: as many as fit beside a list"""
@@ -32,7 +32,7 @@ Place = tuple[str | int, ...]
 
 @lru_cache(2)  # every refresh reads the same again
 def payload_outline(payload: bytes) -> tuple[str, Parts]:
-    """What a payload is, in words, and its lines. Never reads more than `PARSED` bytes."""
+    """A payload's size and format in words, and its lines. Reads at most `PARSED` bytes."""
     whole = len(payload) <= PARSED
     shown = payload if whole else payload[:BEGINNING]
     cut = "" if whole else f", the first {size(BEGINNING)}"
@@ -64,7 +64,7 @@ def _no_constant(constant: str) -> Any:
 
 
 def _binary(payload: bytes) -> bool:
-    """As `file` and Perl's ``-B`` decide: a zero byte, or almost a third of no text."""
+    """As `file` and Perl's ``-B`` decide: it has a zero byte, or almost a third is not text."""
     if b"\0" in payload:
         return True
     text = payload[:1024].decode("utf-8", "replace")
@@ -104,7 +104,7 @@ class JsonItem:
 
     @property
     def summary(self) -> str | Text:
-        """What a folded object, list or long text begins with."""
+        """The beginning of a folded object, list or long text."""
         content = self.content
         if _long(content):
             return Text(*_scalar(content))
@@ -142,7 +142,7 @@ class JsonItem:
 
     @property
     def condition(self) -> str:
-        """An expression for entries with the same value in this place."""
+        """The filter expression for entries with the same value in this place."""
         from redisq_ops.ops.filter.fields import quoted
         from redisq_ops.ops.redaction import MASK
 
@@ -178,7 +178,7 @@ class JsonItem:
 
 
 def _long(content: Any) -> bool:
-    """Whether it is a text of which a line can't show all."""
+    """Whether it is a text that doesn't fit into one line."""
     return isinstance(content, str) and (len(content) > LINE or "\n" in content)
 
 

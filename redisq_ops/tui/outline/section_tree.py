@@ -1,4 +1,4 @@
-"""Sections of foldable lines on the screen: unfolded as far as they fit, searched, copied from."""
+"""Sections of foldable lines on the screen, unfolded as far as they fit; with search and copy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FOUND: Final = 1_000
 _DEEP: Final = 5
 """levels unfolded at first"""
 _UNFOLDED: Final = 10
-"""lines unfolded at first in a place of no height yet"""
+"""lines unfolded at first while the widget has no height yet"""
 
 
 class SearchInput(Input):
@@ -85,7 +85,7 @@ class SectionTree(Vertical):
     # --- drawing -------------------------------------------------------------------------------
 
     def show_sections(self, sections: list[OutlineSection]) -> None:
-        """Draw what has changed. Sections of other names begin with the cursor at the first."""
+        """Draw the changed sections. If the names differ, all are drawn anew with a new cursor."""
         if [section.name for section in sections] != [one.name for one in self._sections]:
             self.clear()
             self._begin(sections)
@@ -118,21 +118,21 @@ class SectionTree(Vertical):
                 outline.make(outline.root, section.title)
             outline.root.expand()
             self._unfold_what_fits()
-        # The cursor is on what has the payload: that is most looked at and copied.
+        # The cursor starts on the payload or on a row's facts: most often read and copied.
         first = min(range(len(sections)), key=lambda at: sections[at].rank)
         node = outline.root.children[first]
         outline.put_cursor(node.children[0] if sections[first].of_choices else node)
 
     def _begin_later(self, sections: list[OutlineSection]) -> None:
-        """Once its height is known, if nothing else is to be shown by then."""
+        """Called once the height is known; does nothing if other sections came meanwhile."""
         if self._sections is sections:
             self._begin(sections, True)
 
     def _unfold_what_fits(self) -> None:
-        """The first in rank (the payload, or facts of a row), then other sections, then members
-        level by level, while there is room.
+        """Unfold the first in rank (the payload, or facts of a row), then other sections, then
+        members level by level, while there is room.
 
-        Only the first may need more: the payload is the last section, and pushes no other away.
+        The first is unfolded even without room: the payload is the last section and hides no other.
         """
         outline = self.outline
         left = (outline.size.height or _UNFOLDED) - len(self._sections)
@@ -153,7 +153,7 @@ class SectionTree(Vertical):
             outline.unfold(first.children[0])
 
     def _replace(self, node: Node, section: OutlineSection) -> None:
-        """Another content in a section; the cursor and what is unfolded in others stay."""
+        """Replace the content of a section; cursor and unfolded lines of other sections stay."""
         tree, title = self.outline, section.title
         node.data = title
         node.set_label(title.label)
@@ -175,7 +175,7 @@ class SectionTree(Vertical):
 
     def action_search(self) -> None:
         self.search.display = True
-        # At once: `focus()` waits for the next turn, and letters that came along are keys then.
+        # Not `focus()`, which waits for the next turn: letters typed until then would act as keys.
         self.screen.set_focus(self.search)
 
     def on_input_changed(self, changed: Input.Changed) -> None:
@@ -212,7 +212,7 @@ class SectionTree(Vertical):
             self.tell("There is no search: / begins one.")
 
     def _go_to_match(self, at: int) -> None:
-        """Unfold what the match is in, and put the cursor on it."""
+        """Unfold the lines above the match, and put the cursor on it."""
         if not self._found:
             return
         self._at = at
@@ -264,7 +264,7 @@ class SectionTree(Vertical):
 
 
 def _as_text(payload: bytes) -> tuple[str, str]:
-    """A payload for the clipboard, and what that is."""
+    """A payload as text for the clipboard, and a description of it."""
     from base64 import b64encode
 
     try:

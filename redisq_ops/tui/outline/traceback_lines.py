@@ -1,4 +1,4 @@
-"""Tracebacks of Python in colours; those of other programs as they are."""
+"""Tracebacks of Python in colours, of other programs without."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from redisq_ops.tui.outline.outline import Line, Parts
 from redisq_ops.tui.theme import BAD, DELAYED, DIM, HELD, OK
 
 LINES: Final = 200
-"""of the end of a traceback; what raised the error is at the end"""
+"""last lines of a traceback to keep: the cause of the error is at the end"""
 LAST: Final = 8
-"""lines of the end that are in sight; the others are folded"""
+"""last lines in sight; the others are folded"""
 _LONGEST: Final = 400
 """characters of a line"""
 
@@ -61,5 +61,5 @@ def _coloured(lines: list[str]) -> list[Text]:
     )
     code = "\n".join(lines)
     text = Syntax(code, "pytb", theme=theme).highlight(code)
-    text.style = ""  # with the background of a page of code
+    text.style = ""  # else it has the background of Pygments' style
     return list(text.split("\n", allow_blank=True))[: len(lines)]

@@ -1,4 +1,4 @@
-"""`Enter`: all that is known of one entry or one request, on the whole screen."""
+"""`Enter`: all details of one entry or one request, on the whole screen."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class DetailScreen(ModalScreen[None]):
 
     def __init__(self, id: str) -> None:
         super().__init__()
-        # Held, not queried: a picture may come before this screen is composed.
+        # Held, not queried: a snapshot may come before this screen is composed.
         self.entry = EntryTree()
-        # Now: the poller may ask before this screen is mounted.
+        # Set here: the poller may read it before this screen is mounted.
         self.entry.about = id
 
     def compose(self) -> ComposeResult:

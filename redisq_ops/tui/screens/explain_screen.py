@@ -50,20 +50,20 @@ _LINKS = 20
 
 @dataclass(frozen=True, slots=True)
 class Suggestion(Line):
-    """A command that helps."""
+    """A line with a command that helps."""
 
     command: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainLink(Line):
-    """A name in the explanation, and where more is known of it: an explanation or a view."""
+    """A name in the explanation; it leads to another explanation or to a view."""
 
     explain: ExplainSubject | None = None
     view: View = "overview"
     filter: str = ""
     row: str = ""
-    """the row of the view that has the name"""
+    """the row of the view to put the cursor on"""
 
 
 class ExplainScreen(ModalScreen[None]):
@@ -92,7 +92,7 @@ class ExplainScreen(ModalScreen[None]):
         super().__init__()
         self.about = about
         self._zone = zone
-        # Held, not queried: a picture may come before this screen is composed.
+        # Held, not queried: a snapshot may come before this screen is composed.
         self._answer = Static(f"{printable(str(about))} …", markup=False)
         self._sections = SectionTree()
 
@@ -138,7 +138,7 @@ class ExplainScreen(ModalScreen[None]):
 
 
 def answer(found: Explanation, zone: tzinfo | None) -> Text:
-    """The first reason, when it will be over, and what else is true."""
+    """The text above the sections: the first reason, its end, and further reasons."""
     text, first = Text(), found.reason
     text.append(f"{found.what} {printable(found.address)}", "bold")
     style = _STATES.get(found.state or "", WARN)
@@ -268,7 +268,7 @@ def _written(name: str, value: Any, now_ms: int, zone: tzinfo | None) -> str:
     if isinstance(value, int):
         if not name.endswith("_ms"):
             return count(value)
-        if name in _SPANS or value < now_ms // 10:  # a span, not a moment
+        if name in _SPANS or value < now_ms // 10:  # a duration, not a time
             return age(value)
         gap = now_ms - value
         ago = f"{age(gap)} ago" if gap >= 0 else f"in {age(-gap)}"

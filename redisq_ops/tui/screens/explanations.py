@@ -1,4 +1,4 @@
-"""`t`: opens explanations, and follows what is chosen in one."""
+"""`t`: opens explanations, and carries out the commands and links chosen in them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 class Explanations:
-    """Opens an `ExplainScreen` and carries out what the person chooses there."""
+    """Opens an `ExplainScreen` and carries out the user's choice there."""
 
     def __init__(self, app: Dashboard) -> None:
         self._app = app
 
     def explain_here(self) -> None:
-        """What is under the cursor, or open; where nothing is, the queue."""
+        """Explain the open entry or the row under the cursor; without either, the queue."""
         app = self._app
         view = app.current
         if app.view == "overview":
@@ -40,7 +40,7 @@ class Explanations:
         app.poller.wake()
 
     def act_on(self, suggested: ExplainScreen.Suggested) -> None:
-        """The dialog of a command that helps, or else its line."""
+        """Open the dialog of a suggested command; without a dialog, type it after `:`."""
         from redisq_ops.ops.hint import words_of
         from redisq_ops.tui.change.suggested_change import suggested_change
 
@@ -61,7 +61,7 @@ class Explanations:
             app.command.begin(suggested.command.removeprefix("redisq "))
 
     def follow(self, followed: ExplainScreen.Followed) -> None:
-        """Where a name of an explanation leads."""
+        """Go where a name in an explanation leads."""
         app = self._app
         link = followed.link
         if link.explain is not None:

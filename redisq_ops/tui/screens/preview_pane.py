@@ -21,12 +21,12 @@ from redisq_ops.tui.outline.outline import OutlineSection
 
 PreviewMode = Literal["auto", "open", "closed"]
 PREVIEW_MODES: Final[tuple[PreviewMode, ...]] = ("auto", "open", "closed")
-"""``auto``: open wherever all rows of a list leave room below them"""
+"""``auto``: open if there is room below all rows of the list"""
 
 
 @dataclass(frozen=True, slots=True)
 class PreviewSubject:
-    """The row that the cursor is on, by its identity; no id: the list shows none now."""
+    """The row under the cursor, by its identity; no id: there is no such row now."""
 
     view: View
     queue: str | None
@@ -34,9 +34,9 @@ class PreviewSubject:
     item: Any = field(default=None, compare=False)
     """the list's item"""
     sections: Callable[[], list[OutlineSection]] | None = field(default=None, compare=False)
-    """everything to show of a row that has no details; None: its entry is read by its id"""
+    """all there is to show of a row without details; None: its entry is read by its id"""
     chart: Callable[[int, int], Text | None] | None = field(default=None, compare=False)
-    """a chart of it, of so many cells and lines; None: it has none"""
+    """(cells, lines) -> a chart of it; None: it has none"""
 
 
 _OUTSIDE = "preview: Enter scrolls and searches it, p closes"
@@ -45,18 +45,18 @@ _WHOLE, _PLAIN = "preview: Enter opens all of it, p closes", "preview: p closes"
 _LISTS = "preview: Enter lists its entries, p closes"
 _OF_GROUP = "the latest of this group: Enter lists all, p closes"
 _SHARES: Final = (2 / 3, 1 / 2, 1 / 3)
-"""of the height, the largest first that leaves all rows in sight"""
+"""shares of the height, the largest first; the first that leaves all rows in sight is taken"""
 _LEAST: Final = 10
-"""lines of a preview that opens by itself"""
+"""lines that a preview that opens by itself has at least"""
 _TALL: Final = 28
 """lines of list and preview together, below which it doesn't open by itself"""
 _SPARE: Final = 4
-"""lines that must be left over before it takes a larger share of the same list"""
+"""spare lines that the same list must have before the preview grows"""
 
 
 class PreviewPane(Vertical):
-    """Follows the cursor of the list. While it moves on, entries are read `settle_s` apart; where
-    the preview opened by itself an entry is read again only after its row has changed."""
+    """Follows the cursor of the list. While the cursor moves, an entry is read every `settle_s`
+    seconds. If the preview opened by itself, an entry is read again only after its row changed."""
 
     settle_s = 0.15
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "To the list", show=False)]
@@ -73,10 +73,10 @@ class PreviewPane(Vertical):
     """
 
     class Wanted(Message):
-        """Another entry is to be read."""
+        """Asks for another entry to be read."""
 
     class Left(Message):
-        """Back to the list."""
+        """Asks for the focus to go back to the list."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class PreviewPane(Vertical):
         self._draw_chart()
 
     def toggle(self) -> None:
-        """Close what is in sight, or open it."""
+        """Close the preview if it is in sight, or open it."""
         self.mode = "closed" if self.display else "open"
 
     @property
@@ -115,8 +115,8 @@ class PreviewPane(Vertical):
     def follow(self, subject: PreviewSubject | None, height: int, lines: int) -> None:
         """Show another row; None: the list has nothing to preview.
 
-        An entry that went away from the list stays in sight until the cursor moves. ``height``:
-        the lines that list and preview share; ``lines``: those that the list needs.
+        An entry that left the list stays in sight until the cursor moves. ``height``: lines of
+        list and preview together; ``lines``: lines that the list needs.
         """
         before, self._subject = self._subject, subject
         same_list = (
@@ -135,7 +135,7 @@ class PreviewPane(Vertical):
         self.entry.display = subject.chart is None
         if subject.chart is not None:
             self.entry.begin(None)
-            self.call_after_refresh(self._draw_chart)  # its library is slow to load
+            self.call_after_refresh(self._draw_chart)  # the chart library is slow to load
             return
         if subject.sections is not None:
             self.entry.show_row(sections := subject.sections())
@@ -158,7 +158,7 @@ class PreviewPane(Vertical):
     def _arrange(
         self, subject: PreviewSubject | None, height: int, lines: int, same_list: bool
     ) -> None:
-        """Open or close it, beside the list as wanted or below its rows."""
+        """Open or close the preview: beside the list if it was asked for, below it if by itself."""
         if self.mode == "auto" and subject is not None and self.has_focus_within:
             return
         high, stays = 0, same_list and self.entry.about is not None
@@ -172,8 +172,8 @@ class PreviewPane(Vertical):
         self.display = bool(high) or (self.mode == "open" and subject is not None)
 
     def _share(self, height: int, lines: int, same_list: bool) -> int:
-        """The lines that the preview takes from the list; 0: there is no room. Within one list it
-        gives way to rows at once and comes back late, so that it doesn't jump with each row."""
+        """The lines that the preview takes from the list; 0: no room. Within one list it shrinks
+        at once but grows only with `_SPARE` lines left, so that it doesn't jump with each row."""
         for share in _SHARES if height >= _TALL else ():
             high = int(height * share)
             spare = _SPARE if same_list and high > self._high else 0
@@ -222,7 +222,7 @@ class PreviewPane(Vertical):
         self.post_message(self.Left())
 
     def _settle(self) -> None:
-        """Read now if the cursor rested, else when it does, but at least every `settle_s`."""
+        """Ask for the entry now, unless one was asked for less than `settle_s` seconds ago."""
         if self._settling is None:
             self._settling = self.set_timer(self.settle_s, self._settled)
             self.post_message(self.Wanted())

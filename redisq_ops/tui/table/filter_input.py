@@ -62,11 +62,11 @@ class FilterInput(Input):
 
     @property
     def problem(self) -> str:
-        """Why what is typed has no effect yet."""
+        """Why the typed text has no effect yet; empty if it has."""
         return self._problem if self.display else ""
 
     def pointed(self, width: int) -> str:
-        """The problem as a line of so many cells below this one, with a caret under its place."""
+        """The problem as a line of ``width`` cells to show below, with a caret under its place."""
         why = self.problem
         at = cell_len(self.value[: self._at]) - int(self.scroll_offset.x)
         if not why or not 0 <= at < width:
@@ -76,17 +76,17 @@ class FilterInput(Input):
         return " " * (at - 1 - cell_len(why)) + why + " ^" if cell_len(why) < at else why
 
     def begin(self, now: Query | None, *, entries: bool = True, utc: bool = False) -> None:
-        """Come into sight with the present filter; without ``entries`` fields mean nothing."""
+        """Show the line with the present filter; without ``entries``, fields are an error."""
         self._entries, self._utc, self._problem = entries, utc, ""
         self.value = now.text if now else ""
         self.display = True
-        # At once: `focus()` waits for the next turn, and letters that came along are commands then.
+        # Not `focus()`, which waits for the next turn: letters typed until then would act as keys.
         self.screen.set_focus(self)
 
     def watch_value(self, value: str) -> None:
         if not self.display:
             return
-        # Loaded with the first letter: it brings the Redis client.
+        # Loaded with the first letter: it imports the Redis client.
         from redisq_ops.ops.filter.parser import FilterError, parse
 
         try:

@@ -19,7 +19,7 @@ _NONE = 'none yet; in the configuration file:\n\n[dashboard.filters]\n1 = "error
 
 
 class SavedFiltersScreen(ModalScreen["str | None"]):
-    """The expression whose digit is pressed; None after Esc."""
+    """Returns the expression of the pressed digit; None after Esc."""
 
     DEFAULT_CSS = """
     SavedFiltersScreen {

@@ -195,7 +195,7 @@ class PagedTable(ScrollView, can_focus=True):
 
     @property
     def new(self) -> int:
-        """Rows that came since the cursor left the top; of a long list those above the cursor."""
+        """Rows that came since the cursor left the top; in a long list, those above the cursor."""
         return self._cursor.new
 
     @property
@@ -209,13 +209,13 @@ class PagedTable(ScrollView, can_focus=True):
 
     @property
     def unsaid(self) -> str:
-        """The text behind the cells of the cursor's row, if it is cut; else ''."""
+        """The text after the cells of the cursor's row, if it is cut; else ''."""
         row = self._cursor.row
         text, _ = styled(row.rest if row else "")
         return text if row and cell_len(printable(text)) > self._room(row) else ""
 
     def cut_text(self, key: str) -> str:
-        """The text of the cursor's row in a column, or behind its cells, if it is cut; else ''."""
+        """The text of the cursor's row in a column, or after its cells, if it is cut; else ''."""
         row = self._cursor.row
         for column, index, width in self._layout:
             if row and column.key == key and index < len(row.cells):
@@ -237,9 +237,9 @@ class PagedTable(ScrollView, can_focus=True):
 
     @property
     def wanted(self) -> tuple[int, int]:
-        """The rows (start, end) to fetch: what is visible, at least a page before and after it.
+        """The rows (start, end) to fetch: the visible ones, and at least a page before and after.
 
-        Whole pages, so that scrolling by a line fetches nothing; the end may lie behind the last
+        Whole pages, so that scrolling by a line fetches nothing; the end may be after the last
         row, so that new rows there are noticed.
         """
         page, first = self._page, self.scroll_offset.y
@@ -389,7 +389,7 @@ class PagedTable(ScrollView, can_focus=True):
     # -- asking for rows ----------------------------------------------------------------------
 
     def _ask(self) -> None:
-        """Ask for rows that are missing; once, because the answer may not have all of them."""
+        """Ask for missing rows; only once, because the answer may lack some of them."""
         wanted = self.wanted
         if window := self._cursor.window:
             start, rows = window.start, len(window.rows)
@@ -460,11 +460,12 @@ class PagedTable(ScrollView, can_focus=True):
         widths = sum(width + GAP for *_, width in self._layout) - GAP + GUTTER
         size = Size(max(0, widths), self._cursor.total + 1)
         if size != self.virtual_size:
-            # Assigning it would lay out the whole screen and repaint every line whenever an entry
-            # comes or goes; nothing but the scroll bar depends on it here.
+            # Not assigned: that would lay out the whole screen and repaint every line whenever an
+            # entry comes or goes; here only the scroll bar depends on the size.
             self.set_reactive(PagedTable.virtual_size, size)
             self._scroll_update(size)
-            # The mouse wheel scrolls from here: behind the end, its first steps would do nothing.
+            # The mouse wheel scrolls from this line: if it was after the end, the wheel's first
+            # steps would do nothing.
             self.scroll_target_y = min(self.scroll_target_y, self.max_scroll_y)
 
     def _repaint(self) -> None:
@@ -527,7 +528,7 @@ class PagedTable(ScrollView, can_focus=True):
         base = self.rich_style
         mark = self.get_component_rich_style("paged-table--mark", partial=True)
         sign = "●" if line.marked else "✗" if line.cursor == "lost" else " "
-        # Reversed, the colour of an empty sign would be a block.
+        # In reverse video a coloured space would be a block of that colour.
         look = base + over if over.reverse and sign == " " else base + mark + over
         segments = [Segment(sign + " " * (GUTTER - 1), look)]
         if line.row is None:

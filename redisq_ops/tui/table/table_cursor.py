@@ -76,11 +76,11 @@ class RowCursor:
         elif (held := self.line_of(self._held)) is not None:
             self.index, self.lost = held, False
         elif self._held is None or not window.total:
-            # No entry yet: take this line's; in an empty list, the first one that comes.
+            # No entry yet: take the one on this line; in an empty list, the first to come.
             self.index = min(self.index, last)
             self._hold()
         elif self.index > last or self.row_at(self.index):
-            # The line is loaded, or is gone, so the entry isn't merely outside of the window.
+            # The line is loaded or gone: so the entry is lost, not just outside of the window.
             self.index, self.lost = min(self.index, last), True
 
     def _hold(self) -> None:

@@ -12,7 +12,7 @@ Cell = str | tuple[str, str]
 GAP: Final = 2
 """cells between two columns"""
 GUTTER: Final = 2
-"""cells before the first, for marks"""
+"""cells before the first column, for marks"""
 _LEAST: Final = 12
 """cells that a flexible column keeps on a narrow terminal"""
 
@@ -21,8 +21,8 @@ _LEAST: Final = 12
 class TableColumn:
     """A column of ``width`` cells; ``flex`` is its share of the spare width for longer texts.
 
-    On a narrow terminal the columns of the highest ``priority`` go first, from the right; of those
-    of priority 0 the flexible ones get narrower, and then the table scrolls sideways.
+    On a narrow terminal the columns of the highest ``priority`` are left out first, from the right.
+    If those of priority 0 don't fit, flexible ones get narrower; then the table scrolls sideways.
     """
 
     key: str
@@ -33,7 +33,7 @@ class TableColumn:
     style: str = ""
     priority: int = 0
     optional: bool = False
-    """drawn only if a row has a text in it; a flexible one"""
+    """draw it only if a row has a text in it; for flexible columns"""
 
 
 def styled(cell: Cell) -> tuple[str, str]:
@@ -43,13 +43,13 @@ def styled(cell: Cell) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A row: the identity cursor and marks hold on to, and a cell per column."""
+    """A row: its identity, to which cursor and marks are tied, and a cell per column."""
 
     identity: str
     cells: tuple[Cell, ...]
     style: str = ""
     rest: Cell = ""
-    """a text across all columns, behind the last cell"""
+    """a text after the last cell, across the other columns"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def fit(
         at = max(at for at, (_, column) in enumerate(kept) if column.priority == least)
         spare += kept.pop(at)[1].width + GAP
     for at, (index, column) in sorted(enumerate(kept), key=lambda one: -one[1][1].width):
-        if spare < 0 and column.flex:  # still too wide: the widest of those that can give way
+        if spare < 0 and column.flex:  # still too wide: shrink flexible ones, the widest first
             taken = min(-spare, max(0, column.width - _LEAST))
             kept[at], spare = (index, replace(column, width=column.width - taken)), spare + taken
     extra = _shares([column for _, column in kept], max(0, spare), needs)
@@ -98,7 +98,7 @@ def _shares(
         column.key: spare if needs is None else max(0, needs.get(column.key, 0) - column.width)
         for column in columns
     }
-    # Those that need the least of their share first: what they leave is for the others.
+    # First the columns that need the smallest part of their share: the others get the rest.
     flexible = (column for column in columns if column.flex)
     for column in sorted(flexible, key=lambda column: lacking[column.key] / column.flex):
         given[column.key] = min(lacking[column.key], spare * column.flex // shares)

@@ -36,11 +36,11 @@ ALL: tuple[type[QueueView], ...] = (
     PeriodicView,
     ChartsView,
 )
-"""in the order of their keys"""
+"""all views, in the order of their keys"""
 
 
 def numbered() -> list[tuple[str, type[QueueView]]]:
-    """The views with their keys: digits, and letters where these end."""
+    """The views with their keys: digits, then letters."""
     return list(zip("1234567890cml,ev", ALL, strict=True))
 
 

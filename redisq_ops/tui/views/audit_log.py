@@ -90,7 +90,7 @@ class AuditLogView(QueueView):
 
 
 def can_undo(operation: Operation) -> Cell:
-    """Whether a change can be undone, or was."""
+    """Whether a change can be undone or was undone."""
     if operation.undoable:
         return "yes", OK
     return ("undone" if operation.undone or operation.tried else "no"), DIM

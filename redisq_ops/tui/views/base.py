@@ -309,7 +309,7 @@ class QueueView(Vertical):
         self._chart.display = False
 
     def show(self, snapshot: Snapshot) -> None:
-        """Draw a snapshot, unless it was asked for before the order or the filter changed."""
+        """Draw a snapshot, unless order or filter have changed since its viewport was read."""
         if snapshot.viewport.descending != self.descending:
             return
         if not self.fetched <= snapshot.viewport.needs:

@@ -92,7 +92,7 @@ class ChartsView(QueueView):
         return ""
 
     def toggle_all_queues(self) -> None:
-        """Charts of all queues together, or of the one that is open again."""
+        """Switch between charts of all queues together and of the open queue."""
         self.all_queues = not self.all_queues
         self.table.clear()
 
@@ -102,7 +102,7 @@ class ChartsView(QueueView):
 
     def show(self, snapshot: Snapshot) -> None:
         if snapshot.viewport.charts != self.charts or snapshot.charts is None:
-            return  # asked for before the scope was changed
+            return  # read before the scope was changed
         recent = [
             operation
             for operation in snapshot.charts.operations
@@ -178,7 +178,7 @@ class ChartsView(QueueView):
         return text
 
     def _titles(self, snapshot: Snapshot, data: ChartData, width: int) -> tuple[Text, Text]:
-        """What is above the charts of waiting entries and of the oldest one's age."""
+        """The titles of the charts of waiting entries and of the oldest one's age."""
         now, seen = snapshot.now_ms, self._since(snapshot)
         waiting, oldest = _latest_counts(snapshot)
         left = Text(" ● ", DELAYED, no_wrap=True).append(f"{count(waiting)} waiting", "bold")
@@ -194,7 +194,7 @@ class ChartsView(QueueView):
         return left, right
 
     def _since(self, snapshot: Snapshot) -> str:
-        """Since when the dashboard has seen the queue, if that is in the period."""
+        """For how long the dashboard has samples of the queue, if not for the whole period."""
         now, name = snapshot.now_ms, None if self.all_queues else snapshot.viewport.queue
         if self.period.live:
             first = next((sample.at_ms for sample in self.samples.live(name)), now)
@@ -209,7 +209,7 @@ class ChartsView(QueueView):
 
 
 def _latest_counts(snapshot: Snapshot) -> tuple[int, int | None]:
-    """Waiting entries, and since when the oldest one waits."""
+    """Number of waiting entries, and the time (ms) since which the oldest one waits."""
     all_ = [row.counts for row in snapshot.overview if row.counts is not None]
     if snapshot.counts is not None:
         all_ = [snapshot.counts]

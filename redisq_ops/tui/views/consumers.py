@@ -1,4 +1,4 @@
-"""`8`: consumers: what each holds and since when, which are silent; lag and pending of groups."""
+"""`8`: consumers, the entries they hold, and silent ones; lag and pending entries of groups."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _AGES = ("<1m", "<10m", "<1h", "<1d", "≥1d")
 _DELIVERIES = (1, 2, 3, 5, 10)
-"""as `ops.consumers` has them, which isn't loaded before the first frame; a test compares them"""
+"""the same as in `ops.consumers`, which is loaded later than this; a test compares them"""
 _LABEL, _CELL = 10, 7
 _GRID = 2 + _LABEL + _CELL * len(_AGES)
 _GROUPS = 5
@@ -55,7 +55,7 @@ class One:
     seen: ConsumerStatus
     group: str | None
     poison: int
-    """entries it has that were delivered ten times or more"""
+    """number of its entries that were delivered ten times or more"""
 
     @property
     def identity(self) -> str:
@@ -63,7 +63,7 @@ class One:
 
 
 def parted(identity: str) -> tuple[str | None, str]:
-    """The group, where groups read for themselves, and the consumer."""
+    """The group, if the queue has consumer groups, and the consumer of a row's identity."""
     group, apart, name = identity.rpartition(_APART)
     return (group if apart else None), name
 
@@ -101,7 +101,7 @@ class ConsumersView(QueueView):
 
     @property
     def window(self) -> tuple[int, int]:
-        return 0, 1  # what a report looks at is its own
+        return 0, 1  # a report chooses its own entries
 
     def items(self, snapshot: Snapshot) -> Items:
         found = [
@@ -158,7 +158,7 @@ class ConsumersView(QueueView):
 
     @property
     def removal(self) -> str | None:
-        """The command that removes the consumer under the cursor and loses nothing of it."""
+        """The command that removes the consumer under the cursor without losing its entries."""
         under, queue = self.table.identity, self.snapshot.queue if self.snapshot else None
         if under is None or queue is None or "HasWorkerProcesses" in queue.features:
             return None
@@ -168,7 +168,7 @@ class ConsumersView(QueueView):
     @property
     def status(self) -> list[str]:
         said = super().status
-        if self.removal:  # near the front: what comes last is cut on a narrow terminal
+        if self.removal:  # early, because a narrow terminal cuts the end
             said.insert(1, f"to remove it: {self.removal}")
         window = [(r.looked, r.pending) for r in self.snapshot.reports] if self.snapshot else []
         looked, held = sum(n for n, _ in window), sum(n for _, n in window)
@@ -180,7 +180,7 @@ class ConsumersView(QueueView):
 def _held(
     held: list[tuple[PendingDelivery, Failure | None]], redaction: Redaction | None
 ) -> Iterator[Line]:
-    """An entry in each line: since when, which, its lease, how often delivered, its last error."""
+    """A line per entry: how long held, id, lease, number of deliveries, last error."""
     shown = held[:_LISTED]
     for id, (row, error) in zip(aligned([row.id for row, _ in shown]), shown, strict=True):
         since = "" if row.age_ms is None else f"for {age(row.age_ms)}"
@@ -202,7 +202,7 @@ def _span(ms: int | None) -> Cell:
 
 
 def drawn(reports: tuple[ConsumerReport, ...], width: int) -> Text:
-    """How often and how long ago what is held was delivered; where there is room, the groups."""
+    """Held entries by deliveries and time since the latest one; if there is room, the groups."""
     heat = [
         [sum(r.heat[i][j] for r in reports) for j in range(len(_AGES))]
         for i in range(len(_DELIVERIES))
@@ -253,7 +253,7 @@ def _heat(n: int, peak: int) -> str:
 
 
 def _loads(loads: list[GroupLoad], room: int) -> list[Text]:
-    """The groups with the most to do, and how many more there are."""
+    """The groups with the largest backlog, and the number of the others."""
     ranked = sorted(loads, key=lambda x: -((x.lag or 0) + (x.pending or 0)))
     shown = ranked if len(ranked) <= _GROUPS else ranked[: _GROUPS - 1]
     lines = []

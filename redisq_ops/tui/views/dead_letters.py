@@ -1,4 +1,4 @@
-"""`5`: dead letters, why and whose."""
+"""`5`: dead letters, with their errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def error_cell(entry: Entry) -> Cell:
 
 
 def by_error(entry: Entry) -> tuple[str, str] | None:
-    """Sorts entries by what they failed with."""
+    """Sort key of entries by their errors."""
     error = entry.error
     return None if error is None else (error.type, error.message)
 
@@ -74,5 +74,5 @@ class DeadView(EntryView):
 
 
 def ago(ms: int | None, snapshot: Snapshot) -> str:
-    """How long ago a moment was, by the server's clock."""
+    """How long ago a time was, by the server's clock."""
     return "-" if ms is None else age(max(0, snapshot.now_ms - ms))

@@ -1,4 +1,4 @@
-"""`6`: what becomes due, and when."""
+"""`6`: delayed entries, and when they become due."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def drawn(upcoming: Upcoming, width: int) -> Text:
 
 
 def moment(ms: int, zone: tzinfo | None) -> str:
-    """A moment to the second, in the zone the header names."""
+    """A time to the second, in the zone that the header names."""
     return date(ms, zone, offset=False)
 
 

@@ -1,4 +1,4 @@
-"""`7`: dead letters by what went wrong with them."""
+"""`7`: dead letters grouped by error."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class GroupsView(QueueView):
 
     @property
     def window(self) -> tuple[int, int]:
-        return 0, 1  # groups are always of the latest dead letters, not of the rows in sight
+        return 0, 1  # groups are of the latest dead letters, whichever rows are in sight
 
     def take(self, whole: Scanned | None) -> None:
         """Show the groups of a scan; None: of the latest dead letters again."""
@@ -173,14 +173,14 @@ class GroupsView(QueueView):
 
 
 def only(groups: tuple[str, ...]) -> Query:
-    """The filter for just these groups, as it is typed after ``/``."""
+    """The filter for only these groups, in the form typed after ``/``."""
     from redisq_ops.ops.filter.parser import parse
 
     return parse("group=" + ",".join(groups))
 
 
 def share(n: int, of: int) -> str:
-    """In percent; 100 % means all, 0 % none."""
+    """A share in percent; 100 % means all, 0 % none."""
     percent = 100 if n >= of else min(99, round(100 * n / of))
     return f"{percent} %" if percent else "<1 %"
 

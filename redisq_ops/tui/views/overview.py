@@ -31,7 +31,7 @@ _STYLES = {Severity.CRITICAL: BAD, Severity.WARNING: WARN}
 
 @dataclass(frozen=True, slots=True)
 class JudgedQueue:
-    """A queue, what is wrong with it, and its rates in the last minute."""
+    """A queue, its troubles, and its rates in the last minute."""
 
     row: QueueRow
     found: tuple[Trouble, ...]
@@ -108,7 +108,7 @@ class OverviewView(QueueView):
 
     def items(self, snapshot: Snapshot) -> Items:
         now = snapshot.now_ms
-        # A row that was not read again is the same object, and nothing about it is worked out anew.
+        # A row that was not read again is the same object: keep the earlier judgement.
         judged = [
             known
             if (known := self._judged.get(row.name)) is not None and known.row is row
@@ -124,7 +124,7 @@ class OverviewView(QueueView):
         return Items(0, len(shown), shown)
 
     def preview_chart(self, item: Any, snapshot: Snapshot, width: int, height: int) -> Text:
-        """What the preview shows of a queue."""
+        """The chart of a queue in the preview."""
         samples: Samples = self.app.charts.samples  # type: ignore[attr-defined]
         return queue_chart(item.row, samples, snapshot.now_ms, zone_of(self), width, height)
 
@@ -137,7 +137,7 @@ class OverviewView(QueueView):
         self.rearrange()
 
     def counts_of(self, queue: str | None) -> Counts | None:
-        """A queue's counts as they were read last for this view."""
+        """A queue's counts as last read for this view."""
         rows = self.snapshot.overview if self.snapshot else ()
         return next((row.counts for row in rows if row.name == queue), None)
 
@@ -168,7 +168,7 @@ def _row(queue: JudgedQueue, now_ms: int) -> TableRow:
     counts, rates, found = queue.row.counts, queue.row.rates, queue.found
     why: Cell = (reasons(found), _STYLES[found[0].severity]) if found else ""
     if counts is None:
-        # No numbers: all of that width is for the reason.
+        # Without numbers, the reason gets all of their width.
         return TableRow(queue.name, (queue.name, queue.row.kind), rest=why)
     return TableRow(
         queue.name,

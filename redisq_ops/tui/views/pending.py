@@ -1,4 +1,4 @@
-"""`4`: what workers hold, for how long, and for how long they still may."""
+"""`4`: entries that workers hold, for how long, and the time left of their leases."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class PendingView(EntryView):
                 entry.consumer or "-",
                 ago(entry.since_ms, snapshot),
                 lease,
-                # Deliveries: those that ended, and this one.
+                # The number of this delivery: the ended ones and this.
                 str(entry.attempts + 1),
                 (str(entry.lost), WARN if entry.lost else DIM),
                 error_cell(entry),

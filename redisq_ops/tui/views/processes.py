@@ -1,4 +1,4 @@
-"""`m`: the worker processes of a queue: redisq's, and those that Sidekiq and others register."""
+"""`m`: the worker processes of a queue: redisq's, and those registered by other programs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ProcessesView(QueueView):
 
     @classmethod
     def offered_by(cls, queue: ListedQueue | None) -> bool:
-        """Our own workers serve every queue that has settings of ours."""
+        """A redisq worker can serve any queue with redisq's settings."""
         return queue is not None and (queue.has_settings or "HasWorkerTraces" in queue.features)
 
     @property

@@ -18,8 +18,8 @@ BAR = 8
 
 
 def settled_share(request: Request) -> float:
-    """The part of a request that is settled, from 0 to 1. What its cancellation threw away is not:
-    it shows how far the request had come."""
+    """The settled part of a request, from 0 to 1. Entries that a cancellation put into the trash
+    don't count, so the share shows the progress before it."""
     return _settled(request) / request.total if request.total else 1.0
 
 
@@ -92,7 +92,7 @@ class RequestsView(QueueView):
 
 
 def state_cell(request: Request) -> Cell:
-    """The state in a word; a pause comes before anything else."""
+    """The state in a word; ``paused`` goes before other open states."""
     if request.paused and not request.settled:
         return ("paused", WARN)
     return (request.state, {"done": OK, "cancelled": BAD}.get(request.state, ""))
@@ -104,14 +104,14 @@ def held_cell(request: Request) -> Cell:
 
 
 def number(value: int | None, style: str) -> Cell:
-    """A short number, its colour only where there is something to see; ``?`` for unknown."""
+    """A short number, dim if it is 0; ``?`` for unknown."""
     if value is None:
         return ("?", DIM)
     return (short_count(value), style if value else DIM)
 
 
 def progress_cell(request: Request) -> Cell:
-    """Settled of all, as a bar and in percent; 100 % means all."""
+    """The settled share, as a bar and in percent; 100 % means all."""
     settled = _settled(request)
     percent = 100 if settled >= request.total else min(99, 100 * settled // request.total)
     return (f"{bar(settled, request.total, BAR)} {percent:>3}%", DIM if request.settled else PART)

@@ -30,7 +30,7 @@ _MEANINGS = {
 
 
 def _span(name: str, value: str) -> str:
-    """What a number of milliseconds is in words, in parentheses."""
+    """A setting in ms as a span in words, in parentheses; else empty."""
     return f"  ({age(int(value))})" if name.endswith("_ms") and value else ""
 
 

@@ -1,4 +1,4 @@
-"""`0`: what was purged or cancelled and can be restored until it expires."""
+"""`0`: purged or cancelled entries, which can be restored until they expire."""
 
 from __future__ import annotations
 

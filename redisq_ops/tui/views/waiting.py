@@ -1,4 +1,4 @@
-"""`9`: what waits, in the order in which it is handed out."""
+"""`9`: waiting entries, in the order of their delivery."""
 
 from __future__ import annotations
 

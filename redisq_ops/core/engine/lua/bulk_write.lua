@@ -1,6 +1,6 @@
 -- Write many elements to one key. Redis keeps a small hash, set or sorted set in a compact form that it
--- searches from end to end at every write. An element too long for that form, removed again at once,
--- makes Redis switch to the form for large ones first.
+-- searches from end to end at every write. To make Redis switch to the form for large keys first,
+-- an element that is too long for the compact form is added, and removed again.
 local LONG, MANY = string.rep(' ', 65), 16 -- no id, client name or ticket has a space
 
 local function bulk_write_fields(key, rows)

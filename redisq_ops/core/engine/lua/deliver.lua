@@ -6,7 +6,7 @@
 local deliver_deadline = string.format('%.0f', now + tonumber(lease_ms))
 
 -- `lines`: the entries' records, nil or false for none. `contents`: payloads. `ready`: ready times, for
--- kinds that restore them when a delivery is lost. The caller may change the reply's first two words.
+-- kinds that restore them after a lost delivery. The caller may change the reply's first two words.
 local function deliver(ids, lines, contents, ready)
   local n = #ids
   local fence = counters_reserve('fence', n)

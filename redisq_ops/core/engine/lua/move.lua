@@ -1,6 +1,6 @@
 -- One step of an operator's bulk move, by id. An entry is moved only if it is still in state `from`,
--- and has been since before `high_water` (ms). A time in the future doesn't count: the server's clock
--- was ahead then, as before a failover.
+-- and didn't enter it after `high_water` (ms). An entry whose time is in the future is moved, too:
+-- the server's clock was ahead when it was written, as before a failover.
 -- `at`: the entry's score when it was chosen, `-` for any; with another score it is another entry of
 -- that id. `span`: which entries of a plan the step covers, and which run sends it. `to`: a state,
 -- `gone`, or `restore` (from trash to the state it had before: dead, delayed or waiting). `lease_ms`:

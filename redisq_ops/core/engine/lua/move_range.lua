@@ -3,9 +3,9 @@
 -- score says since when; for entries that an undo or a rebalance put in with an old score, the record
 -- does. From dead or trash to waiting, trash or gone.
 -- The result is that of `move` with all ids of the state, at a third of the cost: strings are
--- expensive, so few are made. What was before goes to the undo list in one piece, which `undo`
--- recognizes by its leading blank. The history gets one entry a second; the rest is written with the
--- `last` step, or with one that moves nothing.
+-- expensive, so few are made. What the entries were goes to the undo list in one piece, which
+-- `undo` recognizes by its leading blank. The history gets one event a second; the rest is written
+-- with the `last` step, or with one that moves nothing.
 -- KEYS: undo_ op_ stat meta
 -- ARGV: caller seq from to high_water n left last
 -- USES: idempotency transitions config corrupt_values counters history list_of record state_zsets

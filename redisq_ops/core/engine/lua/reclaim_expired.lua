@@ -20,7 +20,7 @@ local function reclaim_expired_mark_new(id)
   write_buffer_record(id, record_pack(r))
 end
 
--- Take back up to `max` overdue deliveries: they wait again, or are dead when that was once too often.
+-- Take back up to `max` overdue deliveries: they wait again, or are dead if lost too often.
 -- Returns how many entries were changed; the caller flushes.
 local function reclaim_expired(max)
   local brought = (clock_fall or clock_latest > now) and reclaim_expired_correct_clock(100) or 0

@@ -1,6 +1,6 @@
 -- Write the entry of an operation in the audit log before its first step (`started`: ms), or add fields
 -- to it: who, why, and what undoes it. It is a script because a full server refuses a plain HSET, and
--- purging is what such a server needs.
+-- purging, which such a server needs, starts here.
 -- KEYS: op_ ops
 -- ARGV: op started
 -- REST: name value

@@ -1,6 +1,6 @@
 -- End deliveries: ack, result (ack with bytes to keep), fail, reject or release. Only the receipt of
 -- the latest delivery counts; any other gets `stale` and changes nothing.
--- Under RARELY are counters of every kind of queue that few settlements change.
+-- RARELY lists the counters, of all kinds of queue, that few settlements change.
 -- KEYS: meta err
 -- ARGV: caller seq consumer told
 -- REST: outcome value delay

@@ -107,11 +107,11 @@ local function storage_stored_payload(id)
   return redis.call('HGET', body, id)
 end
 
--- storage_next_runs: the hash of what follows the present delivery of an entry; nil if nothing does.
+-- storage_next_runs: a hash, id -> the run after the present delivery; nil if there are none.
 local storage_next_runs = nil
 
--- storage_following(ids): for each entry what goes along with it when it goes elsewhere, as one word. A
--- list with gaps (false, nil).
+-- storage_following(ids): for each entry one word of data that moves with it to another queue or
+-- shard; false or nil if it has none.
 -- Default: what `storage_next_runs` has, where it is stored again.
 -- USES: storage_next_runs
 local function storage_following(ids)
@@ -132,7 +132,7 @@ local function storage_waiting_count()
   return counters_known.waiting or redis.call('ZCARD', delay)
 end
 
--- storage_refuses(following, state): whether an entry with that `storage_following` must not come in.
+-- storage_refuses(following, state): whether an entry with that `following` must not come in.
 -- Default: all may.
 local function storage_refuses()
   return false

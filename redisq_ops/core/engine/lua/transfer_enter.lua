@@ -1,5 +1,5 @@
--- An entry that comes from elsewhere enters its state, with the record that it has from then on (empty:
--- none). The script's flush writes it. `from`: for the kind, the state that it leaves.
+-- An entry that comes from elsewhere enters `state`, with the record `line` (empty: none). The
+-- script's flush writes it. `from`: the state that it leaves, for `storage_moved`.
 -- USES: transitions record state_zsets storage_moved write_buffer
 local function transfer_enter(id, from, state, score, line)
   if state_zsets[state] then write_buffer_add(state_zsets[state], score, id) end

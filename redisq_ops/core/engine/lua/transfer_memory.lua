@@ -1,12 +1,12 @@
--- By what an entry that comes again is recognised. A move or an import has an operation: the result of
--- each entry in a step is stored (`land_`), and repeated when the step is sent again. What comes from
+-- How an entry that arrives again is recognised. A move or import has an operation: each entry's
+-- result in a step is stored (`land_`), and repeated when the step is sent again. What comes from
 -- another shard or a delay set has a mark: once accepted, it is in `seen` for the setting keep_ms.
 -- A move's results are kept until the whole move is finished, because whoever resumes it asks for them.
 -- Those of the step before expire from then on, and those of an import from the beginning.
 -- KEYS: land_ op_ seen trash
 -- USES: unfinished_operations config storage_stored_payload transfer_names
 
--- For each row the first word of its result if it came before; else false, or that of all of its step.
+-- For each row the first word of its stored result, or that of its step (`*`); false if none.
 local function transfer_memory_known(op, step, ids, marks)
   local known = {}
   if op == '' then

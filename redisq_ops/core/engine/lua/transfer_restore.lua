@@ -1,6 +1,6 @@
--- Put back some of what a step of a move took out, as it was. `undone`: 1 when the move is undone, 0
--- when the target refused the entries: then they were never moved. The step's list keeps the id alone
--- of what was put back.
+-- Put some of the entries that a step of a move took out back, as they were. `undone`: 1 when the
+-- move is undone, 0 when the target refused the entries: then they were never moved. The step's
+-- list keeps only the id of an entry that was put back.
 -- KEYS: undo_ op_
 -- ARGV: caller seq op step undone
 -- REST: id

@@ -1,7 +1,7 @@
 -- Moves between two queues that are not finished: a sorted set of their names -> the time of the last
--- step. What one of them left in a trash may be the only copy there is. So such entries aren't removed,
--- and what is kept of the move has no time to live, until `finish_transfer` takes its name off the
--- list.
+-- step. An entry that such a move left in a trash may be the only copy. So these entries aren't
+-- removed, and the move's undo lists and results don't expire, until `finish_transfer` takes its
+-- name off the list.
 -- KEYS: unfinished op_
 -- USES: transfer_names
 local function unfinished_operations_has(op)

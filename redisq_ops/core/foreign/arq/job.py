@@ -51,8 +51,8 @@ class Record:
         return name if isinstance(name, str) else None
 
     def job(self) -> bytes:
-        """The job that a result was, at its first try again, without the exception that it raised,
-        which may be impossible to unpickle. Empty: arq itself had lost the job by then."""
+        """The job that led to a result, as before its first try. The exception that it raised is
+        left out: it may be impossible to unpickle. Empty: arq had lost the job by then."""
         if self.fields["f"] == "<unknown>" or tuple(self.fields)[: len(_JOB)] != _JOB:
             return b""
         if self.data[:1] != b"{":

@@ -1,5 +1,5 @@
-"""What a pickle holds, read without running any of it: its opcodes are followed, and what loading
-would make of a class is an `Unmade`."""
+"""What a pickle holds, read without running any of it: its opcodes are followed, and an `Unmade`
+stands for what loading would make by a call."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from .job import Record
 
 JOB, MARK, RESULT = "arq:job:", "arq:in-progress:", "arq:result:"
 FRONT = 1000
-"""jobs that are asked whether they are in progress: workers take those with the lowest scores"""
+"""first jobs that are checked for a worker's mark: workers take jobs with the lowest scores"""
 
 
 class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
@@ -239,7 +239,7 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
     def destination(
         self, seen: LocatedEntry, target: str, at_ms: int
     ) -> tuple[bytes | None, str] | None:
-        """Of a result the job that it was."""
+        """For a result, the job that led to it."""
         record = seen.entry.record
         if seen.entry.state != "dead" or not isinstance(record, Record):
             return None, ""

@@ -17,7 +17,7 @@ SMALL = 512
 READ = 64 * 1024
 """bytes that are read of a result"""
 RESULTS = 100
-"""results of which the queue is read, in one look"""
+"""results whose queue is read in one scan"""
 
 
 class ArqRecogniser(Recogniser):
@@ -54,7 +54,7 @@ class ArqRecogniser(Recogniser):
         if look.type != "zset" or await look.mean_size() > SMALL or not (id := await look.first()):
             return False
         job = b"arq:job:" + id
-        # Who may not read arq's keys still sees other programs' queues.
+        # A user who may not read arq's keys must still see other programs' queues.
         if await apart(Call(("EXISTS", job), bool, key=job)) is not True:
             return False
         self._queues.add(look.key)

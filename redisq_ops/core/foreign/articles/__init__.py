@@ -1,4 +1,4 @@
-"""The layouts of the articles, as programs keep them that follow the articles to the letter.
+"""The layouts of the articles, as kept by programs that follow the articles to the letter.
 
 They are read and never changed: none of them defines who may change what. Their known faults are
 reported where the data shows them.

@@ -23,11 +23,11 @@ class RawLayout(ForeignQueue[C_co]):
 
     @property
     def key(self) -> bytes:
-        """The key, of a layout that is one key."""
+        """The queue's key, if the layout is one key."""
         return bytes_of(self.at or self.own_name)
 
     async def _look(self) -> tuple[list[bytes], str | None]:
-        """The keys of it that a scan finds, and what was left out."""
+        """The queue's keys that a scan finds, and what the scan left out; None: nothing."""
         return [], None
 
     @operation

@@ -4,7 +4,7 @@ Kind ``raw-circular``.
 
 The list rotates: a consumer moves an element from the tail to the head and marks it, so places
 change with every poll. Pages may repeat or miss elements that move meanwhile, and a look-up reads a
-thousand elements from both ends.
+thousand elements from each end.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from ..places import Place, Row
 from .base import STALE_MS, RawLayout, hours, named
 
 WHOLE = 1000
-"""elements up to which a list is read whole to count; of a longer one, as many at each end"""
+"""to count, a list of up to so many elements is read whole; of a longer one, half at each end"""
 THOROUGH = 10_000
 MARK = re.compile(rb"(.+)\*(\d{1,13})(?:\.\d+)?", re.DOTALL)
 _SINCE_MS = 10**12
-"""2001: what claims to be older is no time"""
+"""2001: a mark with an earlier time is no time"""
 _MS_FROM = 10**11
 SENTINEL = b"-1"
 
@@ -88,7 +88,7 @@ class RawCircularQueue(RawLayout[C_co]):
         return Call(("LLEN", self.key), int, key=self.key)
 
     async def _ends(self, most: int) -> tuple[list[Element], int]:
-        """The elements at both ends, all of a short list; and how many there are."""
+        """``most`` elements, half of them from each end, or all; and the list's size."""
         size = await self._length()
         if size <= most:
             return await self._window(0, most), size

@@ -105,7 +105,7 @@ class RawFairQueue(RawLayout[C_co]):
         return Page((), None, 0)
 
     def _place(self, state: State, key: bytes = b"") -> Place:
-        """Where the messages of a state are; ``key``: the list of a client's that wait."""
+        """Where the messages of a state are; ``key``: the list of a client's waiting messages."""
 
         async def read(place: Place, rows: Sequence[Row], /) -> list[Entry | None]:
             return [Message.read(row.member).entry(state) for row in rows]

@@ -67,7 +67,7 @@ class RequestRecogniser(Recogniser):
 
 
 class FairRecogniser(Recogniser):
-    """A list for each client of a queue: a message names its client, the rest is the queue."""
+    """A list for each client of a queue: a message names the client, the rest is the queue."""
 
     lanes: ClassVar[tuple[Lane, ...]] = (Lane("list"), Lane("set", _FAIR + b"dead:*"))
 
@@ -151,8 +151,8 @@ class CircularRecogniser(Recogniser):
 async def is_schedule(key: bytes, now_ms: int) -> bool:
     """Whether a sorted set holds payloads by time.
 
-    Nearly all scores are times, and some are still to come, or the name speaks of it: an index of
-    past events looks the same otherwise. Counts only.
+    Nearly all scores are times, and some are in the future or the name speaks of a schedule: else
+    it may be an index of past events. Only counts are read.
     """
     low, high = SECONDS
 

@@ -43,7 +43,7 @@ class Message:
         return value - (1 << bits) if value >> (bits - 1) else value
 
     def messages(self, field: int) -> list[Message]:
-        """Of a field that is repeated; those of a map have a key 1 and a value 2."""
+        """The messages of a repeated field; in those of a map, 1 is the key and 2 the value."""
         return [Message(value) for value in self._fields[field] if isinstance(value, bytes)]
 
     def _last(self, field: int, default: T) -> T:

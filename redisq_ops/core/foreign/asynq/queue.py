@@ -28,7 +28,7 @@ from .workers import SERVERS, servers
 
 TAKEN = "being aggregated"
 DEADLINES = {"active": "lease", TAKEN: "aggregation_sets"}
-"""the sorted set of the times (s) at which asynq takes a pending task back"""
+"""place -> the sorted set of the times (s) at which asynq takes its pending tasks back"""
 
 
 class AsynqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
@@ -96,7 +96,7 @@ class AsynqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
         return sorted(map(name, await set_members(AT + b"queues")))
 
     async def places_of(self, state: State, names: Sequence[str]) -> list[Place]:
-        """Tasks of a group are delayed until a server takes them, in a set of their own, and makes
+        """Tasks of a group are delayed until a server moves them into a set of their own, to make
         one task of them."""
         found = await super().places_of(state, names)
         sets: list[Declared] = []
@@ -166,7 +166,7 @@ class AsynqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
         return None if since is None else since // 1_000_000
 
     def trash_payload(self, kept: bytes) -> bytes:
-        """Of its message, which is what the trash has."""
+        """Made of the task's message, which the trash keeps."""
         return Task.read({"msg": kept}).payload or kept
 
     # --- what operators change -------------------------------------------------------------------

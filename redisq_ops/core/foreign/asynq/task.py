@@ -53,9 +53,9 @@ class Task(JobHash):
         return Failure("error", why) if why else None
 
     def failures(self, archived_ms: int | None) -> tuple[int, int, str | None]:
-        """How often it failed, and was lost with its server: known of the last time only; why it is
-        dead. asynq doesn't count the failure that archives a task, and an operator can archive it,
-        too."""
+        """How often the task failed, how often it was lost with its server (only the last time is
+        known), and why it is dead. asynq doesn't count the failure that archives a task, and an
+        operator can archive one, too."""
         failed = archived_ms is not None and self.ms(11) == archived_ms
         lost = self.message.text(7) == _LOST
         retried = max(0, self.message.number(6, 32)) + failed

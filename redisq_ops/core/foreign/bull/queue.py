@@ -48,7 +48,7 @@ class BullQueue(BullJobs[C_co]):
 
     @operation
     async def exists(self) -> bool:
-        """Whether a job was ever added to it: each adds to this counter."""
+        """Whether a job was ever added to the queue: each job increments this counter."""
         key = self._key("id")
         return bool(self.own_name) and await Call(("EXISTS", key), bool, key=key)
 

@@ -54,8 +54,8 @@ class BullRecogniser(Recogniser):
 
     @staticmethod
     async def _has_job(queue: bytes, look: KeyLook) -> bool:
-        """Under a prefix of the user's own: whether the first element is the id of one of Bull's
-        jobs."""
+        """For a prefix that isn't the usual one: whether the first element is the id of one of
+        Bull's jobs."""
         if b":" not in queue or not (id := await look.first()):
             return False
         job = queue + b":" + id
@@ -74,8 +74,8 @@ class BullRecogniser(Recogniser):
 
 
 async def _is_bulls(queue: bytes) -> bool | None:
-    """Whether there is a counter of jobs, and neither the marks nor the events of BullMQ; False:
-    it is marked; None: nothing tells, or it can't be read."""
+    """True: there is a counter of jobs, and neither the marks nor the events of BullMQ. False: it
+    has BullMQ's marks. None: nothing tells, or it can't be read."""
     meta, id, events = queue + b":meta", queue + b":id", queue + b":events"
     marked, count, stream = await together(
         [

@@ -40,7 +40,7 @@ SINCE = {"active": "processedOn", "failed": "finishedOn", "completed": "finished
 
 
 class BullJobs(JobHashQueue[C_co], HasWorkerTraces[C_co]):
-    """A queue of such jobs. An id is the program's job id, which can come again."""
+    """A queue of Bull or BullMQ. An id is the program's job id, which can come again."""
 
     home: ClassVar[str] = "bull:"
     theirs: ClassVar[dict[str, str]] = {}

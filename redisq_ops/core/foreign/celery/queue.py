@@ -1,7 +1,7 @@
 """Celery's queues in Redis, as kombu keeps them: lists of messages, a list for each priority.
 
-What workers were sent is in one hash for all queues, `unacked`, also what waits in a worker's
-memory until its time. Celery keeps no dead letters: a task that failed leaves its result.
+Messages that were sent to workers are in one hash for all queues, `unacked`; also those that wait
+in a worker's memory for their time. Celery keeps no dead letters: a failed task leaves its result.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .bindings import BINDING, SEPARATOR, parts_of, separator_of
 from .task import Delivered, Result, Task
 
 CONTROL = ".celery.pidbox"
-"""what the names of the queues end with by which workers are controlled"""
+"""the ending of the names of queues by which workers are controlled"""
 RESULT = "celery-task-meta-"
 STEP = SEPARATOR.decode()
 LOWER = range(1, 10)
@@ -182,8 +182,8 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
     async def _delivered(
         self, state: State, place: Place, rows: Sequence[Row]
     ) -> Sequence[Entry | None]:
-        """Of the messages that workers have, this queue's: those whose time is still to come are
-        delayed."""
+        """This queue's messages, of those that workers have. Messages whose time is still to come
+        are delayed, the others pending."""
         found = [Delivered.read(row.value) for row in rows]
         exchanges = sorted({each.exchange for each in found if each.exchange})
         key = self.at + "unacked_index"

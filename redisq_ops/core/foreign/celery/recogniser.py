@@ -26,7 +26,7 @@ class CeleryRecogniser(Recogniser):
         at, found, exchange = look.key.partition(BINDING)
         if look.type != "set" or not found:
             return False
-        # Exchanges by which workers are told something, and tell it: their queues have no tasks.
+        # Exchanges of control messages and of events: their queues have no tasks.
         if exchange.endswith(b".pidbox") or exchange == b"celeryev":
             return True
         for member in await look.members():

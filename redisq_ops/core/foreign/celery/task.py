@@ -1,6 +1,7 @@
 """A task as Celery sends it (a message of kombu, in JSON), and a task's result.
 
-Arguments are read from JSON. Of a pickle, what can be read of Celery's own text of the arguments.
+Arguments are read from JSON. For a pickle, they are read from the text that Celery adds, as far as
+they can be.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class Message:
     # --- what is written -------------------------------------------------------------------------
 
     def for_replay(self) -> bytes:
-        """The message at its first attempt again; its own bytes if these aren't certain."""
+        """The message as before its first attempt; its own bytes if it can't be rewritten."""
         return self._rewritten(_COUNTED) or self.data
 
     def for_now(self) -> bytes | None:
@@ -72,14 +72,14 @@ class Message:
         return self._rewritten(("eta",), queue_name=name.removesuffix(".DQ"))
 
     def _rewritten(self, without: tuple[str, ...], **changed: str) -> bytes | None:
-        """Without these options. None: Dramatiq's encoder would write the rest differently, too."""
+        """The message without these options. None: Dramatiq would encode the rest differently."""
         if self.fields is None or _encoded(self.fields) != self.data:
             return None
         left = {name: value for name, value in self.options.items() if name not in without}
         return _encoded(self.fields | changed | {"options": left})
 
     def put_off(self, at_ms: int) -> bytes | None:
-        """With another time, and else the same bytes; None: where its time is isn't certain."""
+        """The same bytes with another time; None: it isn't certain which bytes are the time."""
         for found in _ETA.finditer(self.data):
             begin, end = found.span(1)
             other = Message.read(self.data[:begin] + b"1" + self.data[end:])

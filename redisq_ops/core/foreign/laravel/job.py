@@ -37,12 +37,12 @@ class Job:
     def id(self) -> str:
         """As Horizon's `JobPayload::id`; of a record without one, ``x`` and a part of a digest."""
         id = text_member(self.fields, ("uuid", "id"))
-        half = id is None or re.search("[\ud800-\udfff]", id)  # of a character: no bytes are that
+        half = id is None or re.search("[\ud800-\udfff]", id)  # a lone surrogate has no bytes
         return f"x{sha1(self.data).hexdigest()[:23]}" if half else legal(bytes_of(id or ""))
 
     @property
     def attempts(self) -> int:
-        """How many were begun."""
+        """How many attempts were begun."""
         found = self.fields.get("attempts")
         return found if type(found) is int and 0 <= found < 2**31 else 0
 
@@ -54,13 +54,13 @@ class Job:
         return next(filter(None, times), None)
 
     def retry(self, id: str, failed: JobHash, now_ms: int) -> bytes:
-        """What Horizon's `RetryFailedJob` writes: the id of the retry, the length of the new
-        ``retried_by``, this, and the retry. Here its id is made of the failure's."""
+        """What Horizon's `RetryFailedJob` writes: the retry's id, the length of the new
+        ``retried_by``, this field, and the retry. Here the failure's id and time give its id."""
         now = now_ms // 1000
         new = str(uuid5(NAMESPACE_OID, f"{id} {failed.text('failed_at')}"))
         until = self._time_ms("retryUntil") or self._time_ms("timeoutAt")
         left = until and until - (self._time_ms("pushedAt") or now_ms)
-        failed_at = (time_ms(failed.text("failed_at")) or 0) // 1000  # by another clock
+        failed_at = (time_ms(failed.text("failed_at")) or 0) // 1000  # by another machine's clock
         by = {"id": new, "status": "pending", "retried_at": max(now, failed_at)}
         noted = _encoded([*_noted(failed), by])
         again = {
@@ -95,7 +95,7 @@ def _noted(failed: JobHash) -> list[Any]:
 
 
 def time_ms(seconds: Any) -> int | None:
-    """A time in seconds, as a number or a text; None: it is none."""
+    """A time in seconds, as a number or a text; None: it is no time."""
     try:
         at = float(seconds) * 1000 if isinstance(seconds, (int, float, str)) else 0.0
     except (ValueError, OverflowError):
@@ -104,14 +104,14 @@ def time_ms(seconds: Any) -> int | None:
 
 
 def error_of(exception: str) -> Failure | None:
-    """The exception that PHP wrote as text: of a chain the last, which the job threw."""
+    """The exception that PHP wrote as text; of a chain, the last one, which the job threw."""
     if found := _THROWN.match(exception.rpartition("\n\nNext ")[2]):
         return Failure(found[1], found[2] or "", exception)
     return Failure("error", exception.partition("\n")[0], exception) if exception else None
 
 
 def digest(failed: JobHash) -> bytes:
-    """Of the compared fields; the script makes the same."""
+    """The digest of the fields `COMPARED`; `failures.lua` makes the same one."""
     parts = map(failed.values.get, COMPARED)
     text = b" ".join(b"-" if part is None else b"%d:%b" % (len(part), part) for part in parts)
     return sha1(text).hexdigest().encode()

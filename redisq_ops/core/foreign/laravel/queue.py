@@ -1,7 +1,7 @@
 """Laravel's queues in Redis: a list, and sorted sets of delayed and reserved jobs.
 
-They keep no failed jobs. Horizon does, those of all its queues, in keys that begin otherwise: it is
-found by the application's name (`horizons_of`).
+Laravel keeps no failed jobs here. Horizon keeps those of all its queues, in keys that begin with
+something else: the application's name leads to them (`horizons_of`).
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from .recogniser import horizons_of
 
 
 class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co]):
-    """``laravel:<queue>``, or a Horizon none of whose queues has keys: then its failed jobs
-    only. An id is the job's ``uuid``, the same at each attempt; Horizon's retry has another."""
+    """``laravel:<queue>``; or the failed jobs of a Horizon whose queues have no keys.
+
+    An id is the job's ``uuid``, the same at each attempt; Horizon's retry has another."""
 
     kind: ClassVar[str] = "laravel"
     owner: ClassVar[str] = "Laravel"
@@ -93,12 +94,12 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         return found
 
     async def _found_by_id(self, place: Place, wanted: Any) -> bool:
-        """Only what Horizon has is found by ids."""
+        """Only Horizon's failed jobs are found by their ids."""
         return place.sizes is not None and await super()._found_by_id(place, wanted)
 
     async def _size(self, state: State, places: Sequence[Place]) -> int | None:
-        """Without Horizon failed jobs are in a database, and Horizon alone doesn't name its queues'
-        keys."""
+        """Unknown: failed jobs without Horizon, which are in a database; and other jobs of a whole
+        Horizon, which doesn't name the keys of its queues."""
         known = await self._has_horizon() if state == "dead" else not self.whole or state == "trash"
         return await super()._size(state, places) if known else None
 
@@ -157,7 +158,7 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         return Job.read(payload).attempts
 
     def _trait(self, id: str) -> str:
-        """Not of an id that may be a digest, or written otherwise in JSON."""
+        """The id itself, unless it may be a digest, or JSON may write it in another way."""
         return id if len(id) > 24 and id.isascii() and id.replace("-", "").isalnum() else ""
 
     # --- what operators change -------------------------------------------------------------------
@@ -165,7 +166,7 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co]):
     def destination(
         self, seen: LocatedEntry, target: str, at_ms: int
     ) -> tuple[bytes | None, str] | None:
-        """Of a failed job, its retry."""
+        """For a failed job, its retry."""
         failed, job = seen.entry.record, Job.read(seen.entry.payload or b"")
         if not isinstance(failed, JobHash):
             return None if self.whole else (None, self.own_name)
@@ -197,7 +198,7 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co]):
 
 
 class RetryTracker(ReplayTracker):
-    """A retry has another id: Horizon notes at the failed job how it ended."""
+    """A retry has another id. Horizon notes in the failed job's hash how the retry ended."""
 
     at_once: ClassVar[int] = 20
 

@@ -1,7 +1,7 @@
 """How Laravel's queues are recognised: by their names and a job in them; Horizon, by its names.
 
-Horizon's keys don't begin as its queues' do: unless that is set otherwise, both begin with the
-application's name.
+The keys of Horizon and of its queues begin differently, but by default both with the application's
+name.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _QUEUE = re.compile(rb"(.*?)queues:(.+?)(:delayed|:reserved|:notify)?", re.DOTAL
 _HORIZON = re.compile(rb"((?:.*?[:_-])?horizon:)(.+)", re.DOTALL)
 _DEFAULT = re.compile("(.+)(?:_database_|-database-)", re.DOTALL)
 READ = 100
-"""failed jobs of which the queue is read, of each Horizon"""
+"""failed jobs of each Horizon whose queue is read"""
 
 
 def horizons_of(at: str) -> list[str]:
-    """What Horizon's keys may begin with, where its queues' begin with ``at``."""
+    """What Horizon's keys may begin with if the keys of its queues begin with ``at``."""
     app = _DEFAULT.fullmatch(at)
     names = [app[1].replace("-", "_") + "_", app[1].replace("_", "-") + "-"] if app else []
     return [f"{name}horizon:" for name in (*names, at)]
@@ -55,7 +55,7 @@ class LaravelRecogniser(Recogniser):
         return True
 
     async def finds(self) -> list[Find]:
-        """Queues with keys, or with failed jobs beside one with keys; and other Horizons."""
+        """Queues with keys; queues with failed jobs in the Horizons of these; other Horizons."""
         found, alone = set(self._queues), {at for at, failed in self._horizons.items() if failed}
         for at in {at for at, _ in self._queues}:
             for horizon in map(bytes_of, horizons_of(text(at))):

@@ -1,6 +1,6 @@
--- An element of an owner's list, sorted set or set: out of its place, and exactly back into it.
+-- Takes an element out of an owner's list, sorted set or set, and puts it back exactly.
 -- USES: remove_from_list put_into_list
--- Whether it still has the score that it was seen with; `e.score` is that score.
+-- Whether an element still has the score that it was seen with; sets `e.score` to its present one.
 local scored
 local function element_scored(e)
   e.score = redis.call('ZSCORE', e.key, e.member)

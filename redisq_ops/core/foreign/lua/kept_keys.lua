@@ -8,7 +8,7 @@ local function kept_keys_dump(keys)
   return kept
 end
 
--- Whether none of them is there again, or would have expired since.
+-- True if no key exists again, and none would have expired since.
 local function kept_keys_restorable(kept)
   for _, row in ipairs(kept) do
     if redis.call('EXISTS', row[1]) == 1 or row[3] >= 0 and row[3] <= now then return false end
@@ -26,7 +26,7 @@ local function kept_keys_restore(kept)
   end
 end
 
--- What a change writes over: some fields of a record that was read, and when keys expire.
+-- Keeps what a change overwrites: the fields `names` of `record`, and when `keys` expire.
 local function kept_keys_fields(record, names, keys)
   local kept = {values = {}, times = {}}
   for i, name in ipairs(names) do kept.values[i] = record[name] or false end
@@ -34,8 +34,8 @@ local function kept_keys_fields(record, names, keys)
   return kept
 end
 
--- The fields `names` of a hash, the first of `keys`, and when keys expire: as a change found them.
--- `kept.values`: false for a field that wasn't there. `kept.times`: as PEXPIRETIME says them.
+-- Puts back the fields `names` of a hash, the first of `keys`, and when `keys` expire.
+-- `kept.values`: false for a field that wasn't there. `kept.times`: replies of PEXPIRETIME.
 local function kept_keys_put_fields(names, keys, kept)
   local there, absent = {}, {}
   for i, name in ipairs(names) do

@@ -3,7 +3,7 @@
 -- keys. `why`: a word for an entry that isn't moved, else empty. `put`: = and the bytes to write instead
 -- of the entry's own, or empty. `orphan`: as in `orphans` for an id without a record, else empty.
 -- `shown`: = and what the trash shows of it, or empty: its own bytes. An entry in the trash is found by
--- its id, and since when it is there: another may have its id by now.
+-- its id and the time it went there: another entry may have its id by now.
 -- KEYS: undo_ op_
 -- ARGV: caller seq from to consumer at queue span
 -- REST: id why key member seen stamp put goes_to orphan shown

@@ -8,7 +8,7 @@
 --   put     bytes to write in place of its own; nil: its own
 --   shown   what the trash shows of it; nil: `member`
 --   label   its name in the trash, if it comes from there
---   orphan  not nil: only its id is left, and `orphans` does what these hooks do for other entries
+--   orphan  not nil: only its id is left, and `orphans` handles it in place of these hooks
 -- Hooks may set `e.rank`: an undo puts the entries of a step back in the order of their ranks (default:
 -- the order of the rows). `element` takes an element out of its list or set, and puts it back.
 -- INTERFACE: moves
@@ -30,12 +30,12 @@
 -- moves_restorable(e, restored): whether `moves_put_back` can put it back: the id is free, nothing that
 -- was kept has expired. Reads only.
 
--- moves_put_back(e, restored): exactly where and as it was before `moves_take_out`. `restored`: an
--- operator restores it from the trash, else it is an undo. Returns what `moves_put_in` returns.
+-- moves_put_back(e, restored): puts it back exactly as it was before `moves_take_out`. `restored`:
+-- an operator restores it from the trash, else it is an undo. Returns what `moves_put_in` returns.
 
 -- moves_lacks_record(e): whether the owner's record of an id is gone, and nobody is about to write it;
 -- nil, and `busy` if a worker may still be at it.
 local function moves_lacks_record() return false end
 
--- moves_done(): called when all entries of a step are where they belong.
+-- moves_done(): called once, when all entries of a step are in their new places.
 local function moves_done() end

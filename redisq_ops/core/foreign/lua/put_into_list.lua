@@ -1,6 +1,6 @@
--- Putting elements back into the middle of a list. An insertion walks from the left end, so where that
--- is far, the list is turned until the place is at its right end. A script that uses this calls
--- `turn_lists_back` at its end.
+-- Putting elements back into the middle of a list. LINSERT walks from the left end. If the place is
+-- far from it, elements move from the right end to the left one until the place is at the right
+-- end. A script that uses this calls `turn_lists_back` at its end.
 local NEAR = 10000
 local turned = {} -- of each list, how many elements are at the wrong end now
 
@@ -13,7 +13,7 @@ local function turn_lists_back()
   for key, n in pairs(turned) do turn_back(key, n) end
 end
 
--- Behind a neighbour that is near the right end. False: it isn't, and nothing is turned.
+-- Put an element behind a neighbour near the right end. False: the neighbour isn't found there.
 local function into_right_end(key, member, left)
   local n = turned[key] or 0
   local there = n > 0 and redis.call('LINDEX', key, -1) == left
@@ -37,13 +37,13 @@ local function into_list_end(key, member, taken_right)
   redis.call(taken_right and 'LPUSH' or 'RPUSH', key, member)
 end
 
--- Put an element back behind that neighbour. If the neighbour was taken, it is the next one: on the
--- left, or the right if jobs are taken there. In a list so long that the neighbour may lie too deep, it
--- is last.
+-- Put an element back behind its neighbour `left`. If the neighbour was taken, the element becomes
+-- the next one: on the left, or on the right if jobs are taken there. In a list so long that the
+-- neighbour may lie too deep, it becomes the last one.
 local function into_list(key, member, left, taken_right)
   local straight = (turned[key] or 0) == 0
   if left and straight and redis.call('LINDEX', key, -1) == left then
-    redis.call('RPUSH', key, member) -- the rule where a whole state comes back: no walk
+    redis.call('RPUSH', key, member) -- usual if a whole state comes back: no walk
     return
   end
   local far = redis.call('LLEN', key) > 2 * NEAR

@@ -1,16 +1,16 @@
--- Taking elements out of the middle of a list. Redis only can by a walk from an end, so what goes is
--- marked in its place first, and one walk takes all marks; never further than `REACH` from an end.
--- The script using this names ARGV `caller` and `seq`.
+-- Taking elements out of the middle of a list. Redis can do that only by a walk from an end. So a
+-- mark replaces each element first, and one walk removes all marks. Elements further than `REACH`
+-- from both ends stay. The script using this names ARGV `caller` and `seq`.
 -- NEEDS: caller seq
 local REACH, AROUND = 10000, 100
 local marks, drift = {}, {}
--- How many elements searches may still pass, in each list or in `all`. An element that is read around a
--- place costs as much as twenty that are passed.
+-- How many elements searches may still pass: in each list, or in all lists together (`all`).
+-- Reading an element costs as much as passing twenty.
 local MOST, budget = 30 * REACH, {}
 local mark = '\1redisq ' .. caller .. ' ' .. seq .. ' '
 
--- Where a member is now that was seen at a position: others may have come and gone at both ends. A
--- search may walk far, so there are few; past them it is `unsure` whether it is still there.
+-- Where a member seen at position `seen` is now: others may have come and gone at both ends.
+-- Searches may walk far, so a budget allows few; `unsure`: it is spent, the member may be there.
 local function search(key, member, seen)
   local at = seen + (drift[key] or 0)
   if at >= 0 and redis.call('LINDEX', key, at) == member then return at end

@@ -1,6 +1,6 @@
 -- Purged entries: the hash `was` has the operation and the entry, packed; `purged` has what is shown of
--- it. Those past their time are deleted here and by each purge: a queue on which none of our workers
--- works is not swept.
+-- it. Entries older than `trash_ms` are deleted here, also by each purge: without workers of ours
+-- nobody sweeps the queue.
 -- KEYS: trash was purged
 -- USES: config
 local function empty_trash(max)
@@ -13,7 +13,7 @@ local function empty_trash(max)
   return #old
 end
 
--- A label that is free. Thousands of entries may have the same id, so it isn't looked for one by one.
+-- A label that is free. Thousands of entries may have the same id, so not every label is tried.
 local function trash_label(id)
   local function label(n) return n == 1 and id or id .. '~' .. n end
   local taken, free = 0, 1
@@ -35,7 +35,7 @@ local function trash_put(op, e, since)
   return label
 end
 
--- The operation, the entry, and since when it is there; nil if it isn't, or its record is corrupt.
+-- The operation, the entry, and when it went to the trash; nil: it isn't there, or is corrupt.
 local function trash_get(label)
   local since, text = redis.call('ZSCORE', trash, label), redis.call('HGET', was, label)
   local payload = redis.call('HGET', purged, label)

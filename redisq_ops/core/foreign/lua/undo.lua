@@ -1,8 +1,8 @@
--- Undo a portion of a step of a bulk move, the first rows of what is left of it, as far as nobody has
--- touched its entries since (hooks: `move_hooks`). Python has looked through the lists (`undo_places`):
--- for each row in turn it sends the digest of the entry's bytes in a list, empty if it is in none, and
--- its position from the left: empty if it isn't there, `deep` if it may be out of reach. Rows out of
--- reach stay in the step, behind the others. The call ends at a row that has another digest. Sent again
+-- Undo a portion of a step of a bulk move: the first rows that are left of it. Entries that others
+-- touched since stay as they are (hooks: `move_hooks`). Python searched the lists (`undo_places`).
+-- For each row it sends the digest of the entry's bytes in a list (empty: in no list), and its
+-- position from the left (empty: not found; `deep`: perhaps out of reach). Rows out of reach stay
+-- in the step, behind the others. The call ends at the first row with another digest. Sent again
 -- with the same `caller` and `seq` and new rows, it goes on with what is left.
 -- KEYS: undo_ op_
 -- ARGV: caller seq op step queue

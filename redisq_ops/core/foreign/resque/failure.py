@@ -43,7 +43,7 @@ def reason(exception: Any) -> str:
 
 
 def times_lost(exception: Any, message: Any) -> int:
-    """How often its worker was lost: our own record has the number, Resque's means once."""
+    """How often its worker was lost: our record has the number, Resque's counts as one."""
     if exception == job.LOST:
         return job.times_lost(message)
     return int(exception in _DIRTY)

@@ -161,7 +161,7 @@ class ResqueQueue(RubyJobQueue[C_co]):
 
     @operation
     async def push(self, jobs: Iterable[Job]) -> list[str]:
-        """Put jobs in; their ids. The same call sent again puts nothing in twice."""
+        """Put jobs in, and return their ids. The same call sent again puts nothing in twice."""
         rows = []
         for given in job.jobs_of(jobs):
             if given.jid is not None:

@@ -48,7 +48,7 @@ async def workers(
 
 
 async def _record(key: str, whole: bool) -> tuple[tuple[bytes, int], bytes | None]:
-    """The job it works on, and since when it runs."""
+    """A worker's job and its size, and since when the worker runs."""
     since = f"{key}:started"
     return await both(_working(key, whole), Call(("GET", since), optional, key=since))
 

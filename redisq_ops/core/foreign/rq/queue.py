@@ -141,7 +141,7 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
 
     async def job_ids(self, place: Place, members: Sequence[bytes]) -> Sequence[bytes | None]:
         """RQ 1 keeps the ids of started jobs, RQ 2 and 3 ``id:execution``. An id of RQ 1 may look
-        like that; then it is the one that has a job."""
+        like that, so an element that is a job's id as a whole is taken for the id."""
         doubtful = {
             member: found[1]
             for member in members
@@ -209,7 +209,7 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
         return iso_ms(job.text("enqueued_at"))
 
     def trash_payload(self, kept: bytes) -> bytes:
-        """Of its description, which is what the trash has."""
+        """Made of the job's description, which the trash keeps."""
         description = kept.decode("utf-8", "backslashreplace")
         return encoded({"description": description} | call_of(description))
 
@@ -217,11 +217,11 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
         jobs = [raw_of(id) for id in ids]
         if place.called != "started":
             return jobs
-        # Beside the job's id its execution's, the latest of which is the last in a set of its own.
+        # Elements are ``id:execution``; the last in the job's set of executions is the latest.
         keys = [bytes_of(self.keys["t_executions_"]) + id for id in jobs]
         latest = await together(Call(("ZRANGE", key, -1, -1), list[bytes], key=key) for key in keys)
         found = dict(zip(jobs, latest, strict=True))
-        # That set may have gone with the job.
+        # That set may have been removed with the job.
         gone = await together(_executions(place.key, id) for id in jobs if not found[id])
         return [b":".join([id, *some]) for id, some in found.items()] + [*chain(*gone)]
 

@@ -1,7 +1,7 @@
 """What the layouts of Resque and Sidekiq have in common: JSON records of Ruby jobs in lists.
 
 Read, worked on and changed beside the programs themselves. The folders `resque` and `sidekiq` have
-the rest of each.
+what differs.
 """
 
 from .job import Job

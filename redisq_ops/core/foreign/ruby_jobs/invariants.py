@@ -18,7 +18,7 @@ from .reads import RubyJobReads
 SOME = 20
 """lists that are read at the same time"""
 FIRST = 100
-"""jobs of each"""
+"""jobs that are read of each list"""
 
 
 async def violations(queue: RubyJobReads[Any]) -> list[str]:

@@ -26,7 +26,7 @@ UNREADABLE = "Redisq::Unreadable"
 IdOf = Callable[[bytes], str]
 """a job's id, by its record"""
 LOST = "Redisq::LostLease"
-"""the class of the error of a job whose worker was lost too often"""
+"""the error class of a job whose worker was lost too often"""
 _SPACE = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
 _BROKEN = (ValueError, IndexError, RecursionError)
@@ -43,7 +43,7 @@ class Job:
     options: dict[str, Any] = field(default_factory=dict)
 
     def encoded(self, **members: Any) -> bytes:
-        """The record, with these members in front and ours behind."""
+        """The record: ``members`` first, then those of the job."""
         if not self.klass or not isinstance(self.klass, str):
             raise BadInput("a job names a class (str): nobody could run it without")
         if isinstance(self.args, (str, bytes, Mapping)) or not isinstance(self.args, Iterable):
@@ -65,7 +65,7 @@ class Job:
 
 
 def jobs_of(given: Iterable[Job]) -> list[Job]:
-    """What a producer hands in, if these are jobs."""
+    """The jobs that a producer passes, as a list; anything else is an error."""
     jobs = listed(given, "jobs")
     for nth, one in enumerate(jobs, 1):
         if not isinstance(one, Job):
@@ -137,7 +137,7 @@ def opened(payload: bytes, without: Collection[str]) -> bytes | None:
 
 
 def value(of: Any) -> bytes:
-    """A value as JSON for a record; halves of characters become question marks."""
+    """A value as JSON for a record; lone surrogates become question marks."""
     text = json.dumps(of, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "replace")
 
@@ -147,7 +147,7 @@ def digest(data: bytes) -> str:
 
 
 def unread(record: dict[str, Any] | None) -> bytes | None:
-    """The bytes that are no job, from the record that was made around them."""
+    """The bytes that are no job, out of our record around them; None: the record isn't ours."""
     kept = (record or {}).get("raw_hex")
     try:
         return bytes.fromhex(kept) if isinstance(kept, str) else None
@@ -162,7 +162,7 @@ def times_lost(message: Any) -> int:
 
 
 def legal(name: Any) -> TypeGuard[str]:
-    """Whether it can be an id: `checked_name`'s rule as a question."""
+    """Whether it can be an id, by the rule of `checked_name`."""
     return isinstance(name, str) and bool(_NAME.fullmatch(name)) and not _FORBIDDEN & set(name)
 
 
@@ -179,7 +179,7 @@ def packed_backtrace(lines: Sequence[str]) -> str:
 
 
 def unpacked_backtrace(kept: Any) -> str:
-    """Its lines; what can't be read is nothing."""
+    """The lines of such a backtrace, or of a list; empty if it can't be read."""
     if isinstance(kept, list):
         return "\n".join(map(str, kept))
     try:

@@ -25,7 +25,7 @@ class PrivateList:
 
     @classmethod
     def of_key(cls, key: bytes) -> PrivateList | None:
-        """What a list's key says; None: it isn't the list of a process."""
+        """The parts of a list's key; None: it isn't the list of a process."""
         found = _KEY.fullmatch(key)
         if found is None:
             return None

@@ -138,7 +138,7 @@ class RubyJobQueue(RubyJobReads[C_co]):
     # --- what producers do ---------------------------------------------------------------------
 
     async def _push(self, jobs: Sequence[tuple[str, bytes]], at: str) -> list[str]:
-        """Put records in; the ids. A call sent again puts nothing in twice."""
+        """Put records in, and return the ids. A call sent again puts nothing in twice."""
         self._needs_one()
         if not jobs:
             return []
@@ -165,8 +165,8 @@ class RubyJobQueue(RubyJobReads[C_co]):
         self, name: str, silent_ms: int | None, rescue: bool, op: str | None, step: int
     ) -> Pruned:
         """As the owner does it: the jobs of a Sidekiq process are lost, those of a Resque worker
-        become failures. ``rescue`` puts them back to the front of their queues instead; should the
-        process be cut off and not dead, they run twice."""
+        become failures. ``rescue`` puts them back to the front of their queues instead; if the
+        process is cut off but not dead, they run twice."""
         await self._ensure_registered()
         silence = self.prune_after_ms if silent_ms is None else silent_ms
         return await self._remove_process(name, silence, rescue, op, step)

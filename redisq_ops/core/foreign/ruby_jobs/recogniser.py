@@ -30,7 +30,7 @@ SIGNS: dict[Owner, dict[bytes, bytes]] = {
 
 @dataclass(slots=True)
 class _Home:
-    """Lists of jobs and a set of queues with the same beginning: of either program, or neither."""
+    """Lists of jobs and a set of queues whose keys begin alike: of Resque, Sidekiq, or neither."""
 
     queues: list[bytes] | None = None
     """what the set of queues names; None: there is none"""
@@ -83,7 +83,7 @@ class JobRecogniser(Recogniser):
             of |= {name: owner for name, owner in home.lists.items() if owner}
             found += [Find(owner, name, at) for name, owner in of.items()]
         named = {find.at for find in found if find.kind == "sidekiq"}
-        # Without a queue's name it is their whole deployment, which has none of its own.
+        # A Sidekiq whose queues no key names is found as a whole deployment, without a name.
         nameless = [at for at, home in self._homes.items() if home.waits and at not in named]
         found += [Find("sidekiq", b"", at) for at in nameless]
         self._claimed = {find.at for find in found}

@@ -1,4 +1,4 @@
-"""Sidekiq's processes as they register themselves: a hash each, and one of their running jobs."""
+"""Sidekiq's processes as they register themselves: each has a hash, and one of running jobs."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def _elements(key: str, room: int | None) -> list[bytes | int]:
 
 
 async def _jobs(key: str, room: int | None) -> list[bytes | int]:
-    """The records of running jobs; where they have no room, of the longest only the sizes."""
+    """The records of running jobs; if they exceed ``room``, of the longest only the sizes."""
     if room is None or await bytes_used(key) <= room:
         return await Call(("HVALS", key), list[Any], key=key)
     threads = await Call(("HKEYS", key), list[bytes], key=key)

@@ -1,7 +1,7 @@
 """Sidekiq's layout: lists, three sorted sets, and a hash of running jobs per process.
 
 Times in its sets are seconds with a fraction in all releases; those in its records are seconds up
-to 7 and integer milliseconds from 8 on, and a record keeps the kind it came with.
+to 7 and integer milliseconds from 8 on, and a record keeps the unit it came with.
 """
 
 from __future__ import annotations
@@ -169,8 +169,8 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
         record = job.fields(payload)
         assert failure is not None
         if record is None:
-            # A record around the bytes, or no queue would show them. Run by a stock Sidekiq (its
-            # page has a button), it is dead again at once, and still whole.
+            # A record around the bytes, or no queue would show them. If Sidekiq runs it (its page
+            # has a button), it is dead again at once, with its bytes unchanged.
             ours = {
                 "class": job.UNREADABLE,
                 "args": [],
@@ -223,10 +223,10 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
     async def push(
         self, jobs: Iterable[Job], *, at_ms: Moment | None = None, after_ms: Duration | None = None
     ) -> list[str]:
-        """Put jobs in; their jids. Each gets one unless it has one. For now, or for ``at_ms`` (ms
-        UTC or an aware datetime), or ``after_ms`` (ms or a timedelta) from now.
+        """Put jobs in, and return their jids; a job without a jid gets one. They are due now, at
+        ``at_ms`` (ms UTC or an aware datetime), or ``after_ms`` (ms or a timedelta) from now.
 
-        One step for all of them; the same call sent again puts nothing in twice.
+        One step for all jobs; the same call sent again puts nothing in twice.
         """
         rows = []
         for given in job.jobs_of(jobs):

@@ -20,7 +20,7 @@ DELIVERIES = 20
 
 async def checkup(parts: Sequence[LabelledGroup], thorough: bool, mean: int) -> Checkup:
     """Checks 100 groups, and of each the oldest 100 pending entries (1,000 if thorough). ``mean``:
-    average bytes of an entry, as the check whether an entry is there reads it."""
+    average bytes of an entry; to check that an entry is there, all of it is read."""
     most = THOROUGH_ROWS if thorough else ROWS
     seen = parts[:GROUPS]
     flaws, unseen = [], []

@@ -27,7 +27,7 @@ _ID = re.compile(r"\d{1,20}-\d{1,20}")
 _BEHIND = re.compile(r"(.*[:/])(\d{1,20}-\d{1,20})", re.DOTALL)
 """a cursor: the label of its part, and the id of the last entry seen"""
 _FIRST_MS, _LAST_MS = 10**12, 10**14
-"""ids with such a first half count as times of arrival"""
+"""ids whose first half is in this range count as times of arrival"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,10 +253,10 @@ async def page(
 def _from(
     state: State, parts: Sequence[LabelledGroup], cursor: str | None
 ) -> Iterator[tuple[LabelledGroup, str]]:
-    """The parts that may have entries, each with where to begin in it.
+    """The parts that may have entries, each with the id behind which to read.
 
-    Parts come in the order of their names. The one a cursor is of may be gone by now: what is
-    behind it by name is still to come.
+    Parts come in the order of their names. The cursor's part may be gone by now: then the parts
+    with later names follow.
     """
     behind = None if cursor is None else _BEHIND.fullmatch(cursor)
     if cursor is not None and behind is None:
@@ -265,7 +265,7 @@ def _from(
         last = None if state == "pending" else part.group.last
         if behind is not None:
             label, at = behind.groups()
-            one_stream = state == "waiting" and label.endswith(":")  # so is a place in it
+            one_stream = state == "waiting" and label.endswith(":")  # `at` is valid in every group
             if part.label == label or one_stream:
                 last = at if last is None else max(last, at, key=place)
             elif raw_of(part.label[:-1]) <= raw_of(label[:-1]):

@@ -49,7 +49,7 @@ LAGGING = 20
 CROWD = 1000
 """consumers from which on a group is left out: the server would list all of them"""
 AHEAD = 100
-"""entries read to count those before one: the server sends their fields as well"""
+"""entries read to count those before an entry: the server sends their fields, too"""
 
 
 class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
@@ -114,8 +114,8 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
 
     @operation
     async def activity(self, since_ms: int) -> Activity:
-        """When the most neglected group was last read, of those with entries to read. Unknown if
-        none has any: a consumer that waits for new entries looks idle, too."""
+        """Of the groups with entries to read, when the most neglected one was last read. Unknown if
+        there is no such group: a consumer that waits for new entries looks idle, too."""
         there, now = await both(groups.groups(self.key), self._now())
         behind = sorted((group for group in there if group.lag), key=lambda group: group.place)
         asked = [group for group in behind[:LAGGING] if group.consumers < CROWD]
@@ -175,8 +175,8 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
     async def _seen(
         self, id: str, there: Sequence[ConsumerGroup], now: int
     ) -> list[tuple[LabelledGroup, Entry]]:
-        """An entry as each group in its id sees it. The first one is the entry's state, and the
-        same in every call."""
+        """An entry as each group sees it, or only the group that its id names. The first row gives
+        the entry's state, and is the same in every call."""
         label, _, rest = id.rpartition(":")
         parts = [self._part(group) for group in there] or [self._nobody]
         if label:
@@ -213,14 +213,14 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
 
     @operation
     async def group_loads(self, group: str = "") -> list[GroupLoad]:
-        """Of a group, or of all."""
+        """The load of a group, or (``''``) of each group."""
         return [
             GroupLoad(part.label[:-1], part.group.pending, part.group.lag)
             for part in await self._named(group)
         ]
 
     async def _pending_deliveries(self, query: PendingQuery) -> PendingPage:
-        """One window of a group's pending list, by the entries' ids; ``after`` one of these."""
+        """One window of a group's pending list, in the order of ids; ``query.after`` is an id."""
         part = await self._one(query.group)
         nobody = query.consumer == NOBODY
         named = "" if nobody else query.consumer
@@ -248,7 +248,7 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
         remove: bool = False,
         op: str = "",
     ) -> Reassigned:
-        """By the bare ids of `pending_deliveries`. An entry's age and number of deliveries stay."""
+        """``ids`` as in `pending_deliveries`. An entry's age and number of deliveries stay."""
         await self._register()
         part = await self._one(group)
 
@@ -284,12 +284,12 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
         """Write the registry entry before the first change, so that the audit log is found."""
         if not self._registered and await find(self.name, self.prefix) is None:
             now = await server_ms()
-            # With its key, as `discover` would: else that finds it again under a second name.
+            # With its key, as `discover` does: else `discover` finds it under a second name.
             await adopt(replace(self._as_registered(now), at=text(self.key)), self.prefix)
         self._registered = True
 
     async def _undo_change(self, undo: ChangeUndo) -> int:
-        """``reassign GROUP CONSUMER TO ID…``, names quoted: of the ids that are still pending."""
+        """Undo ``reassign GROUP CONSUMER TO ID…`` (names quoted) for ids that are still pending."""
         if undo.verb != "reassign":
             return await ForeignQueue._undo_change(self, undo)
         group, consumer, to = (text(raw_of(word)) for word in undo.args[:3])
@@ -303,7 +303,7 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
 
     @operation
     async def queue_position(self, id: str = "") -> QueuePosition:
-        """As the group sees it that `get` uses, else the group that is furthest behind."""
+        """As seen by the group that `get` uses; if there is none, by the group furthest behind."""
         there, now = await both(groups.groups(self.key), self._now())
         if not there:
             return QueuePosition(askers=0)

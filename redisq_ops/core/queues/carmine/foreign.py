@@ -1,7 +1,7 @@
 """Queues that Carmine itself keeps, of 2018 and of 3.x: read with its keys, never written.
 
-Ids are any bytes there; here they are quoted where they are no legal name. What is known of a
-number is its order: Carmine counts locks and backoffs until somebody comes by to clear them.
+Ids are any bytes there; here they are quoted where they are no legal name. Numbers are only about
+right: locks and backoffs count, although they have ended, until a worker clears them.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class CarmineLayout(ForeignQueue[C_co]):
 
     @operation
     async def counts(self, now_ms: int | None = None) -> Counts:
-        """Waiting has in it what waits for a backoff, pending what a dead worker left locked:
-        how many these are Carmine doesn't know without looking at each."""
+        """``waiting`` includes messages in a backoff, ``pending`` those that a dead worker left
+        locked: to know how many these are, each message would have to be looked at."""
         asked = (("HLEN", "messages"), ("HLEN", "locks"), ("SCARD", "done"))
         messages, locked, done = await together(
             Call((verb, self._key(part)), int, key=self._key(part)) for verb, part in asked
@@ -106,7 +106,7 @@ class CarmineLayout(ForeignQueue[C_co]):
         return rows[::-1]
 
     async def _read(self, ids: Sequence[bytes], payloads: bool) -> list[Entry | None]:
-        """What the keys say of each; None: nothing, it was cleared away since."""
+        """Each message as the keys describe it; None: it was cleared away since."""
         if not ids:
             return []
         hashes, sets = await both(
@@ -150,7 +150,7 @@ def _entry(
     at = {"pending": facts.lock_ms, "delayed": facts.backoff_ms}.get(state)
     if word == "done-with-backoff":
         at = facts.backoff_ms
-    # Carmine counts deliveries; the one at work is none that ended.
+    # Carmine counts deliveries: the present one, or the one that succeeded, is no failure.
     ended = facts.attempts - (state in ("pending", "done"))
     return Entry(
         legal(id),

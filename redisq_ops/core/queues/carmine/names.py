@@ -1,7 +1,7 @@
-"""Who owns a name of Carmine's.
+"""Which queue owns a name in Carmine's keys.
 
-Carmine knows no shards: to it each of ours is a queue by itself. So a queue may have the name that
-a shard is to get, and the other way round.
+Carmine knows no shards: to it each shard of ours is a queue by itself. So a queue may already
+have the name that a shard needs, and the other way round.
 """
 
 from __future__ import annotations

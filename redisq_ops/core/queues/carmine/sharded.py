@@ -1,7 +1,7 @@
 """The Carmine queue over several shards; how its messages move when N changes: `rebalance`.
 
-To Carmine each shard is a queue by itself (``mail``, ``mail/1``, …), with a circle of its own. What
-is done moves too while equal messages are to be refused, so an id is guarded wherever its home is.
+To Carmine each shard is a queue by itself (``mail``, ``mail/1``, …), with a circle of its own. A
+done message moves, too, while equal ones must be refused, so that its new home refuses them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ class ShardedCarmineQueue(ShardedTimedQueue[C_co, CarmineQueue[None]], CarmineQu
     """A Carmine queue over several hash slots, used like one: see `CarmineQueue`.
 
     ``shards`` (1 to 256): how many a new queue gets; an existing one keeps its number until
-    `resize`. Messages are in
-    order within a shard.
+    `resize`. Messages are in order within a shard.
     """
 
     part: ClassVar[Any] = CarmineQueue

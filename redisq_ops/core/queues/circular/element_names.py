@@ -1,6 +1,6 @@
-"""What an element is called that a foreign producer pushed and that can't be an id.
+"""Names for elements that a foreign producer pushed and that can't be ids.
 
-`met.lua` makes the same names: such an element is a dead letter, and its bytes are the payload.
+`batch.lua` makes the same names: such an element is a dead letter, and its bytes are the payload.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _SHOWN = re.compile(rb"[^A-Za-z0-9._-]")
 
 
 def name_of(raw: bytes) -> str:
-    """The id itself when it is legal."""
+    """The element's id: its own text if that is a legal id."""
     if re.fullmatch(rb"[!-~]{1,128}", raw) and not re.search(rb"[{}*|/]", raw):
         return raw.decode()
     shown = _SHOWN.sub(lambda c: b"%%%02X" % c.group()[0], raw[:64])[:80].decode()

@@ -1,7 +1,7 @@
 """Pages of the list that stay exact while ids are pushed and taken.
 
-Every element has a number: how many were ever taken from the end that is next, plus its place from
-there. Pushes come behind and takes go in front, so a number stays the element's own.
+Every element has a number: how many elements were ever taken, plus its distance from the end that
+is taken from. Pushes happen at the other end, so an element keeps its number.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class ListPosition:
-    """A reader's position: the number of the next element, and the number before which it ends.
+    """A reader's position: the number of the next element, and the number at which to stop.
 
-    Without an end a list that rotates would go on for ever.
+    Without an end the reader of a list that rotates would go on for ever.
     """
 
     at: int
@@ -154,7 +154,7 @@ def _number(text: bytes) -> int | Exception:
 async def _lost(
     keys: Keys, elements: Sequence[bytes], lines: Sequence[bytes | None]
 ) -> frozenset[bytes]:
-    """Whose records, of another number of words, say nothing, and that aren't held either."""
+    """Elements whose record has a wrong number of words, and that aren't delivered either."""
     odd = [
         raw
         for raw, line in zip(elements, lines, strict=True)

@@ -257,7 +257,7 @@ class CircularQueue(Queue[C_co]):
         ids = [name_of(raw).encode() for raw in elements]
         known = there - counts.pending - counts.delayed - counts.dead - counts.trash
         unmet = {}
-        if counts.waiting > known:  # foreign ids have no payload of ours: the element itself is it
+        if counts.waiting > known:  # no payload of ours: an element that is no id is its own
             rows = zip(ids, elements, strict=True)
             unmet = {id: b"" if id == raw else raw for id, raw in rows}
         onward = None if then is None else str(then)

@@ -1,8 +1,8 @@
 """The circular queue over several shards; how its ids move when N changes: `rebalance`.
 
-First in, first out holds within a shard; between shards a take is shared out evenly. Another
-producer pushes to shard 0, and its ids stay there: found like any other, but what is pushed here
-goes to the id's home, so two workers may be at one id that came both ways.
+First in, first out holds within a shard; between shards a take is shared out evenly. Other programs
+push to shard 0, and their ids stay there and are found like any other. A push by redisq goes to the
+id's home, so two workers may be at one id that was pushed both ways.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ class ShardedCircularQueue(RebalancingQueue[C_co, CircularQueue[None]], Circular
     """A circular queue over several hash slots, used like one: see `CircularQueue`.
 
     ``shards`` (1 to 256): how many a new queue gets; an existing one keeps its number until
-    `resize`. Ids are in order within
-    a shard.
+    `resize`. Ids are in order within a shard.
     """
 
     part: ClassVar[Any] = CircularQueue

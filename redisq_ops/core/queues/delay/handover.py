@@ -158,7 +158,7 @@ async def to_callable(
 ) -> HandoverResult:
     """Call ``call`` with each of up to ``n`` due entries; an exception fails the attempt.
 
-    While one is being called with, the others wait: all leases begin anew before each call.
+    While ``call`` handles one entry, the others wait: their leases are renewed before each call.
     """
     taken = await source.take.op(n, consumer=consumer, lease_ms=lease_ms)
     ours = [True] * len(taken.deliveries)

@@ -91,7 +91,7 @@ class ScheduledPeriodic:
     problem: str | None = None
     """what is corrupt"""
     digest: str = ""
-    """SHA-1 of the stored definition: whether somebody changed it"""
+    """SHA-1 of the stored definition; it shows whether somebody changed it"""
 
     @property
     def run_ms(self) -> int | None:
@@ -118,7 +118,7 @@ def run_time(run: str | None) -> int | None:
 
 
 def following(spec: Periodic, after_ms: int, run: str | None) -> int:
-    """The first time after ``after_ms`` that the latest run, scheduled ahead, isn't of already."""
+    """The first time after ``after_ms`` and after the latest ``run``, which was scheduled ahead."""
     at = run_time(run)
     if at is not None and after_ms < at <= after_ms + 2 * AHEAD_MS:  # beyond that it is corrupt
         after_ms = at
@@ -177,8 +177,8 @@ def slots(spec: Periodic, after_ms: int) -> Iterator[int]:
     last = after_ms
     for moment in moments:
         at = (moment - _EPOCH) // timedelta(milliseconds=1)
-        # From within a repeated hour the first moment may be behind us, and times that a gap
-        # swallows all come right after it: one run.
+        # In a repeated hour the first moment may be before `after_ms`. All times in a skipped hour
+        # become the moment right after it: one run.
         if at > last:
             yield at
             last = at
@@ -202,7 +202,7 @@ def due(spec: Periodic, next_ms: int, now_ms: int) -> tuple[list[int], int]:
 
 
 def _latest(spec: Periodic, first_ms: int, now_ms: int) -> int:
-    """The latest slot before ``now_ms``, not before ``first_ms``; that one if there is none."""
+    """The latest slot from ``first_ms`` on and before ``now_ms``; else ``now_ms`` itself."""
     for span in _SPANS_MS:
         start = max(first_ms, now_ms - span)
         missed = list(takewhile(lambda at: at < now_ms, slots(spec, start - 1)))

@@ -145,8 +145,8 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
             for (name, slot), spec in zip(names.items(), specs, strict=True)
             if spec is not None
         )
-        # A corrupt entry doesn't keep the others from running: the next look, when these have run,
-        # reports it.
+        # A corrupt entry doesn't keep the others from running: the next call reports it, once these
+        # have run.
         errors = [word for word in fired if isinstance(word, Exception)]
         if errors and "fired" not in fired:
             raise errors[0]
@@ -253,8 +253,8 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
 
 
 def _next_time(line: bytes, time: bytes, run: str | None, now: int) -> int:
-    """The next time of an entry that an undo puts back: the first from now on. What its schedule
-    had meanwhile was not missed."""
+    """The next time of an entry that an undo puts back: the first from now on. Runs of the time in
+    between don't count as missed."""
     try:
         return periodic.following(Periodic.decoded(line), now - 1, run)
     except (BadInput, *CORRUPT):  # it is put back as it was

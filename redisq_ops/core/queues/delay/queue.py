@@ -1,12 +1,11 @@
 """The delay set: entries that are delivered at or after their ready time, in that order.
 
 From article 003, with its protocol mended (docs/explanation/faults.md). One sorted set holds the
-ready times;
-an entry is *delayed* until then and *waiting* from then on. Keys beside the common ones: ``body``
-id → payload, ``next`` id → what runs after the present delivery, when rescheduled meanwhile,
-``seen`` what was handed over to here, ``transit`` what is between two shards, ``periodic``,
-``periodic_at`` and ``periodic_run`` name → what, when next and the latest run
-(docs/explanation/delay-set.md).
+ready times; an entry is *delayed* until then and *waiting* from then on. Keys beside the common
+ones (docs/explanation/delay-set.md): ``body`` id → payload, ``next`` id → the run after the present
+delivery, if the entry was rescheduled meanwhile, ``seen`` marks of entries handed over to here,
+``transit`` entries between two shards, ``periodic``, ``periodic_at`` and ``periodic_run`` name →
+definition, next time and latest run.
 """
 
 from __future__ import annotations
@@ -80,11 +79,10 @@ class DelaySet(PeriodicEntries[C_co], TimedQueue[C_co]):
 
         ``mode="new"`` never changes an entry. An id that is there answers ``same`` for the same
         payload and ready time (where it has one: it is delayed), or ``trash`` if it was purged and
-        can be restored, else ``exists``. ``after_ms`` is
-        another time at each call, so repeat a call with ``at_ms``. ``mode="move"`` reschedules:
-        ``moved``, and for a pending entry ``again``: it runs again after its ack. Raises
-        `BadInput` before anything is sent (both times, seconds instead of ms, a naive datetime),
-        `TooLarge`, `QueueFull`, `QueueClosed`.
+        can be restored, else ``exists``. ``after_ms`` is another time at each call, so repeat a
+        call with ``at_ms``. ``mode="move"`` reschedules: ``moved``, and for a pending entry
+        ``again``: it runs again after its ack. Raises `BadInput` before anything is sent (both
+        times, seconds instead of ms, a naive datetime), `TooLarge`, `QueueFull`, `QueueClosed`.
 
             delay.schedule([("reminder-7", b"hello")], after_ms=timedelta(minutes=5))
         """

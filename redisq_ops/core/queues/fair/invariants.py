@@ -1,7 +1,7 @@
 """What must add up in a fair queue; used by the tests after every step and by ``fsck``.
 
 On a live queue the parts are read one after another while workers go on, so one check may
-find a violation that is none: repeat it. Reads by pages only.
+report a violation by mistake: repeat it. Reads by pages only.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Keys beside the common ones (docs/explanation/fair-queue.md): ``c:<client>`` its
 ``f:<client>`` their front part while the list is compacted, ``body`` id → client and payload,
 ``owner`` delivered id → client, ``accounts`` client → counts and rules, ``clients`` those by name,
 ``ring`` those that can be served, ``holes`` ids in lists that don't wait there, ``packing`` lists
-with too many.
+with too many holes.
 """
 
 from __future__ import annotations

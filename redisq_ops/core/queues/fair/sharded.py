@@ -36,8 +36,7 @@ class ShardedFairQueue(ShardedQueue[C_co, FairQueue[None]], FairQueue[C_co]):
     """A fair queue over several hash slots, used like one: see `FairQueue`.
 
     ``shards`` (1 to 256): how many a new queue gets; an existing one keeps its number until
-    `resize`. Each client is whole in one shard, so clients
-    take turns within a shard.
+    `resize`. Each client is whole in one shard, so clients take turns within a shard.
     """
 
     part: ClassVar[Any] = FairQueue

@@ -21,7 +21,7 @@ from ...redis.parsers import number
 from .account import Account, accounts
 
 NEAR, FAR = 100, 1_000
-"""clients read in one round; the latter for a window by rank that is far away"""
+"""clients read in one round; `FAR` is for a window by rank that is far away"""
 ROUNDS = 12
 """rounds after which a page is returned as it is"""
 _MARGINS = (0, 100, 1_000, 10_000)
@@ -63,7 +63,7 @@ async def window(
 ) -> ListWindow:
     """Up to ``most`` places behind one, or from ``skip`` places after the front.
 
-    A list that ends before its account does is `Refused`: nobody would get to its end.
+    Raises `Refused` for a list that is shorter than its account says: no page could be its last.
     """
     client.encode()  # raises for a name that isn't text
     account = (await accounts(queue.keys, [client]))[client]
@@ -245,7 +245,7 @@ def _planned(
         if account is None:
             continue
         if isinstance(account, Exception):
-            here = int(behind is None)  # looked at once: that says what is wrong
+            here = int(behind is None)  # one read of it reports the problem
         elif behind is None:
             here = account.waiting
         else:

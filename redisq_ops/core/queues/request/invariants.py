@@ -1,7 +1,7 @@
 """What must add up in a request queue; used by the tests after every step and by ``fsck``.
 
 On a live queue the parts are read one after another while workers go on, so one check may
-find a violation that is none: repeat it. Reads by pages only.
+report a violation by mistake: repeat it. Reads by pages only.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ async def _looked_at(queue: RequestRecords[Any], rids: list[str]) -> list[Any]:
 
 
 async def _stream(keys: Keys, rid: str) -> tuple[int, int, int, int]:
-    """Entries, pending ones, to run again, and later; an absent stream is an empty one."""
+    """Number of entries in the stream, pending, to run again now, and to run again later."""
     key, again, later = keys["s_"] + rid, keys["again_"] + rid, keys["later_"] + rid
     (length, pel), (now, then) = await both(
         both(Call(("XLEN", key), int, key=key), stream.pending(key)),

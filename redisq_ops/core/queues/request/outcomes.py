@@ -1,4 +1,4 @@
-"""How each sub-request of a request stands, and what came of it, in order of number."""
+"""The state and the outcome of each sub-request of a request, in order of number."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def _with_reason(dead: SubRequestOutcome, entry: Entry) -> SubRequestOutcome:
 async def entries(
     queue: RequestRecords[Any], id: str, start: int, max: int, payloads: bool
 ) -> list[Entry]:
-    """Sub-requests ``start …`` as entries, whatever their state; what is done keeps no record.
-    Raises what the first corrupt one raises: of one request, who reads asks again for fewer."""
+    """Sub-requests ``start …`` as entries, whatever their state; done ones have no record. Raises
+    the error of the first corrupt one: callers then ask again for fewer."""
     queue = await queue._holder(id)
     found = await outcomes(queue, id, start, max)
     rows: list[tuple[str, float | None]] = [(f"{id}/{o.number}", o.at_ms) for o in found]

@@ -1,7 +1,7 @@
 """What comes before a request or a sub-request, and who has its tokens.
 
-Three round trips, whatever is in the queue: lists are looked through 1,000 deep, other requests
-100 at most, and what that can't tell exactly says so.
+Three round trips, whatever is in the queue: lists are searched 1,000 elements deep, at most 100
+other requests are read, and a number that isn't exact for that reason says so.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def tokens(queue: RequestRecords[Any]) -> list[Call[int]]:
 
 
 async def queue_position(queue: RequestRecords[Any], rid: str, n: int | None) -> QueuePosition:
-    """Of a request, or of its sub-request ``n``."""
+    """The position of a request, or of its sub-request ``n``."""
     keys = queue.keys
     group, record_key = keys["s_"] + rid, keys["r_"] + rid
     marks = Call(("HMGET", record_key, "gen", "again", "read"), integers, key=record_key)
@@ -99,8 +99,8 @@ def _ahead(
 
 
 def _before(request: Request, own: int, others: Sequence[Request | None]) -> int:
-    """Entries handed out first, about: all of higher priorities that have tokens now, and of its
-    own as many of each as of this one, since they take turns."""
+    """About how many entries are handed out first: of requests with tokens and a higher priority
+    all, and of each with the same priority as many as of this one, since they take turns."""
     before = own
     for other in others:
         if other is None or other.paused or not other.tokens:

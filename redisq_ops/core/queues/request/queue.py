@@ -5,9 +5,9 @@ a higher priority (0 first) go first, requests of one priority take turns. From 
 its protocol mended (docs/explanation/faults.md says where and why).
 
 Keys beside the common ones (see docs/explanation/request-queue.md): ``r:<id>`` the request's
-record,
-``s:<id>`` its stream with group ``g``, ``p:<0–99>`` lists of tokens, ``prios`` the priorities that
-may have some, ``open`` and ``fin`` requests by time, ``res:<id>:<k>`` results by thousands.
+record, ``s:<id>`` its stream with group ``g``, ``p:<0–99>`` lists of tokens, ``prios`` the
+priorities that may have some, ``open`` and ``fin`` requests by time, ``res:<id>:<k>`` results, a
+thousand in each.
 """
 
 from __future__ import annotations
@@ -265,7 +265,7 @@ class RequestQueue(RequestReads[C_co]):
         return int(word == "ok")
 
     def transferred_id(self, op: str, id: str) -> str:
-        """The new request for those that operation ``op`` moves here: named after both.
+        """The new request of sub-requests that operation ``op`` moves here; its name has both.
 
         >>> RequestQueue(None, "mail").transferred_id("move-0123456789", "r1/17")
         'r1.move-0123456789'

@@ -99,8 +99,8 @@ class RequestRecords(HasRequests[C_co], HasPriorityLevels[C_co]):
         return said
 
     async def _results(self, id: str, start: int, max: int, mark: str = "") -> list[bytes | None]:
-        """Results from number ``start`` on, without a check of how many there are; with the
-        ``mark`` ``-`` what is kept in place of those deleted for good."""
+        """Results of ``max`` numbers from ``start`` on, None for each without one. With the
+        ``mark`` ``-`` the marks of sub-requests that were deleted for good."""
         base = f"{self.keys['res_']}{id}:"
         parts: list[list[bytes | None]] = await together(
             Call(("HMGET", f"{base}{piece}", *(f"{mark}{n}" for n in ns)), list[Any], key=base)

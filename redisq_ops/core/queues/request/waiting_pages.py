@@ -1,7 +1,7 @@
-"""What waits in a request queue, page by page: no list has it, each request's stream has its own.
+"""Pages of the waiting sub-requests of a request queue: each request has its own in its stream.
 
-Of a request wait those that are to run again (in a sorted set of their numbers), and behind
-them what was never delivered: the stream from the reading position on, without what was purged.
+The waiting sub-requests of a request are first those that are to run again (a sorted set of their
+numbers), then those never delivered: the stream from the reading position on, without purged ones.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ async def waiting(queue: RequestRecords[Any], query: PageQuery) -> WaitingIds:
 
     The cursor is ``created:request/number``, without a number behind a request that can't be read.
     A window by rank isn't offered: ``start`` only skips from the front, ``max`` + ``start`` at
-    most. As many round trips for any number of requests, unless hundreds of the oldest ones have
-    nothing waiting, or purged entries are in between.
+    most. The number of requests doesn't change the number of round trips, unless hundreds of the
+    oldest ones have nothing waiting, or purged entries are in between.
     """
     created, place = (None, "") if query.cursor is None else query.cursor.split(":", 1)
     after, _, behind = place.encode("utf-8", "surrogateescape").rpartition(b"/")
@@ -49,7 +49,7 @@ async def waiting(queue: RequestRecords[Any], query: PageQuery) -> WaitingIds:
         marks = await together(attempt(_marks(queue, id)) for _, id in requests)
         rest = deque(zip(requests, marks, strict=True))
         while rest and len(found) <= want:
-            # As many requests at once as have what is missing, by their own counts.
+            # As many requests at once as fill the page, by their own counts of what waits.
             chosen: list[Position] = []
             reads: list[Description[list[int] | Exception]] = []
             missing = want + 1 - len(found)
@@ -59,7 +59,7 @@ async def waiting(queue: RequestRecords[Any], query: PageQuery) -> WaitingIds:
                 if isinstance(mark, Exception) or mark.waiting:
                     chosen.append(request)
                     reads.append(attempt(_numbers(queue, request[1], mark, low, missing)))
-                if not low:  # of that one an unknown share was on pages before
+                if not low:  # how much of `after` was on earlier pages is unknown
                     missing -= 1 if isinstance(mark, Exception) else mark.waiting
             for request, numbers in zip(chosen, await together(reads), strict=True):
                 some = [numbers] if isinstance(numbers, Exception) else numbers

@@ -69,7 +69,7 @@ end
 
 local function moves_restorable(e)
   local lock = e.kept and e.kept[2]
-  if lock and lock[3] >= 0 and lock[3] <= now then e.kept[2] = nil end -- asynq's time for it is over
+  if lock and lock[3] >= 0 and lock[3] <= now then e.kept[2] = nil end -- it would have expired
   return not e.kept or kept_keys_restorable(e.kept)
 end
 

@@ -1,7 +1,7 @@
 -- Bull's events: messages to those who listen now.
 -- REPLACES: events
--- Comes after writes: who hasn't the right to publish changes a job all the same. No worker needs them.
--- Of a job that is removed, Bull says nothing.
+-- Called after the writes: a user without the right to publish still changes the job. No worker
+-- needs these events. Bull publishes nothing when a job is removed.
 local function events_add(base, event, _, id)
   if event == 'waiting' then redis.pcall('PUBLISH', base .. 'waiting@redisq', id) end
 end

@@ -1,6 +1,6 @@
 -- Why a job may not be touched now.
 -- USES: jobs
-local MARKED = 5000 -- ms: a worker has locked the job that it took long before
+local MARKED = 5000 -- ms after a check: by then workers have locked what they took before it
 
 -- A worker takes a job in one step and locks it in the next one. Between these it looks like that of a
 -- killed worker; only Bull's mark, set by a check every 30 s, shows that it has been there for a while.

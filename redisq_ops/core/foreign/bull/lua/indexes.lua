@@ -1,4 +1,4 @@
--- What has a job's id beside its place: the order of priorities, and the rate limiter's sets.
+-- Keys beside its place that have a job's id: the order of priorities, and the rate limiter's sets.
 -- USES: jobs
 local function indexes_limited(e)
   return redis.call('HGET', jobs_place(e).base .. 'limiter:index', e.member) or nil

@@ -84,7 +84,7 @@ local function moves_put_back(e)
   if e.stalled then redis.call('SADD', base .. 'stalled', e.member) end
   indexes_put_back(e)
   waiting_wake_for(state, base)
-  -- It was paused meanwhile, or goes on.
+  -- The queue may have been paused or resumed meanwhile.
   if not e.score and state ~= 'active' then e.key = waiting_list(base) end
   return element_returns(e, true)
 end

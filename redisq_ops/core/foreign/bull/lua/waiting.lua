@@ -4,15 +4,15 @@
 -- USES: jobs events
 local lists, later = {}, {}
 
--- A paused queue has another list. When the queue goes on, that list gets the usual name, and replaces
--- what had it.
+-- A paused queue has another list. When the queue is resumed, that list is renamed to the usual one
+-- and replaces it.
 local function waiting_list(base)
   local paused = lists[base] or redis.call('EXISTS', base .. 'meta-paused') == 1 and 'paused' or 'wait'
   lists[base] = paused
   return base .. paused
 end
 
--- `priority` has the waiting jobs that have one: they are next, and those without one come behind them.
+-- The set `priority` has the waiting jobs with a priority: they come before jobs without one.
 local function add_by_priority(base, list, priority, id)
   redis.call('ZADD', base .. 'priority', priority, id)
   local before = redis.call('ZCOUNT', base .. 'priority', 0, priority) - 1

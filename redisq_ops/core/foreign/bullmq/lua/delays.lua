@@ -1,6 +1,6 @@
 -- Putting a job off.
 -- USES: jobs events waiting
--- In the score of a time, 4,096 jobs of one millisecond keep their order.
+-- A score is the time (ms) * 4096 + n, so 4,096 jobs of one millisecond keep their order.
 local function delays_until(e, at)
   local base, low, event = jobs_place(e).base, at * 4096, string.format('%.0f', at)
   local last = redis.call('ZREVRANGEBYSCORE', e.key, string.format('%.0f', low + 4095),

@@ -1,5 +1,5 @@
 -- BullMQ's events: a stream with the latest of them.
--- Comes after writes: where events can't be written, as at the last possible id, there are none.
+-- Called after the writes: an event that can't be written (no id is left) is left out.
 local most = {}
 local function events_add(base, ...)
   if not most[base] then

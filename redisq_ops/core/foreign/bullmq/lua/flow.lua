@@ -1,4 +1,4 @@
--- Parents and children: a parent waits until each of its children has ended, and keeps how.
+-- Parents and children: a parent waits until all its children ended, and keeps how each one ended.
 -- USES: jobs type_check
 -- The parent's key, if there is one that counts this job among its children.
 local function flow_parent(e)
@@ -54,8 +54,8 @@ local function flow_lacks_child(e)
   end
 end
 
--- A parent or a child stays: the other one would wait for ever. A child whose parent went on is not
--- replayed, and a failed parent only after its children.
+-- No parent or child is removed: the other one would wait for ever. A child whose parent went on is
+-- not replayed, and a failed parent only after its children.
 local function flow_refuses(e, to)
   if to == 'trash' or to == 'gone' then return flow_parent(e) or flow_has_children(e) end
   local replayed = to == 'waiting' and jobs_place(e).state == 'failed'

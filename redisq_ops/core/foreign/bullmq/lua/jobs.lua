@@ -1,5 +1,5 @@
--- The keys of one queue of Bull or BullMQ, all of which begin with `base`, and what keeps a job where it
--- is.
+-- The keys of one queue of Bull or BullMQ, all of which begin with `base`, and the reasons why
+-- a job stays where it is.
 -- IMPLEMENTS: moves_lacks_record
 -- USES: kept_keys type_check events
 local SEEN = {'timestamp', 'processedOn', 'finishedOn', 'atm', 'attemptsMade', 'name', 'data', 'opts',
@@ -19,8 +19,8 @@ local function jobs_place(e)
   return place
 end
 
--- An entry's job as it was before this step wrote to it: its `key`, its FIELDS, and how many keys it has
--- `beside` that: the lock of its worker, and those of its children.
+-- An entry's job as it was before this step wrote to it: its `key`, its FIELDS, and `beside`:
+-- how many of the keys for its worker's lock and for its children exist.
 local known = {}
 local function jobs_of(e)
   local base = jobs_place(e).base
@@ -45,8 +45,8 @@ local function moves_lacks_record(e)
   return redis.call('EXISTS', key) == 0
 end
 
--- The same job, in the same state as it was read. The stamp: which of the fields SEEN were read, and the
--- digest of these. They may be long, so they are read for one job at a time.
+-- Whether it is the same job, in the same state, as when it was read. The stamp: which of the
+-- fields SEEN were read, and their digest. They may be long, so they are read job by job.
 local function jobs_seen(e)
   local which, digest = e.stamp:match('^(%d+) (%x+)$')
   local names, told = {}, {}
@@ -63,15 +63,15 @@ local function jobs_too_old(e)
   return jobs_of(e).attemptsMade and redis.call('HEXISTS', jobs_place(e).base .. 'meta', 'version') == 0
 end
 
--- A job of a schedule that its scheduler will go on from.
+-- Whether a job is the one from which its schedule goes on.
 local function jobs_recurring(e)
   local schedule = jobs_of(e).rjk
   local at = schedule and redis.call('ZSCORE', jobs_place(e).base .. 'repeat', schedule)
   return at and e.member == 'repeat:' .. schedule .. ':' .. at
 end
 
--- Remove what the program removes with a job: also the key by which it refuses duplicates, if it is this
--- job's.
+-- Remove what the program removes with a job: also the key by which the program refuses duplicates,
+-- if that key is this job's.
 local function jobs_remove(e, keep)
   local place, job = jobs_place(e), jobs_of(e)
   local keys = {job.key, job.key .. ':logs'}

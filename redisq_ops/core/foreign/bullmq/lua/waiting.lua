@@ -52,7 +52,7 @@ local function waiting_add(e, front)
   local priority = tonumber(job.priority or nil) or 0
   if priority > 0 then
     local n = not front and redis.pcall('INCR', base .. 'pc')
-    n = type(n) == 'number' and n % LIMIT or 0 -- where nobody can count, it is the first one
+    n = type(n) == 'number' and n % LIMIT or 0 -- first, if the counter can't count
     score = string.format('%.0f', priority * LIMIT + n)
     redis.call('ZADD', base .. 'prioritized', score, e.member)
   else

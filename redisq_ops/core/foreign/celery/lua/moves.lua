@@ -8,10 +8,10 @@ local function moves_take_out(e)
   return element_leaves(e, 'list')
 end
 
--- Nothing goes anywhere else: a message belongs in the list that its priority says.
+-- No verb puts a message into another list: its priority decides its list.
 local function moves_put_in() end
 
--- Only what was restored from the trash: it is back in its list.
+-- Called only for a message that was restored from the trash and is back in its list.
 local function moves_take_back(e, _, _, seen)
   e.seen = seen or e.seen
   return moves_take_out(e)

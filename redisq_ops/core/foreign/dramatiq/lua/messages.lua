@@ -26,7 +26,7 @@ local function messages_get(hash, e, digest)
   return message and redis.sha1hex(message) == digest and message
 end
 
--- When the broker that fetched it was heard of last; nil: Dramatiq does not know it any more.
+-- The last heartbeat of the broker that fetched a message; nil: Dramatiq has forgotten the broker.
 local function messages_heartbeat(e)
   local name = messages_list(e):sub(#base + 1)
   local broker = e.key:sub(#base + #'__acks__.' + 1, -#name - 2)

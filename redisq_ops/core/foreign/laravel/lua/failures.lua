@@ -13,7 +13,7 @@ local function failures_keys(e)
   return at, {at .. 'recent_jobs', at .. 'pending_jobs'}, at .. e.member
 end
 
--- The values of `COMPARED`, if they are as they were read, but for the note of the retry.
+-- The values of `COMPARED`, if they are as they were read, apart from the note of this retry.
 local function failures_values(e)
   local _, _, hash = failures_keys(e)
   local values, parts = redis.call('HMGET', hash, unpack(COMPARED)), {}

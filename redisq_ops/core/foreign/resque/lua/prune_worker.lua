@@ -6,8 +6,8 @@
 -- USES: idempotency history job_counters job_lists jobs_prepend jobs_bury jobs
 -- ENTRIES: op_{caller}=hash
 -- FLAGS: allow-oom
--- Returns pruned | changed | unknown, how many jobs wait again and how many are failures; or, with
--- nothing changed, blocked and the key of another type to which one of them would have to go.
+-- Returns pruned | changed | unknown, how many jobs wait again and how many are failures; or
+-- blocked, and the key of another type to which a job would have to go: then nothing was changed.
 local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if reply then return reply end

@@ -1,7 +1,7 @@
 -- Records of jobs are read and never written: what Lua encodes isn't byte for byte what was decoded.
 local function read_record(text)
   local ok, found = pcall(cjson.decode, text)
-  if not ok then -- half a character, which JSON allows and cjson doesn't
+  if not ok then -- a lone surrogate, which JSON allows and cjson doesn't
     ok, found = pcall(cjson.decode, (text:gsub('\\u[dD][89a-fA-F]%x%x', '\\u003f')))
   end
   return ok and type(found) == 'table' and text:find('^%s*{.*}%s*$') and found or nil

@@ -1,6 +1,6 @@
 -- Jobs that workers of ours hold: ticket -> payload, each under a lease. A ticket is never used twice;
--- it is id and receipt of the delivery. The hash `lost` has, by a payload's digest, how often its worker
--- was lost and when it was last, until a delivery of it is settled.
+-- it is id and receipt of the delivery. The hash `lost`: a payload's digest -> how often its worker
+-- was lost, and when the last time, until a delivery of the payload is settled.
 -- KEYS: lease body lost meta
 -- NEEDS: queue
 -- USES: record counters wake_workers clock_correction clock config history job_lists
@@ -37,7 +37,7 @@ end
 local function return_or_bury(payload, record)
   local digest = redis.sha1hex(payload)
   history_note('lost', jobs_id(payload) .. '|' .. record.consumer)
-  -- Equal jobs share a count: those that were out together when one was lost are one loss.
+  -- Equal jobs share a count: a delivery that began before the last loss adds no further one.
   local known, at = (redis.call('HGET', lost, digest) or ''):match('^(%d+) (%d+)')
   local times = tonumber(known or 0) + (record.since < tonumber(at or 0) and 0 or 1)
   redis.call('HSET', lost, digest, times .. ' ' .. now)
@@ -58,7 +58,7 @@ local function reap(max)
   local payloads, lines = redis.call('HMGET', body, unpack(late)), record_read(late)
   for i = #late, 1, -1 do -- the one that was due first is the next one taken
     local payload = payloads[i]
-    if payload then return_or_bury(payload, lines[i]) end -- else removed by hand: a ticket is nothing
+    if payload then return_or_bury(payload, lines[i]) end -- else someone removed the payload
   end
   let_go(late)
   wake_workers(#late)

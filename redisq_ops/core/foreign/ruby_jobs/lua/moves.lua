@@ -7,7 +7,7 @@
 -- NEEDS: queue caller
 -- USES: type_check remove_from_list put_into_list leased_jobs job_lists record wake_workers
 -- USES: jobs_append jobs_prepend jobs_in_list jobs_taken_right
-local NEIGHBOUR = 1024 -- bytes of the job beside a job in its list that are kept, to put it back there
+local NEIGHBOUR = 1024 -- bytes: a longer neighbour isn't kept to find a job's place again
 
 local function is_list(key)
   return key ~= lease and jobs_in_list(key)

@@ -17,7 +17,7 @@ local function jobs_lost(payload, times, consumer)
     job, payload = {}, table.concat({'{"class":"Redisq::Unreadable","args":[],"jid":"', jobs_id(payload),
       '","queue":', quoted(queue), ',"retry":0,"raw_hex":"', hex(payload), '"}'})
   end
-  -- A name that comes twice has its last value, for Ruby as for Python.
+  -- If a member comes twice, Ruby and Python take the last value.
   local unit = type(job.created_at) == 'number' and job.created_at > 1e11 and 'ms' or 's'
   local why = quoted('its worker was lost ' .. times .. ' times, the last was ' .. consumer)
   local more = ',"error_class":"Redisq::LostLease","error_message":' .. why .. ',"failed_at":'

@@ -7,8 +7,8 @@
 -- USES: idempotency job_records history job_lists jobs_prepend
 -- ENTRIES: op_{caller}=hash
 -- FLAGS: allow-oom
--- Returns pruned | alive | unknown, how many of its jobs wait again and how many are lost; or, with
--- nothing changed, blocked and the key of another type to which one of them would have to go.
+-- Returns pruned | alive | unknown, how many of its jobs wait again and how many are lost; or
+-- blocked, and the key of another type to which a job would have to go: then nothing was changed.
 local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
 if reply then return reply end

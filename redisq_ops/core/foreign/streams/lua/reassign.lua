@@ -1,6 +1,6 @@
 -- Give pending entries of one consumer to another, by identity. With `remove` the call also gives away
--- what else the first one holds by now, 50 entries in all, and removes it if nothing is left: XGROUP
--- DELCONSUMER alone loses what a consumer holds. Idle times and delivery counts stay as they are, so a
+-- what else the first one holds by now (50 entries in all), and removes it if it holds nothing:
+-- XGROUP DELCONSUMER alone loses what a consumer holds. Idle times and delivery counts stay, so a
 -- claim by age finds the entries as before. An empty `consumer`: entries that nobody has, since their
 -- consumer gave them back (XNACK, Redis 8.8); they are idle for -1.
 -- `journal`: the operation's entry in the audit log, where the step counts what it gave; the stream
@@ -10,9 +10,9 @@
 -- REST: id
 -- USES: corrupt_values type_check
 -- FLAGS: allow-oom
--- Returns 1 if the consumer was removed, one word per id: moved | there (already, as what was moved is
--- when this is sent again) | changed | gone (it was trimmed from the stream: nobody can work on it),
--- then the ids given away beside.
+-- Returns 1 if the consumer was removed, one word per id: moved | there (`to` has it already, as
+-- after the same call before) | changed | gone (it was trimmed from the stream: nobody can work on
+-- it), then the further ids that were given away.
 if journal ~= stream then
   type_check_key(journal, 'hash')
   corrupt_values_integers(journal, {'done'})

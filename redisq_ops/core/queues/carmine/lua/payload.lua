@@ -1,4 +1,4 @@
--- A message's content, in Carmine's sight or out of it.
+-- A message's content, where it is visible to Carmine or hidden.
 -- KEYS: messages body
 -- IMPLEMENTS: storage_payload storage_set_payload
 local function place_of(id)

@@ -1,6 +1,6 @@
--- What follows a message's present delivery: its content then. And whether a message is here: in
--- Carmine's sight or out of it. A done one is, while equal ones are refused; after that a message of its
--- id takes its place in the circle. The circle's own mark is no message.
+-- The content that runs after a message's present delivery; and whether a message is here, visible
+-- to Carmine or hidden. A done one is here while equal ones are refused; after that, a new message
+-- with its id takes its place in the circle. The id `end-of-circle` is always taken.
 -- KEYS: next messages body finished backoffs nattempts stray
 -- IMPLEMENTS: storage_next_runs storage_here storage_place
 local storage_next_runs = next

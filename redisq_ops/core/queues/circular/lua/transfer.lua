@@ -1,5 +1,5 @@
--- What follows an id's present delivery: the payload of the next run, or how many runs. And how many
--- entries count against `max_waiting`.
+-- The runs after an id's present delivery (the payload of the next one, or their number), and how
+-- many entries count against `max_waiting`.
 -- KEYS: again
 -- IMPLEMENTS: storage_next_runs storage_waiting_count
 -- USES: elements

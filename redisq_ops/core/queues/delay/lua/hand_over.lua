@@ -23,7 +23,7 @@ if most > 0 then
 end
 if config.paused then return {0, 0, 0} end
 history_by = 'handover'
-if reclaim_expired(16) > 0 then transitions_flush() end -- where no worker takes, nobody else does
+if reclaim_expired(16) > 0 then transitions_flush() end -- without workers nobody else does it
 local ids, went = redis.call('ZRANGE', delay, '-inf', now, 'BYSCORE', 'LIMIT', 0, n), 0
 for i, r in ipairs(record_read(ids)) do
   local id = ids[i]

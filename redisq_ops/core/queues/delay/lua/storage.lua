@@ -38,8 +38,8 @@ local function storage_score(id, state)
   return zsets[state] and redis.call('ZSCORE', zsets[state], id) or nil
 end
 
--- A delivery and a new time remove the operation's name from the record, so what has it and waited then
--- waits now.
+-- A delivery and a new time remove the operation's name from the record, so an entry that waited
+-- and still has the name waits now.
 local function storage_still_in(ids, state)
   return state ~= 'waiting' and redis.call('ZMSCORE', zsets[state], unpack(ids)) or nil
 end
@@ -70,7 +70,7 @@ local function storage_retire(max)
   return #old
 end
 
--- Nothing holds back an entry of this kind, so none has to be looked at.
+-- Every entry of this kind can be moved, so none has to be looked at.
 local function storage_move_range(ids, _, to)
   local moved, n = {}, 0
   for k = 1, #ids do

@@ -22,8 +22,8 @@ local function storage_score(id, state)
   return held and began or nil
 end
 
--- A delivery removes the operation's name from the record, so what has it and waited then waits now. To
--- look for each in the consumer group would cost more than the rest of the undo.
+-- A delivery removes the operation's name from the record, so an entry that waited and still has
+-- the name waits now. To look for each in the consumer group would cost more than the rest.
 local function storage_still_in(ids, state)
   if state == 'waiting' then return nil end
   local found = redis.call('ZMSCORE', state_zsets[state], unpack(ids))

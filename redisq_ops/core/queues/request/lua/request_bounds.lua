@@ -1,5 +1,5 @@
--- Bounds of the fields in a request's record: a value beyond them is corrupt, and fails the call. How
--- many entries are in a state has no bounds: where a field was removed, the count goes below 0.
+-- Bounds of the fields in a request's record: a value beyond them is corrupt, and fails the call.
+-- Counts of entries in a state have no bounds: where a field was removed, its count falls below 0.
 -- KEYS: r_
 -- USES: corrupt_values
 local STATES = {open = true, sealed = true, cancelled = true, done = true}

@@ -37,8 +37,8 @@ local function storage_prepare()
   if #request_edits_ended > 0 then type_check_key(edited, 'hash') end
 end
 
--- An entry from another queue, for a request that may be new: the list of its priority, what is to run
--- again or later, and a stream that ends where the request's record says.
+-- For an entry from another queue, whose request may be new: check the list of its priority, the
+-- sets of what is to run again or later, and that the stream ends where the request's record says.
 local met = {}
 local function storage_check_arrival(_, own)
   local rid = own:match('%S+$')

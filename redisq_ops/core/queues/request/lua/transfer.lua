@@ -26,7 +26,7 @@ end
 -- Priority, limit, pause and state of the request it comes from, and the request it goes into.
 local LIKE = '^(%d+) (%d+) (%d) (%a+) (%S+)$'
 
--- By a cancelled request in either queue, and by a request of that name that no move created.
+-- Refuse an entry if its request is cancelled in either queue, or no move created the one here.
 local function storage_refuses(own, state)
   local _, _, _, was, into = own:match(LIKE)
   local q = request_get(into)
