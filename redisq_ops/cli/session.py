@@ -7,7 +7,6 @@ import shlex
 import sys
 from collections import ChainMap
 from collections.abc import Coroutine, Sequence
-from contextlib import redirect_stdout
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
@@ -79,14 +78,10 @@ class Session:
         return client
 
     def run(self, description: Description[T] | Coroutine[Any, Any, T]) -> T:
-        """Run an operation on this session's client.
-
-        Text that the code of a kind from another package prints meanwhile goes to stderr.
-        """
+        """Run an operation on this session's client."""
         from redisq_ops.core.redis.operation import run
 
-        with redirect_stdout(sys.stderr):
-            return run(self.deployment.client, description)
+        return run(self.deployment.client, description)
 
     @cached_property
     def redaction(self) -> Redaction:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import signal
-import sys
-import threading
 from collections import ChainMap
-from collections.abc import Callable, Collection, Coroutine, Generator, Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from itertools import chain
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from ..engine.queue_classes import plug_in_class
 from ..model.errors import RedisqError, Refused
 from ..redis.key_scan import Lane
 from .plug_ins import plug_ins, refused
 from .recogniser import Find, KeyLook, Recogniser, recognisers_in
+from .watched_code import Watched, watched
 
 T = TypeVar("T")
-LONGEST_S = 5
-"""seconds of processor time that a recogniser may use at once"""
 
 
 class Guarded(Recogniser):
@@ -60,7 +55,7 @@ class Guarded(Recogniser):
 
     async def _asked(self, ask: Callable[[Recogniser], Coroutine[Any, Any, T]]) -> list[T]:
         try:
-            return [await _Watched(ask(one)) for one in self._own]
+            return [await Watched(ask(one)) for one in self._own]
         except RedisqError:  # the key or the server is at fault
             raise
         except (Exception, SystemExit) as error:
@@ -69,7 +64,7 @@ class Guarded(Recogniser):
 
     def _told(self, tell: Callable[[], T], instead: T) -> T:
         try:
-            with _watched():
+            with watched():
                 return tell()
         except (Exception, SystemExit) as error:
             self._fails(error)
@@ -80,48 +75,6 @@ class Guarded(Recogniser):
         if not isinstance(error, Refused):
             error = refused(plug_ins()[self._kind], f"{type(error).__name__}: {error}")
         self.problem = str(error)
-
-
-class _Watched(Generic[T]):
-    """A coroutine, each step of which is `_watched`."""
-
-    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
-        self._coroutine = coroutine
-
-    def __await__(self) -> Generator[Any, Any, T]:
-        replies = None
-        try:
-            while True:
-                try:
-                    with _watched():
-                        calls = self._coroutine.send(replies)
-                except StopIteration as stop:
-                    value: T = stop.value
-                    return value
-                replies = yield calls
-        finally:
-            self._coroutine.close()
-
-
-@contextmanager
-def _watched() -> Iterator[None]:
-    """Sends what is printed to stderr, as a program may read stdout. In the main thread, raises
-    TimeoutError after `LONGEST_S` of processor time."""
-    with redirect_stdout(sys.stderr):
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = signal.signal(signal.SIGVTALRM, _too_slow)
-        signal.setitimer(signal.ITIMER_VIRTUAL, LONGEST_S)
-        try:
-            yield
-        finally:
-            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-            signal.signal(signal.SIGVTALRM, before)
-
-
-def _too_slow(*_: Any) -> None:
-    raise TimeoutError(f"its recogniser used the processor for {LONGEST_S} s")
 
 
 def _recognisers_of(kind: str) -> list[Recogniser]:

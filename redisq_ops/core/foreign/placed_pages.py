@@ -41,9 +41,10 @@ from .list_place import ListPlace
 from .long_records import few, not_read
 from .paging import entries_of, page_of, through, with_unread
 from .places import GatheredPlace, LocatedEntry, Place, Read, Row, digest
-from .plug_ins import plug_ins, refused
+from .plug_ins import package_of, refused
 from .record_sizes import field_sizes
 from .scanned_place import ScannedPlace
+from .watched_code import Watched
 
 PAGE = 500
 LOOKED_AT = 100_000
@@ -294,14 +295,16 @@ class PlacedPages(ForeignQueue[C_co]):
     async def _read(
         self, state: State, place: Place, rows: Sequence[Row]
     ) -> Sequence[Entry | None]:
-        """`read`. An unexpected error in a kind of another package becomes one that names it."""
-        try:
+        """`read`, which is watched in a kind of another package: its errors name the package."""
+        package = package_of(self.kind)
+        if package is None:
             return await self.read(state, place, rows)
+        try:
+            return await Watched(self.read(state, place, rows))
         except Exception as error:
-            found = None if isinstance(error, RedisqError) else plug_ins().get(self.kind)
-            if found is None:
+            if isinstance(error, RedisqError):
                 raise
-            raise refused(found, f"{type(error).__name__}: {error}") from error
+            raise refused(package, f"{type(error).__name__}: {error}") from error
 
     def _too_long(self, state: State, place: Place, row: Row) -> Entry:
         """The entry of an element that is too long to be read: the server can't send a part."""

@@ -33,6 +33,11 @@ def plug_ins() -> Mapping[str, EntryPoint]:
     return {one.name: one for one in entry_points(group=GROUP) if one.name not in LAYOUTS}
 
 
+def package_of(kind: str) -> EntryPoint | None:
+    """Where a kind's class is, if another package brings it; None: the kind is redisq's own."""
+    return None if kind in LAYOUTS else plug_ins().get(kind)
+
+
 def refused(found: EntryPoint, why: str) -> Refused:
     """The error for a kind that can't be used."""
     package = f"{found.dist.name} {found.dist.version}" if found.dist else found.module
