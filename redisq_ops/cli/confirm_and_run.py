@@ -39,8 +39,8 @@ def agreed(s: Session, previews: Sequence[Preview], go: Go, rate: str | None = N
     without ``--yes`` the preview is the output, and exit code 5 says that nothing was done.
     ``rate``: the value of ``--rate``, which the configuration may limit.
     """
-    asking, guard = interactive(), s.config.guard
-    texts = [indented(preview) for preview in previews]
+    asking, texts = interactive(), [indented(preview) for preview in previews]
+    guard = s.config.guard
     if not go.dry_run:
         guard.writable()
     if rate:
