@@ -124,28 +124,6 @@ def test_a_limit_or_rule_that_was_changed_again_since_stays(
         assert redisq.rows("client", "ls", "jobs")[0][rule] == int(first)
 
 
-def test_what_an_earlier_release_wrote_down_is_taken_back_as_it_was(
-    redisq: Redisq, client: redis.Redis
-) -> None:
-    """Without what was set: nothing to compare what is there now with."""
-    queue = dead_letters(client, 1)
-    queue.submit([b"x"], id="r2", limit=4)
-    jobs = FairQueue(client, "jobs")
-    jobs.submit("acme", [b"x"])
-    for words, inverse, there in (
-        (("queue", "pause", "mail"), "set paused ", queue),
-        (("retention", "mail", "max_lost=5"), "set max_lost 9", queue),
-        (("request", "limit", "mail/r2", "16"), "limit r2 3", queue),
-        (("client", "weight", "jobs", "acme", "5"), "weight acme 2", jobs),
-    ):
-        (mine,) = redisq.rows(*words, "--yes")
-        client.hset(there.keys["op_"] + mine["op"], "inverse", inverse)
-        assert redisq.rows("undo", mine["op"], "--yes")[0]["done"] == 1
-    request, acme = queue.request("r2"), jobs.get_client("acme")
-    assert request is not None and request.limit == 3 and queue.settings() == {"max_lost": "9"}
-    assert acme is not None and acme.weight == 2
-
-
 def test_a_person_sees_some_of_them(redisq: Redisq, client: redis.Redis) -> None:
     queue = dead_letters(client, 10)
     redisq("replay", "mail", "--yes")
