@@ -80,7 +80,7 @@ PYTHON: dict[str, tuple[Any, Any, int]] = {
 """what stands there instead, and the story that tells"""
 LUA = {
     "landed twice": (("transfer_memory", "had[k + 1] or had[1]", "had[1]"), 10),
-    "landed after the undo": (("transfer_memory", "had[k + 1] or had[1]", "had[k + 1]"), 11),
+    "landed after the undo": (("transfer_memory", "had[k + 1] or had[1]", "had[k + 1]"), 29),
     "landed on what is under way": (
         ("transfer_memory", "or unfinished_operations_hold(by) then", "then"),
         36,
@@ -91,7 +91,7 @@ LUA = {
     ),
     "put back and not noted": (
         ("transfer_restore", "redis.call('LSET', list, places[id], id)", ""),
-        8,
+        14,
     ),
     "restored here and there": (
         ("transfer_names", "return op:find(TRANSFER_NAMES_MOVED) or", "return"),
