@@ -91,7 +91,7 @@ LUA = {
     ),
     "put back and not noted": (
         ("transfer_restore", "redis.call('LSET', list, places[id], id)", ""),
-        14,
+        37,
     ),
     "restored here and there": (
         ("transfer_names", "return op:find(TRANSFER_NAMES_MOVED) or", "return"),
