@@ -165,7 +165,7 @@ def test_a_crash_restores_the_terminal_and_prints_no_payload(
     script.write_text(
         f"""
 import sys
-from redisq_ops.tui import entry_tree
+from redisq_ops.tui.outline import entry_tree
 def broken(snapshot, zone):
     payload = snapshot.entry.entry.payload
     raise ZeroDivisionError("planted")
