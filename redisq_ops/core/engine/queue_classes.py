@@ -9,6 +9,7 @@ from typing import Any
 
 from ..foreign.base import ForeignQueue
 from ..foreign.plug_ins import INTERFACE, plug_ins, refused
+from ..foreign.watched_code import watched
 from ..model.errors import NotFound, Refused, Unreadable
 from ..sharding.sharded_queue import ShardedQueue
 from .queue import Queue
@@ -37,8 +38,9 @@ def plug_in_class(kind: str) -> type[ForeignQueue[Any]] | None:
     if found is None:
         return None
     try:
-        made = found.load()
-    except Exception as error:  # whatever a stranger's module does
+        with watched():
+            made = found.load()
+    except (Exception, SystemExit) as error:  # whatever a stranger's module does
         raise refused(found, f"{type(error).__name__}: {error}") from error
     if not (isinstance(made, type) and issubclass(made, ForeignQueue)):
         raise refused(found, f"{found.value} is no class of queues")

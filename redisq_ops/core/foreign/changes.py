@@ -27,6 +27,7 @@ from . import undo_search
 from .placed_queue import PlacedQueue
 from .places import LocatedEntry
 from .recognition import kinds_of
+from .watched_code import guarded
 
 DAY_MS = 86_400_000
 JOB_VERBS: Mapping[Verb, tuple[State, ...]] = {
@@ -128,7 +129,7 @@ class ForeignChanges(PlacedQueue[C_co]):
         found: list[str] = await self._call_script(
             "would_move",
             words,
-            await self._rows(step),
+            await guarded(self.kind, self._rows(step)),
             caller="-",
             seq=0,
             **{"from": source, "to": target},
@@ -150,7 +151,7 @@ class ForeignChanges(PlacedQueue[C_co]):
         if len(step.ids) > MAX_BATCH:
             raise BadInput(f"move: {len(step.ids)} at once, {MAX_BATCH} at most")
         await self._ensure_registered()
-        rows = await self._rows(step)
+        rows = await guarded(self.kind, self._rows(step))
         found: list[str] = await self._call_script(
             "move",
             words,

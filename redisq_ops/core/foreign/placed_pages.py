@@ -17,7 +17,7 @@ from typing import Any, ClassVar, TypeVar
 from ..engine.queue import Queue
 from ..model.cut_element import LARGEST, UNREAD
 from ..model.entry import STATES, Checkup, Counts, Entry, Page, PageQuery, State
-from ..model.errors import RedisqError, WrongKind
+from ..model.errors import WrongKind
 from ..model.quoting import bytes_of, legal, shown, text
 from ..model.states import FIXED
 from ..redis.key_scan import Lane, literal, look
@@ -41,10 +41,9 @@ from .list_place import ListPlace
 from .long_records import few, not_read
 from .paging import entries_of, page_of, through, with_unread
 from .places import GatheredPlace, LocatedEntry, Place, Read, Row, digest
-from .plug_ins import package_of, refused
 from .record_sizes import field_sizes
 from .scanned_place import ScannedPlace
-from .watched_code import Watched
+from .watched_code import guarded
 
 PAGE = 500
 LOOKED_AT = 100_000
@@ -240,7 +239,7 @@ class PlacedPages(ForeignQueue[C_co]):
     async def _of_owner(self, state: State, wrong: list[str] | None, whole: bool) -> list[Place]:
         """Where the owner keeps a state; as for `_places`."""
         names = await self._unless(self._queues(), [], wrong)
-        return await self._unless(self.places_of(state, names), [], wrong)
+        return await self._unless(guarded(self.kind, self.places_of(state, names)), [], wrong)
 
     async def places_of(self, state: State, names: Sequence[str]) -> list[Place]:
         """The declared places of a state, for the owner's queues of these names. A key that is
@@ -284,27 +283,15 @@ class PlacedPages(ForeignQueue[C_co]):
 
         async def read(place: Place, rows: Sequence[Row], /) -> Sequence[Entry | None]:
             short = [row for row in rows if row.length <= LARGEST]
-            entries = iter(await self._read(state, place, short) if short else ())
+            entries = iter(
+                await guarded(self.kind, self.read(state, place, short)) if short else ()
+            )
             return [
                 next(entries) if row.length <= LARGEST else self._too_long(state, place, row)
                 for row in rows
             ]
 
         return read
-
-    async def _read(
-        self, state: State, place: Place, rows: Sequence[Row]
-    ) -> Sequence[Entry | None]:
-        """`read`, which is watched in a kind of another package: its errors name the package."""
-        package = package_of(self.kind)
-        if package is None:
-            return await self.read(state, place, rows)
-        try:
-            return await Watched(self.read(state, place, rows))
-        except Exception as error:
-            if isinstance(error, RedisqError):
-                raise
-            raise refused(package, f"{type(error).__name__}: {error}") from error
 
     def _too_long(self, state: State, place: Place, row: Row) -> Entry:
         """The entry of an element that is too long to be read: the server can't send a part."""

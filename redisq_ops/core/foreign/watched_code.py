@@ -9,9 +9,25 @@ from collections.abc import Coroutine, Generator, Iterator
 from contextlib import contextmanager, redirect_stdout
 from typing import Any, Generic, TypeVar
 
+from ..model.errors import RedisqError
+from .plug_ins import package_of, refused
+
 T = TypeVar("T")
 LONGEST_S = 5
 """seconds of processor time that such code may use between two round trips"""
+
+
+async def guarded(kind: str, code: Coroutine[Any, Any, T]) -> T:
+    """Run a kind's code. That of another package is watched, and its unexpected errors name it."""
+    package = package_of(kind)
+    if package is None:
+        return await code
+    try:
+        return await Watched(code)
+    except Exception as error:
+        if isinstance(error, RedisqError):
+            raise
+        raise refused(package, f"{type(error).__name__}: {error}") from error
 
 
 class Watched(Generic[T]):
@@ -44,11 +60,11 @@ def watched() -> Iterator[None]:
             yield
             return
         before = signal.signal(signal.SIGVTALRM, _too_slow)
-        signal.setitimer(signal.ITIMER_VIRTUAL, LONGEST_S)
+        left, _ = signal.setitimer(signal.ITIMER_VIRTUAL, LONGEST_S)  # of watched code around it
         try:
             yield
         finally:
-            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            signal.setitimer(signal.ITIMER_VIRTUAL, left)
             signal.signal(signal.SIGVTALRM, before)
 
 

@@ -192,15 +192,23 @@ def test_what_a_recogniser_prints_is_no_output(
 
 @pytest.mark.slow
 @pytest.mark.alike
-def test_what_its_reads_print_is_no_output(
+def test_what_its_code_prints_is_no_output(
     client: redis.Redis, shop: Path, ran: Run, tmp_path: Path
 ) -> None:
-    read = "return [_entry("
-    site = changed(shop, tmp_path, "queue.py", read, f"print('chatter')\n        {read}")
+    read = "        return [_entry("
+    stamp = "print('stamp')\n        return b''"
+    talks = f"        print('read')\n{read}"
+    site = changed(shop, tmp_path, "queue.py", read, talks)
+    queue = site / "shop_redisq" / "queue.py"
+    hook = f"    def stamp(self, entry):\n        {stamp}\n\n    async def read("
+    queue.write_text(queue.read_text().replace("    async def read(", hook) + "print('import')\n")
     client.rpush("shop:jobs:mugs", '{"id": "w"}')
     asked = ran(site, "-m", "redisq_ops", "--json", "waiting", "ls", "shop:mugs")
     assert [json.loads(line)["id"] for line in asked.stdout.splitlines()] == ["w"]
-    assert "chatter" in asked.stderr
+    assert "import" in asked.stderr and "read" in asked.stderr
+    done = ran(site, "-m", "redisq_ops", "--json", "purge", "shop:mugs/w", "--yes")
+    assert [json.loads(line) for line in done.stdout.splitlines()]
+    assert "stamp" in done.stderr
 
 
 @pytest.mark.slow
