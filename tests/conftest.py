@@ -3,6 +3,7 @@
 import gc
 import multiprocessing
 import os
+import re
 import signal
 import threading
 import time
@@ -87,7 +88,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if kind == "redis":
                 item.add_marker(pytest.mark.slow)
         else:
-            turn = crc32(item.nodeid.replace(kind, "").encode()) % len(WANTED)
+            turn = crc32(re.sub(rf"\b{kind}\b", "", item.nodeid).encode()) % len(WANTED)
             (kept if WANTED[turn] == kind else left).append(item)
     items[:] = kept
     config.hook.pytest_deselected(items=left)
