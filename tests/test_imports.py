@@ -20,6 +20,7 @@ HEAVY = {
     "asyncio",
     "cronsim",
     "re2",
+    "jinja2",
 }
 
 

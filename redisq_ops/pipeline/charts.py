@@ -7,11 +7,11 @@ dash as well as by colour. Texts stay data: Vega draws them as text, never as HT
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from redisq_ops.ops.terminal import printable
@@ -318,65 +318,13 @@ _CLOCK = {
     "milliseconds": ".%L",
 }
 """labels of a time axis, by the largest unit that changes"""
-_CONFIG: Spec = {
-    "background": None,
-    "view": {"stroke": None},
-    "font": 'system-ui, "DejaVu Sans", sans-serif',
-    "axis": {
-        "labelColor": "var(--soft)",
-        "titleColor": "var(--soft)",
-        "gridColor": "var(--rule)",
-        "domainColor": "var(--rule)",
-        "tickColor": "var(--rule)",
-        "titleFontWeight": "normal",
-    },
-    "axisX": {"grid": False, "labelFlush": True, "labelOverlap": "greedy", "labelSeparation": 8},
-    "axisY": {"minExtent": 46, "maxExtent": 46, "tickCount": 4, "domain": False},
-    "legend": {"labelColor": "var(--ink)", "symbolSize": 300, "symbolStrokeWidth": 2},
-    "title": {
-        "anchor": "start",
-        "frame": "group",
-        "color": "var(--ink)",
-        "fontSize": 14,
-        "subtitleColor": "var(--soft)",
-        "subtitleFontSize": 12,
-        "offset": 8,
-    },
-}
-# With `ast` Vega interprets its expressions: the page's policy forbids evaluating text as code.
-_START = """
-for (const data of document.querySelectorAll('script[type="application/json"]')) {
-  const spec = JSON.parse(data.textContent), beside = spec.vconcat ? 84 : 200;
-  const room = Math.max(data.parentElement.clientWidth - beside, 160);
-  const letters = new RegExp(`.{1,${Math.floor(room / 6.5)}}( |$)`, "g");
-  const legend = spec.encoding?.color?.legend;
-  if (legend && room < 400) legend.columns = 1;
-  for (const view of spec.vconcat || [spec]) {
-    view.width = Math.min(view.width, room);
-    const below = view.title && view.title.subtitle;
-    if (below) view.title.subtitle = below.match(letters) || below;
-  }
-  const options = {actions: false, ast: true, renderer: "svg", config: %s,
-                   tooltip: {theme: "custom"}};
-  vegaEmbed(data.parentElement.querySelector("div"), spec, options);
-}
-"""
 
 
 @cache
 def script() -> str:
-    """Vega and the code that draws every `figure` of the page. Takes a second, once."""
+    """Vega and `charts.js`, which draws the figures of the page. Takes a second, once."""
     from vl_convert import javascript_bundle
 
-    start = _START % json.dumps(_CONFIG)
+    start = Path(__file__).with_suffix(".js").read_text(encoding="utf-8")
     # No closing tag may be in it: the page has it in a <script>.
     return str(javascript_bundle(start)).replace("</script", "<\\/script")
-
-
-def figure(spec: Spec, label: str) -> str:
-    """HTML of a chart that `script` draws; ``label`` is escaped text for screen readers."""
-    data = json.dumps(spec, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-    return (
-        f'<figure class="chart" role="img" aria-label="{label}"><div></div>'
-        f'<script type="application/json">{data}</script></figure>'
-    )

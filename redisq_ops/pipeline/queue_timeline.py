@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from redisq_ops.ops.terminal import printable
+
 from . import charts
-from .charts import Panel, Series, ShadedSpan, TimeMark
+from .charts import Panel, Series, ShadedSpan, Spec, TimeMark
 from .figures import Figures, Row, failures_only_reason
-from .page_elements import each_step, moment, safe
+from .quantities import each_step, moment
 
 MAX_CHANGES = 100
 """operators' changes to mark in the charts, and to list"""
@@ -63,8 +65,9 @@ def timeline(
     times: Sequence[Row],
     workers: Sequence[Row],
     anomalies: Sequence[Row],
-) -> str:
-    """The charts as HTML, from this queue's rows of the tables with these names."""
+) -> tuple[Spec, list[str]]:
+    """The charts, from this queue's rows of the tables with these names, and sentences that say
+    why some are missing."""
     step_ms = figures.step_ms
     begin_ms = (figures.begin_ms or 0) // step_ms * step_ms
     steps = _Steps(begin_ms, step_ms, ((figures.end_ms or 0) - begin_ms) // step_ms + 1)
@@ -118,13 +121,10 @@ def timeline(
     else:
         failures_only = name in figures.failures_only
         why = failures_only_reason([name]) if failures_only else "no delivery in this time"
-        missing.append(f"No backlog, workers, waits or run times: {safe(why, 600)}.")
+        missing.append(f"No backlog, workers, waits or run times: {printable(why, 600)}.")
     changes = [row for row in figures.tables["changes"] if row["queue"] == name][:MAX_CHANGES]
     marks = [TimeMark(row["at_ms"], _change(row)) for row in changes]
-    chart = charts.figure(
-        charts.timeline(begin_ms, step_ms, panels, marks), f"Queue {safe(name)} over time"
-    )
-    return chart + "".join(f'<p class="soft">{sentence}</p>' for sentence in missing)
+    return charts.timeline(begin_ms, step_ms, panels, marks), missing
 
 
 def _spans(anomalies: Sequence[Row], *metrics: str) -> list[ShadedSpan]:

@@ -1,7 +1,8 @@
 """The report as one HTML page that opens offline: charts with hover and zoom, light, dark, print.
 
-Queue names, errors and ids are foreign text. All of it is escaped (`page_elements.safe`). The
-page's content security policy allows the page's own script, by its digest, and no connection.
+`report_page.html` is its template, `Page` what the template shows. Queue names, errors and ids are
+foreign text: the template escapes each value, and control characters become visible. The page's
+content security policy allows the page's own script, by its digest, and no connection.
 """
 
 from __future__ import annotations
@@ -9,14 +10,18 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
-from html import escape
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from redisq_ops.ops.terminal import percent
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
-from . import charts
-from .charts import Bar, Panel, Series
+from redisq_ops.ops.terminal import percent, printable
+
+from . import charts, quantities
+from .charts import Bar, Panel, Series, Spec
 from .critical_path import DESCRIPTIONS, time_spent
 from .figures import (
     Figures,
@@ -30,19 +35,7 @@ from .figures import (
     totals,
     trait_sentences,
 )
-from .page_elements import (
-    EscapedText,
-    between,
-    counted,
-    duration,
-    each_step,
-    escaped_text,
-    moment,
-    number,
-    safe,
-    table,
-    time,
-)
+from .quantities import duration, moment
 from .queue_timeline import MAX_CHANGES, METRICS, timeline
 from .transforms.anomalies import BASELINE, FLOORS, MIN_SHARE, THRESHOLD
 
@@ -58,184 +51,212 @@ MAX_ANOMALIES = 12
 MAX_CLIENTS = 12
 MAX_BARS = 300
 """number of segments drawn of a critical path, the longest ones"""
+MAX_NAME = 64
+"""characters of a name in a heading or a sentence"""
 
 _SEGMENT_COLOURS = {"run": 0, "queue": 1, "turn": 2, "again": 3}
 
-STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
+
+@dataclass(frozen=True, slots=True)
+class QueueSection:
+    name: str
+    chart: Spec
+    missing: Sequence[str]
+    """sentences in place of charts without values"""
+    hours: Sequence[Row]
+    retries: Sequence[Row]
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorGroup:
+    row: Row
+    error: str
+    traits: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientShare:
+    """What a client of a fair queue got over the whole time."""
+
+    name: str
+    weight: float
+    taken: float
+    fair: float
+    wait_p50_ms: float
+    """the highest of an hour"""
+
+
+@dataclass(frozen=True, slots=True)
+class FairnessSection:
+    queue: str
+    chart: Spec | None
+    """Jain's index by the hour; None: the queue has deliveries of one hour only"""
+    jain: float | None
+    """the index of that hour"""
+    clients: Sequence[ClientShare]
+
+
+@dataclass(frozen=True, slots=True)
+class CriticalPath:
+    request: Row
+    segments: Sequence[Row]
+    spent: Mapping[str, int]
+    """ms by what the request waited for"""
+    total_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What the page shows of the figures, in its order."""
+
+    title: str
+    source: str
+    figures: Figures
+    totals: Sequence[Row]
+    dead_letters: int
+    worst_wait_ms: float | None
+    anomalies: Sequence[Row]
+    comparison: Sequence[tuple[str, Sequence[Row]]]
+    queues: Sequence[QueueSection]
+    groups: Sequence[ErrorGroup]
+    groups_chart: Spec
+    groups_note: str
+    """a clause: why the groups have no traits, or empty"""
+    other_groups: Sequence[Row]
+    fairness: Sequence[FairnessSection]
+    paths: Sequence[CriticalPath]
+    paths_chart: Spec
+    notes: Sequence[str]
+    missing: Mapping[str, str]
+    """the reason, as a clause, for each table without rows"""
 
 
 def page(figures: Figures, *, title: str = "Queues", source: str = "") -> str:
     """The page. ``source``: where the figures are from, without secrets."""
     queues, groups = MAX_QUEUES, MAX_GROUPS
     while True:
-        text = _page(figures, title, source, queues, groups)
+        shown = _page(figures, title, source, queues, groups)
+        text = _rendered(shown, script="")
         if len(text.encode()) <= MAX_BYTES or queues + groups <= 2:
-            return _with_script(text)
+            return _rendered(shown, charts.script()) if "<figure" in text else text
         queues, groups = max(1, queues * 2 // 3), max(1, groups * 2 // 3)
 
 
-def _with_script(text: str) -> str:
-    """The page with its script and the policy that allows only this script; a page without charts
-    has no script."""
-    code = charts.script() if "<figure" in text else ""
-    digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
-    policy = (
-        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
-        "base-uri 'none'; form-action 'none'"
+def _rendered(shown: Page, script: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    template = _ENVIRONMENT.get_template("report_page.html")
+    return template.render(page=shown, figures=shown.figures, script=Markup(script), digest=digest)
+
+
+def _visible(value: Any) -> Any:
+    """What a template prints for a value: control characters of a text are visible."""
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _environment() -> Environment:
+    folder = Path(__file__).parent
+    environment = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_visible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        loader=FileSystemLoader(folder),
     )
-    head, _, rest = text.partition("<!--policy-->")
-    body, _, end = rest.rpartition("<!--script-->")
-    meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-    return f"{head}{meta}{body}<script>{code}</script>{end}" if code else f"{head}{meta}{body}{end}"
+    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
+    environment.filters |= {
+        "counted": quantities.counted,
+        "duration": duration,
+        "each_step": quantities.each_step,
+        "moment": moment,
+        "name": partial(printable, limit=MAX_NAME),
+        "number": quantities.number,
+        "percent": percent,
+        "printable": printable,
+        "thousands": "{:,}".format,
+        "time": quantities.time,
+    }
+    environment.globals |= {
+        "BASELINE": BASELINE,
+        "DESCRIPTIONS": DESCRIPTIONS,
+        "FLOORS": FLOORS,
+        "MAX_CHANGES": MAX_CHANGES,
+        "MAX_CLIENTS": MAX_CLIENTS,
+        "MAX_HOURS": MAX_HOURS,
+        "MAX_SEGMENTS": MAX_SEGMENTS,
+        "METRICS": METRICS,
+        "MIN_SHARE": MIN_SHARE,
+        "STYLE": Markup((folder / "report_page.css").read_text(encoding="utf-8")),
+        "THRESHOLD": THRESHOLD,
+        "between": quantities.between,
+        "longest": longest,
+    }
+    return environment
 
 
-def _page(figures: Figures, title: str, source: str, queues: int, groups: int) -> str:
-    begin, end = figures.begin_ms, figures.end_ms
-    when = "" if begin is None or end is None else between(begin, end)
-    parts = [
-        "<!doctype html>\n",
-        '<html lang="en"><head><meta charset="utf-8">',
-        "<!--policy-->",
-        '<meta name="viewport" content="width=device-width,initial-scale=1">',
-        f"<title>{safe(title, 120)}{' · ' + when if when else ''}</title>",
-        f"<style>{STYLE}</style></head><body><main>",
-        f"<h1>{safe(title, 120)}</h1>",
-        f'<p class="soft">{when or "no events"}{" · " if source else ""}{safe(source, 300)}</p>',
-        _tiles(figures),
-        _anomalies(figures),
-        _comparison(figures),
-        '<p class="soft screen">Charts of a queue: hover for values, drag to move in time, Ctrl '
-        "with the wheel to zoom, double-click to reset. Triangles mark operators’ changes.</p>",
-        _queues(figures, queues),
-        _groups(figures, groups),
-        _fairness(figures, queues),
-        _requests(figures),
-        _changes(figures),
-        _methods(figures),
-        "</main><!--script--></body></html>\n",
-    ]
-    return "".join(parts)
+_ENVIRONMENT = _environment()
 
 
-# --- sections ----------------------------------------------------------------------------------
-
-
-def _tiles(figures: Figures) -> str:
-    rows = totals(figures)
-    dead_letters = sum(row["entries"] for row in figures.tables["dead_groups"])
-    worst = max((row.get("wait_p99_ms", 0) for row in rows), default=0)
-    known = any(row["waits"] for row in figures.tables["latency"])
-    done, bad = (sum(row[name] for row in rows) for name in ("done", "bad"))
-    tiles = [
-        (f"{len({*(row['queue'] for row in rows)}):,}", "queues with events"),
-        (number(sum(row["submitted"] for row in rows)), "entries submitted"),
-        (number(done), "done"),
-        (
-            number(bad),
-            f"deliveries failed or lost ({percent(bad / (bad + done))})"
-            if bad + done
-            else "deliveries failed or lost",
-        ),
-        (number(dead_letters), "dead letters now"),
-        (duration(worst) if known else "–", "highest hourly p99 of waits"),
-    ]
-    cells = "".join(f"<div><b>{escape(b)}</b><span>{escape(s)}</span></div>" for b, s in tiles)
-    return f'<div class="tiles">{cells}</div>'
-
-
-def _anomalies(figures: Figures) -> str:
-    rows = sorted(figures.tables["anomalies"], key=lambda row: -abs(row["z"]))
-    if not rows:
-        return _empty_section("What stands out", figures, "anomalies")
-    shown = sorted(rows[:MAX_ANOMALIES], key=lambda row: row["from_ms"])
-    items = "".join(f"<li>{_anomaly(row, figures.anomaly_ms)}</li>" for row in shown)
-    more = len(rows) - len(shown)
-    rest = f'<p class="soft">{more:,} smaller ones are not listed.</p>' if more else ""
-    return (
-        f'<h2>What stands out</h2><ul class="out">{items}</ul>{rest}'
-        f'<p class="soft">Steps of {duration(figures.anomaly_ms)} at least {THRESHOLD} robust '
-        "standard deviations (median and MAD) from the queue’s own median; shaded in the charts."
-        "</p>"
+def _page(figures: Figures, title: str, source: str, queues: int, groups: int) -> Page:
+    tables, ranked = figures.tables, totals(figures)
+    waits_known = any(row["waits"] for row in tables["latency"])
+    worst_waits = [row.get("wait_p99_ms", 0) for row in ranked] if waits_known else []
+    unusual = sorted(tables["anomalies"], key=lambda row: -abs(row["z"]))[:MAX_ANOMALIES]
+    dead = sorted(tables["dead_groups"], key=lambda row: -row["entries"])
+    traits = by_queue(tables["contrasts"], "fingerprint")
+    missing = empty_table_reasons(figures)
+    no_traits = single_group_reason(tables["dead_groups"]) or (
+        "" if traits else missing["contrasts"]
+    )
+    paths = _paths(figures)
+    return Page(
+        title=title,
+        source=source,
+        figures=figures,
+        totals=ranked,
+        dead_letters=sum(row["entries"] for row in dead),
+        worst_wait_ms=max(worst_waits, default=None),
+        anomalies=sorted(unusual, key=lambda row: row["from_ms"]),
+        comparison=list(by_queue(tables.get("comparison", ())).items())[:MAX_QUEUES],
+        queues=_queues(figures, [row["queue"] for row in ranked[:queues]]),
+        groups=[
+            ErrorGroup(
+                row,
+                group_error(row),
+                trait_sentences(traits.get((row["queue"], row["fingerprint"]), ()), moment),
+            )
+            for row in dead[:groups]
+        ],
+        groups_chart=_groups_chart(dead[:groups]),
+        groups_note=no_traits[:1].upper() + no_traits[1:],
+        other_groups=dead[groups:],
+        fairness=[
+            _fairness(queue, rows)
+            for queue, rows in list(by_queue(tables["fairness"]).items())[:queues]
+        ],
+        paths=paths,
+        paths_chart=_paths_chart(paths),
+        notes=notes(figures),
+        missing=missing,
     )
 
 
-def _anomaly(row: Row, step_ms: int) -> str:
-    unit = duration if row["metric"].endswith("_ms") else number
-    per = "" if row["metric"].endswith("_ms") else f" {each_step(step_ms)}"
-    return (
-        f"<b>{safe(row['queue'])}</b>, {between(row['from_ms'], row['to_ms'])}: "
-        f"{METRICS[row['metric']]} {'up to' if row['side'] == 'above' else 'down to'} "
-        f"<b>{escape(unit(row['value']))}</b>{per}, usually {escape(unit(row['median']))}"
-    )
-
-
-def _queues(figures: Figures, limit: int) -> str:
-    ranked = totals(figures)
+def _queues(figures: Figures, names: Sequence[str]) -> list[QueueSection]:
     counts, times = by_queue(figures.series["throughput"]), by_queue(figures.series["latency"])
     hours, retries = by_queue(figures.tables["latency"]), by_queue(figures.tables["retries"])
-    anomalies = by_queue(figures.tables["anomalies"])
+    unusual = by_queue(figures.tables["anomalies"])
     workers = by_queue(figures.tables["workers"])
-    parts = []
-    for name in [row["queue"] for row in ranked[:limit]]:
-        drawn = (each.get(name, []) for each in (counts, times, workers, anomalies))
-        parts += [
-            f"<h2>Queue {safe(name)}</h2>",
-            timeline(figures, name, *drawn),
-            _hourly_table(hours.get(name, [])),
-            _retries_table(retries.get(name, [])),
-        ]
-    if len(ranked) > limit:
-        parts.append(_other_queues(ranked[limit:]))
-    return "".join(parts) or _empty_section("Queues", figures, "throughput")
-
-
-def _hourly_table(rows: Sequence[Row]) -> str:
-    if not any(row["waits"] or row["runs"] for row in rows):
-        return ""
-    times = [f"{what}_{p}_ms" for what in ("wait", "run") for p in ("p50", "p95", "p99", "max")]
-    cells = [
-        (moment(row["from_ms"]), f"{row['taken']:,}", *(time(row[name]) for name in times))
-        for row in rows[-MAX_HOURS:]
-    ]
-    headers = [
-        "hour, UTC",
-        "deliveries",
-        "wait p50",
-        "p95",
-        "p99",
-        "max",
-        "run p50",
-        "p95",
-        "p99",
-        "max",
-    ]
-    more = len(rows) - len(cells)
-    rest = f" (the latest {MAX_HOURS} of {len(rows):,})" if more > 0 else ""
-    return f"<details><summary>By the hour{rest}</summary>{table(headers, cells, 1)}</details>"
-
-
-def _retries_table(rows: Sequence[Row]) -> str:
-    if not rows or (len(rows) == 1 and not rows[0]["bad_share"]):
-        return ""
-    cells = [
-        (
-            str(row["attempt"]),
-            *(f"{row[k]:,}" for k in ("n", "done", "failed", "lost", "dead")),
-            "–" if row["bad_share"] is None else percent(row["bad_share"]),
+    sections = []
+    for name in names:
+        drawn = (each.get(name, []) for each in (counts, times, workers, unusual))
+        chart, missing = timeline(figures, name, *drawn)
+        sections.append(
+            QueueSection(name, chart, missing, hours.get(name, []), retries.get(name, []))
         )
-        for row in rows[:20]
-    ]
-    headers = ["attempt", "deliveries", "done", "failed", "lost", "dead", "not done"]
-    return f"<h3>Retries</h3>{table(headers, cells, 0)}"
+    return sections
 
 
-def _groups(figures: Figures, limit: int) -> str:
-    rows = figures.tables["dead_groups"]
-    if not rows:
-        return _empty_section("Dead letters", figures, "dead_groups")
-    traits = by_queue(figures.tables["contrasts"], "fingerprint")
-    ranked = sorted(rows, key=lambda row: -row["entries"])
-    shown = ranked[:limit]
+def _groups_chart(groups: Sequence[Row]) -> Spec:
     bars = [
         Bar(
             f"{row['queue']} {row['fingerprint']}",
@@ -248,255 +269,60 @@ def _groups(figures: Figures, limit: int) -> str:
                 "share": percent(row["share"]),
             },
         )
-        for row in shown
+        for row in groups
     ]
-    parts = [
-        "<h2>Dead letters</h2>",
-        f"<p>{sum(r['entries'] for r in rows):,} dead letters in {counted(len(rows), 'group')}: "
-        "errors of a group differ only in numbers, ids, addresses and the like.</p>",
-        charts.figure(
-            charts.bars(bars, {"dead letters": 1}, axis="dead letters"), "Dead letters by group"
-        ),
-    ]
-    if not traits or single_group_reason(rows):
-        reason = single_group_reason(rows) or empty_table_reasons(figures)["contrasts"]
-        parts.append(f'<p class="soft">{safe(reason[0].upper() + reason[1:], 600)}.</p>')
-    parts += [_group(row, traits.get((row["queue"], row["fingerprint"]), [])) for row in shown]
-    if left := ranked[limit:]:
-        entries = sum(row["entries"] for row in left)
-        parts.append(
-            f'<p class="soft">{entries:,} more in {counted(len(left), "smaller group")}.</p>'
+    return charts.bars(bars, {"dead letters": 1}, axis="dead letters")
+
+
+def _fairness(queue: str, rows: Sequence[Row]) -> FairnessSection:
+    hours: dict[int, float | None] = {row["from_ms"]: row["jain"] for row in rows}
+    begin, end = min(hours), max(hours)
+    clients = [
+        ClientShare(
+            client,
+            next((row["weight"] for row in reversed(own) if row["weight"] != 1), 1),
+            sum(row["taken"] for row in own),
+            sum(row["fair"] or 0 for row in own),
+            max(row["wait_p50_ms"] or 0 for row in own),
         )
-    return "".join(parts)
+        for (_, client), own in by_queue(rows, "client").items()
+    ]
+    clients.sort(key=lambda client: (-client.taken, client.name))
+    if begin == end:
+        return FairnessSection(queue, None, hours[begin], clients)
+    jain = [hours.get(at) for at in range(begin, end + 1, 3_600_000)]
+    panel = Panel("Jain’s index", "index", [Series("index", jain, 2)], height=110)
+    return FairnessSection(queue, charts.timeline(begin, 3_600_000, [panel]), None, clients)
 
 
-def _group(row: Row, traits: Sequence[Row]) -> str:
-    reasons = ", ".join(f"{row[r]:,} {r}" for r in ("failed", "lost", "rejected") if row[r])
-    counts = "".join(
-        f" · {row[kind]:,} {kind if row[kind] > 1 else kind[:-1]}"
-        for kind in ("clients", "requests")
-        if row[kind]
-    )
-    first = row["first_ms"]
-    when = "" if first is None else f" · {between(first, row['last_ms'])}"
-    common = "".join(
-        f"<li>{safe(sentence, 300)}</li>" for sentence in trait_sentences(traits, moment)
-    )
-    return (
-        f'<div class="group"><p><b>{row["entries"]:,}</b> ({percent(row["share"])} of '
-        f"{safe(row['queue'])}) · <code>{safe(group_error(row), 320)}</code></p>"
-        f'<p class="soft">group {safe(row["fingerprint"])} · {reasons}{counts}{when} · latest '
-        f"{safe(row['queue'])}/{safe(row['sample'] or '', 140)}</p>"
-        + (f"<p>More frequent here than elsewhere:</p><ul>{common}</ul>" if common else "")
-        + "</div>"
-    )
+def _paths(figures: Figures) -> list[CriticalPath]:
+    segments = by_queue(figures.tables["critical_paths"], "request")
+    paths = []
+    for request in figures.tables["requests"]:
+        if own := segments.get((request["queue"], request["request"])):
+            spent = time_spent(own)
+            paths.append(CriticalPath(request, own, spent, sum(spent.values()) or 1))
+    return paths
 
 
-def _fairness(figures: Figures, limit: int) -> str:
-    parts = []
-    for name, rows in list(by_queue(figures.tables["fairness"]).items())[:limit]:
-        hours: dict[int, float | None] = {row["from_ms"]: row["jain"] for row in rows}
-        begin, end = min(hours), max(hours)
-        jain = [hours.get(at) for at in range(begin, end + 1, 3_600_000)]
-        parts.append(f"<h3>{safe(name)}</h3>")
-        if len(jain) > 1:
-            panel = Panel("Jain’s index", "index", [Series("index", jain, 2)], height=110)
-            spec = charts.timeline(begin, 3_600_000, [panel])
-            parts.append(charts.figure(spec, f"Fairness of {safe(name)}"))
-        parts.append(table(*_clients(rows, jain), 1))
-    if not parts:
-        return _empty_section("Fairness", figures, "fairness")
-    return (
-        "<h2>Fairness</h2><p>Jain’s index per hour of each client’s deliveries divided by its fair "
-        "share (max-min: no client gets more than it submitted, and clients that want more get "
-        "equal shares, times the weight): 1 is fair, 1/n is one of n clients getting all.</p>"
-        + "".join(parts)
-    )
-
-
-def _clients(rows: Sequence[Row], jain: Sequence[float | None]) -> tuple[list[str], list[Any]]:
-    sums: dict[str, list[float]] = {}
-    weights: dict[str, str] = {}
-    for row in rows:
-        if row["weight"] != 1:
-            weights[row["client"]] = f" ×{row['weight']}"
-        client_sums = sums.setdefault(row["client"], [0, 0, 0])
-        client_sums[0] += row["taken"]
-        client_sums[1] += row["fair"] or 0
-        client_sums[2] = max(client_sums[2], row["wait_p50_ms"] or 0)
-    total = sum(taken for taken, _, _ in sums.values()) or 1
-    ranked = sorted(sums.items(), key=lambda item: (-item[1][0], item[0]))
-    cells: list[tuple[str, ...]] = [
-        (
-            EscapedText(escaped_text(client) + weights.get(client, "")),
-            f"{taken:,.0f}",
-            percent(taken / total),
-            f"{fair:,.0f}",
-            f"{taken / fair:.2f}" if fair else "–",
-            time(wait),
+def _paths_chart(paths: Sequence[CriticalPath]) -> Spec:
+    bars = [
+        Bar(
+            f"{path.request['queue']}/{path.request['request']}",
+            row["from_ms"] - path.segments[0]["from_ms"],
+            row["to_ms"] - path.segments[0]["from_ms"],
+            DESCRIPTIONS[row["what"]],
+            {
+                "sub-request": row["id"],
+                "attempt": str(row["attempt"]),
+                "what": DESCRIPTIONS[row["what"]],
+                "took": duration(row["took_ms"]),
+                "ended": row["ended"] or "–",
+                "consumer": row["consumer"] or "–",
+            },
         )
-        for client, (taken, fair, wait) in ranked[:MAX_CLIENTS]
+        for path in paths
+        for row in longest(path.segments, MAX_BARS)
     ]
-    known = [value for value in jain if value is not None]
-    if len(jain) == 1 and known:
-        cells.append(("Jain’s index", f"{known[0]:.3f}", "", "", "", ""))
-    elif len(ranked) > MAX_CLIENTS:
-        cells.append((f"{len(ranked) - MAX_CLIENTS:,} more clients", "", "", "", "", ""))
-    headers = ["client", "deliveries", "share", "fair", "got / fair", "highest hourly p50 of waits"]
-    return headers, cells
-
-
-def _requests(figures: Figures) -> str:
-    slow = figures.tables["requests"]
-    paths = by_queue(figures.tables["critical_paths"], "request")
-    if not paths:
-        return _empty_section("What the slowest requests waited for", figures, "requests")
-    parts = [
-        "<h2>What the slowest requests waited for</h2>",
-        f"<p>{counted(len(slow), 'request')} ended. For the slowest, the path back from the last "
-        "end to the submission: each segment begins when the one before it ends, so together they "
-        "are all of the request’s time.</p>",
-    ]
-    shown = [row for row in slow if (row["queue"], row["request"]) in paths]
-    bars: list[Bar] = []
-    details = []
-    for request in shown:
-        segments = paths[request["queue"], request["request"]]
-        begin = segments[0]["from_ms"]
-        bars += [
-            Bar(
-                f"{request['queue']}/{request['request']}",
-                s["from_ms"] - begin,
-                s["to_ms"] - begin,
-                DESCRIPTIONS[s["what"]],
-                _segment_tooltip(s),
-            )
-            for s in longest(segments, MAX_BARS)
-        ]
-        details.append(_path(request, segments))
     kinds = {text: _SEGMENT_COLOURS[kind] for kind, text in DESCRIPTIONS.items()}
-    spec = charts.bars(bars, kinds, axis="time since submission", durations=True)
-    return "".join([*parts, charts.figure(spec, "Critical paths"), *details])
-
-
-def _path(request: Row, segments: Sequence[Row]) -> str:
-    spent = time_spent(segments)
-    total_ms = sum(spent.values()) or 1
-    shares = ", ".join(f"{percent(ms / total_ms)} {what}" for what, ms in spent.items())
-    cells = [
-        (
-            escaped_text(s["id"]),
-            str(s["attempt"]),
-            DESCRIPTIONS[s["what"]],
-            s["ended"] or "",
-            escaped_text(s["consumer"] or ""),
-            duration(s["from_ms"] - segments[0]["from_ms"]),
-            duration(s["took_ms"]),
-            percent(s["took_ms"] / total_ms),
-        )
-        for s in longest(segments, MAX_SEGMENTS)
-    ]
-    cut = "" if len(cells) == len(segments) else f", the {len(cells)} longest"
-    headers = ["sub-request", "attempt", "what", "ended", "consumer", "after", "took", "share"]
-    return (
-        f"<details><summary>{safe(request['queue'])}/{safe(request['request'])}: "
-        f"{duration(request['took_ms'])}, {request['entries']:,} sub-requests, "
-        f"{request['bad']:,} deliveries failed; {shares}</summary>"
-        f'<p class="soft">{len(segments):,} segments{cut}</p>'
-        f"{table(headers, cells, 5)}</details>"
-    )
-
-
-def _changes(figures: Figures) -> str:
-    rows = figures.tables["changes"]
-    if not rows:
-        return _empty_section("Operators’ changes", figures, "changes")
-    cells = [
-        (
-            moment(row["at_ms"]),
-            escaped_text(row["queue"]),
-            escaped_text(row["change"]),
-            "" if row["entries"] is None else f"{row['entries']:,}",
-            escaped_text(row["op"]),
-        )
-        for row in rows[:MAX_CHANGES]
-    ]
-    more = len(rows) - len(cells)
-    rest = f'<p class="soft">{more:,} later ones are not listed.</p>' if more else ""
-    headers = ["time, UTC", "queue", "change", "entries", "operation"]
-    return f"<h2>Operators’ changes</h2>{table(headers, cells, 3)}{rest}"
-
-
-def _comparison(figures: Figures) -> str:
-    if figures.against is None:
-        return ""
-    begin, end = figures.against
-    if begin is None or end is None:
-        return _empty_section("Compared with another time", figures, "comparison")
-    parts = [f"<h2>Compared with {between(begin, end)}</h2>"]
-    for queue, rows in list(by_queue(figures.tables["comparison"]).items())[:MAX_QUEUES]:
-        cells = [_compared(row) for row in rows]
-        headers = ["", "this time", "then", "change"]
-        parts.append(f"<h3>{safe(queue)}</h3>{table(headers, cells, 1)}")
-    return "".join(parts)
-
-
-def _compared(row: Row) -> tuple[str, ...]:
-    value, other = row["value"], row["against"]
-    unit = time if row["metric"].endswith("_ms") else lambda n: "–" if n is None else f"{n:,.0f}"
-    name = row["metric"].removesuffix("_ms").replace("_", " ")
-    group = "" if row["fingerprint"] is None else f", group {row['fingerprint']}"
-    if not other:
-        change = "new" if value else ""
-    else:
-        percentage = None if value is None else round(100 * (value - other) / other)
-        change = "gone" if percentage is None else f"{percentage:+d} %" if percentage else "same"
-    return escaped_text(name + group), unit(value), unit(other), change
-
-
-def _methods(figures: Figures) -> str:
-    sentences = [
-        f"{figures.events:,} events and {figures.deliveries:,} deliveries are included; times "
-        "are UTC, with milliseconds.",
-        *notes(figures),
-        f"Unusual is a robust z of {THRESHOLD} or more, z = 0.6745 (value − median) / MAD; where "
-        "MAD is 0, (value − median) / (1.2533 mean absolute deviation). Not reported: queues with "
-        f"fewer than {BASELINE} steps, and values less than {percent(MIN_SHARE)} of the median, "
-        f"{FLOORS['failed']:.0f} entries or {FLOORS['wait_ms']:.0f} ms away from it.",
-        "Groups’ traits are compared by the lower bound of the difference of shares (Newcombe, "
-        "99.9 %).",
-    ]
-    items = "".join(f"<li>{safe(s, 600)}</li>" for s in sentences)
-    return f'<h2>How these figures are computed</h2><ul class="soft">{items}</ul>'
-
-
-# --- elements ----------------------------------------------------------------------------------
-
-
-def _empty_section(title: str, figures: Figures, name: str) -> str:
-    """A section without rows, and the reason."""
-    reason = empty_table_reasons(figures).get(name, "nothing is known")
-    return f'<h2>{title}</h2><p class="soft">None: {safe(reason, 600)}.</p>'
-
-
-def _other_queues(rows: Sequence[Row]) -> str:
-    cells = [
-        (
-            escaped_text(row["queue"]),
-            *(f"{row[k]:,}" for k in ("submitted", "taken", "done", "failed", "lost", "dead")),
-        )
-        for row in rows[:200]
-    ]
-    headers = ["queue", "submitted", "taken", "done", "failed", "lost", "dead"]
-    return f"<h2>{len(rows):,} more queues</h2>{table(headers, cells, 1)}"
-
-
-def _segment_tooltip(row: Row) -> Mapping[str, str]:
-    return {
-        "sub-request": row["id"],
-        "attempt": str(row["attempt"]),
-        "what": DESCRIPTIONS[row["what"]],
-        "took": duration(row["took_ms"]),
-        "ended": row["ended"] or "–",
-        "consumer": row["consumer"] or "–",
-    }
+    return charts.bars(bars, kinds, axis="time since submission", durations=True)

@@ -332,8 +332,8 @@ def _pattern(text: str | None) -> str | None:
 
 def _writable(html: Path | None, parquet: Path | None) -> None:
     """Refuse outputs that can't be written, before Spark works for minutes."""
-    if html is not None and find_spec("vl_convert") is None:
-        raise BadInput("--html draws with Vega: pip install 'redisq-ops[spark]'")
+    if html is not None and not (find_spec("jinja2") and find_spec("vl_convert")):
+        raise BadInput("--html needs Jinja and Vega: pip install 'redisq-ops[spark]'")
     if html is not None and (html.is_dir() or not html.absolute().parent.is_dir()):
         raise BadInput(f"--html {html}: must be a file in an existing folder")
     if parquet is not None and parquet.exists() and not parquet.is_dir():

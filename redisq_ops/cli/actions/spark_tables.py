@@ -54,7 +54,7 @@ def print_report(s: Session, figures: Figures) -> None:
 
 def _print_deliveries(s: Session, figures: Figures, why: Mapping[str, str]) -> None:
     from redisq_ops.pipeline.figures import totals
-    from redisq_ops.pipeline.page_elements import duration
+    from redisq_ops.pipeline.quantities import duration
     from redisq_ops.pipeline.queue_timeline import METRICS
 
     tables = figures.tables
@@ -137,7 +137,7 @@ def _print_changes(s: Session, figures: Figures, why: Mapping[str, str]) -> None
 
 def _print_clients_and_requests(s: Session, figures: Figures, why: Mapping[str, str]) -> None:
     from redisq_ops.pipeline.figures import by_queue
-    from redisq_ops.pipeline.page_elements import duration
+    from redisq_ops.pipeline.quantities import duration
 
     tables = figures.tables
     hours = by_queue(tables["fairness"], "from_ms").items()
@@ -235,7 +235,7 @@ def print_groups(s: Session, groups: Sequence[Row], traits: Sequence[Row] | None
 def print_critical_path(s: Session, rows: Sequence[Row], named: str) -> None:
     from redisq_ops.pipeline.critical_path import DESCRIPTIONS, time_spent
     from redisq_ops.pipeline.figures import longest
-    from redisq_ops.pipeline.page_elements import duration
+    from redisq_ops.pipeline.quantities import duration
 
     if s.json:
         for row in rows:
@@ -285,7 +285,7 @@ def _decimal(value: float | None, places: int) -> str | None:
 
 def _metric(row: Row, name: str) -> str | None:
     """A value of the row's metric: a duration or a number."""
-    from redisq_ops.pipeline.page_elements import duration, number
+    from redisq_ops.pipeline.quantities import duration, number
 
     if row[name] is None:
         return None

@@ -1,37 +1,8 @@
-"""Elements of reports: escaped text, tables, times, numbers."""
+"""Numbers, durations and times as reports write them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from html import escape
-
-from redisq_ops.ops.terminal import printable
-
-MAX_NAME = 64
-"""characters of a name in a heading or a sentence"""
-
-
-class EscapedText(str):
-    """Text that is already escaped."""
-
-
-def escaped_text(text: str) -> EscapedText:
-    return EscapedText(safe(text, 140))
-
-
-def table(headers: Sequence[str], rows: Iterable[Sequence[str]], numbers_from: int) -> str:
-    """An HTML table; columns from index ``numbers_from`` on are right-aligned."""
-
-    def cell(tag: str, i: int, text: str) -> str:
-        shown = text if isinstance(text, EscapedText) else escape(text)
-        return f"<{tag}{' class=n' if i >= numbers_from else ''}>{shown}</{tag}>"
-
-    head = "".join(cell("th", i, text) for i, text in enumerate(headers))
-    body = "".join(
-        f"<tr>{''.join(cell('td', i, text) for i, text in enumerate(row))}</tr>" for row in rows
-    )
-    return f'<div class="wide"><table><tr>{head}</tr>{body}</table></div>'
 
 
 def each_step(step_ms: int) -> str:
@@ -55,11 +26,6 @@ def between(begin: int, end: int) -> str:
         clock = "%H:%M"
     last_text = last.strftime(clock if first.date() == last.date() else f"%Y-%m-%d {clock}")
     return f"{first.strftime(f'%Y-%m-%d {clock}')} – {last_text} UTC"
-
-
-def safe(text: str, max_length: int = MAX_NAME) -> str:
-    """Any text, escaped for HTML: control characters visible, cut to ``max_length`` characters."""
-    return escape(printable(text, max_length), quote=True)
 
 
 def duration(ms: float) -> str:
