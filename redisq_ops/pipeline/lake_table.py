@@ -25,9 +25,10 @@ from typing import Literal
 from urllib.parse import unquote
 
 from redisq_ops.core.model.errors import BadInput, Refused, SchemaTooNew
+from redisq_ops.ops.ndjson import line
+from redisq_ops.ops.private_files import SHARED, atomic_write
 from redisq_ops.ops.typed_json import json_file, typed
 
-from .atomic_json import write_json
 from .history_ranges import Mark, check_mark
 from .parquet_files import whole_parquet
 from .tables import TableDefinition
@@ -142,7 +143,8 @@ class LakeTable:
 
     def write_manifest(self, manifest: Manifest) -> None:
         document = {"redisq_lake": FORMAT, **asdict(manifest)}
-        write_json(self.manifests / f"{manifest.run}.json", document)
+        with atomic_write(self.manifests / f"{manifest.run}.json", SHARED) as file:
+            file.write(line(document))
 
     def merge_manifests(self) -> None:
         """Merge the manifests of each day into that of the day's last run, except those of the
