@@ -112,8 +112,9 @@ class ReplayPlan:
         if not file.exists():
             return None
         try:
+            queue = partial(checked, QueueReplay, name="queue")
             with open_regular(file) as opened:
-                choice, *queues = ndjson.checked(opened, str(file), _PLAN, dict, _queue)
+                choice, *queues = ndjson.checked(opened, str(file), _PLAN, dict, queue)
             plan = cls(path, tuple(queues), choice)
             plan._check()
         except BadInput as error:
@@ -162,11 +163,6 @@ class ReplayPlan:
         """A preview for each queue; refuses a queue that was replaced since the plan was made."""
         found = [each for each in self.queues if each.count]
         return [_preview(each, await home(deployment, each.header)) for each in found]
-
-
-def _queue(row: dict[str, Any]) -> QueueReplay:
-    found: QueueReplay = checked(QueueReplay, row, "queue")
-    return found
 
 
 def _preview(replay: QueueReplay, queue: Queue[Any]) -> Preview:
