@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import socket
 from collections.abc import Iterator, Mapping
@@ -16,7 +15,8 @@ from redisq_ops.core.model.exit_codes import PARTLY_DONE
 from redisq_ops.ops.change.apply import ReportResult
 from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.runner import ChangeRun
-from redisq_ops.ops.private_files import open_private, resolved_path
+from redisq_ops.ops.ndjson import Format, line
+from redisq_ops.ops.private_files import named, open_private, resolved_path
 from redisq_ops.ops.typed_json import json_object, plain_text
 
 from .output import count, emit, printable, say
@@ -48,7 +48,7 @@ class OutcomeReport:
             return
         self.each = self._each
 
-        with self._named():
+        with named(path):
             special = os.path.exists(path) and not os.path.isfile(path)  # a pipe, a device
             flags = os.O_WRONLY if special else os.O_RDWR | os.O_CREAT
             self._file = open_private(path, flags | os.O_APPEND)
@@ -78,9 +78,9 @@ class OutcomeReport:
         lines = tail.split(b"\n")
         if torn := len(lines.pop()):
             os.ftruncate(self._file, size - torn)
-        for line in reversed(lines):
+        for each in reversed(lines):
             with suppress(BadInput):
-                row = json_object(line)
+                row = json_object(each)
                 if "said" in row and plain_text(row.get("id")):
                     self.last = row["id"]
                     break
@@ -88,17 +88,10 @@ class OutcomeReport:
 
     def _write(self, row: Mapping[str, Any]) -> None:
         assert self._file is not None
-        line = json.dumps(row).encode() + b"\n"
-        with self._named():
-            while line:  # on a nearly full disk a write may be partial
-                line = line[os.write(self._file, line) :]
-
-    @contextmanager
-    def _named(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, self.path) from error
+        rest = line(row)
+        with named(self.path):
+            while rest:  # on a nearly full disk a write may be partial
+                rest = rest[os.write(self._file, rest) :]
 
 
 def _file_identity(file: int) -> str:
@@ -108,7 +101,7 @@ def _file_identity(file: int) -> str:
 
 
 def _head(op: str, of: str) -> dict[str, Any]:
-    return {"redisq": "report" if of == PLAN else f"{of} report", "op": op}
+    return Format("report" if of == PLAN else f"{of} report").head(op=op)
 
 
 def check_report_file(path: str | None, op: str, of: str = PLAN) -> None:
@@ -119,7 +112,7 @@ def check_report_file(path: str | None, op: str, of: str = PLAN) -> None:
         return
     with open(path, "rb") as file, suppress(BadInput):
         first = file.readline(1000)
-        if not first.endswith(b"\n") and json.dumps(_head(op, of)).encode().startswith(first):
+        if not first.endswith(b"\n") and line(_head(op, of)).startswith(first):
             return  # its first line was cut by a full disk
         if json_object(first) == _head(op, of):
             return

@@ -8,9 +8,9 @@ only if it belongs to us or to root.
 from __future__ import annotations
 
 import os
+import secrets
 import stat
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from errno import ENXIO
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from redisq_ops.core.model.errors import BadInput, Refused
 
-PRIVATE = 0o600
+PRIVATE, SHARED = 0o600, 0o666
 _LINKS = 40
 _OPEN_FILES = "/proc"
 """``/dev/stdout`` leads to links here to open files, which have no path to follow"""
@@ -83,23 +83,37 @@ def _is_ours(status: os.stat_result) -> bool:
 
 
 @contextmanager
-def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
+def named(path: str | Path) -> Iterator[None]:
+    """Report a file's error under the name that the user knows, not a temporary one."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+@contextmanager
+def atomic_write(
+    path: str | Path, mode: int = PRIVATE, place: Callable[[Path, Path], None] = os.replace
+) -> Iterator[BinaryIO]:
     """Write a file that takes its name once it is complete and on disk; after an error nothing is
     left. A pipe, a device or ``/dev/stdout`` is written to directly.
+
+    ``mode``: who may read it, as far as the umask allows; ``place`` gives it its name.
     """
     at = resolved_path(str(path))
     if at.exists() and (not at.is_file() or at.is_relative_to(_OPEN_FILES)):
         with os.fdopen(open_private(str(path), os.O_WRONLY), "wb") as plain:
             yield plain
         return
-    # mkstemp creates it with O_EXCL and O_NOFOLLOW, for its owner only.
-    handle, part = tempfile.mkstemp(prefix=f".{at.name}.", suffix=".part", dir=at.parent)
+    part = at.with_name(f".{at.name}.{secrets.token_hex(4)}.part")
+    # With O_EXCL it is a new file, and not behind a link.
+    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         with os.fdopen(handle, "wb") as out:
             yield out
             out.flush()
             os.fsync(out.fileno())
-        os.replace(part, at)
+        place(part, at)
     finally:
         with suppress(FileNotFoundError):
             os.unlink(part)

@@ -2,7 +2,6 @@
 
 `json_object` parses a line, `typed` checks a value by a type hint: a dataclass and a `TypedDict`
 field by field, with no field missing and none unknown. Both raise `BadInput` that names the field.
-`json_file` reads a file that is one object.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from math import isfinite
-from pathlib import Path
 from types import NoneType, UnionType
 from typing import (
     Any,
@@ -26,8 +24,6 @@ from typing import (
 )
 
 from redisq_ops.core.model.errors import BadInput
-
-from .private_files import open_regular
 
 _LARGEST = 1 << 63
 _NAMES = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
@@ -44,12 +40,6 @@ def json_object(text: bytes | str) -> dict[str, Any]:
     if not isinstance(row, dict):
         raise BadInput("not a JSON object")
     return row
-
-
-def json_file(path: Path) -> dict[str, Any]:
-    """Read a file that must be a JSON object; `BadInput` for anything else, or a pipe."""
-    with open_regular(path) as file:
-        return json_object(file.read())
 
 
 def typed(hint: Any, value: Any, name: str) -> Any:

@@ -25,9 +25,10 @@ from typing import Literal
 from urllib.parse import unquote
 
 from redisq_ops.core.model.errors import BadInput, Refused, SchemaTooNew
-from redisq_ops.ops.typed_json import json_file, typed
+from redisq_ops.ops.ndjson import line
+from redisq_ops.ops.private_files import SHARED, atomic_write, open_regular
+from redisq_ops.ops.typed_json import json_object, typed
 
-from .atomic_json import write_json
 from .history_ranges import Mark, check_mark
 from .parquet_files import whole_parquet
 from .tables import TableDefinition
@@ -142,7 +143,8 @@ class LakeTable:
 
     def write_manifest(self, manifest: Manifest) -> None:
         document = {"redisq_lake": FORMAT, **asdict(manifest)}
-        write_json(self.manifests / f"{manifest.run}.json", document)
+        with atomic_write(self.manifests / f"{manifest.run}.json", SHARED) as file:
+            file.write(line(document))
 
     def merge_manifests(self) -> None:
         """Merge the manifests of each day into that of the day's last run, except those of the
@@ -160,8 +162,8 @@ class LakeTable:
             merged = _merged(manifests, gone)
             if merged != manifests[-1]:
                 self.write_manifest(merged)
-                for manifest in manifests[:-1]:
-                    (self.manifests / f"{manifest.run}.json").unlink(missing_ok=True)
+            for manifest in manifests[:-1]:  # also those that a killed merge left
+                (self.manifests / f"{manifest.run}.json").unlink(missing_ok=True)
 
     def staged_files(self, run: str) -> list[LakeFile]:
         """The files that Spark wrote for a run, renamed to their final names, with row counts."""
@@ -233,7 +235,8 @@ def _merged(manifests: Sequence[Manifest], gone: Collection[str]) -> Manifest:
 
 def _manifest(path: Path, table: str) -> Manifest:
     try:
-        row = json_file(path)
+        with open_regular(path) as file:
+            row = json_object(file.read())
         version = row.pop("redisq_lake", None)
         if type(version) is int and version > FORMAT:
             raise SchemaTooNew(

@@ -1,7 +1,8 @@
 """Plans of a replay or requeue of entries that Spark selected.
 
 A plan is a folder: the ids in parts, the rows of each part in a fixed order, and, written last,
-``plan.json``. So a step of a part always has the same rows, however often the plan is carried out.
+``plan.ndjson``. So a step of a part always has the same rows, however often the plan is carried
+out.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import State
-from redisq_ops.core.model.errors import BadInput, SchemaTooNew
+from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.settings import LEASE_MS
 from redisq_ops.core.model.states import Verb
+from redisq_ops.ops import ndjson
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.allowed import allowed, ensure_changeable
 from redisq_ops.ops.change.audit_log import Author
@@ -28,11 +30,10 @@ from redisq_ops.ops.change.plan import PlanHeader, check_header, home, identity
 from redisq_ops.ops.change.preview import Preview, effects
 from redisq_ops.ops.change.wording import meaning, past, what
 from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.private_files import SHARED, atomic_write, open_regular
 from redisq_ops.ops.terminal import count
-from redisq_ops.ops.typed_json import json_file
 from redisq_ops.ops.typed_json import typed as checked
 
-from .atomic_json import write_json
 from .connection import Server, run_retrying
 from .parquet_files import whole_parquet
 
@@ -41,14 +42,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-FORMAT = 1
 DEFAULT_PARTS = 8
 """parts per queue; more would not be faster, because its server runs one step at a time"""
 MAX_PARTS = 256
 STEP = 40
 """entries per step: at 12 to 17 µs each, a step blocks the server for less than 1 ms"""
 MAX_GROUPS = 20
-_PLAN_FILE = "plan.json"
+_PLAN_FILE = "plan.ndjson"
+_PLAN = ndjson.Format("Spark plan")
 _COLUMNS = {"id": "string", "at_ms": "int64", "fingerprint": "string"}
 """columns of the files of parts"""
 _UNIT = re.compile("[0-9]{1,6}")
@@ -111,18 +112,14 @@ class ReplayPlan:
         if not file.exists():
             return None
         try:
-            found = json_file(file)
-            version = found.get("redisq_spark_plan")
-            if type(version) is int and version > FORMAT:
-                raise SchemaTooNew(f"{file}: format {version}, this release reads format {FORMAT}")
-            if version != FORMAT:
-                raise BadInput("redisq_spark_plan must be the number of its format")
-            queues = checked(tuple[QueueReplay, ...], found.get("orders"), "orders")
-            plan = cls(path, queues, checked(dict[str, Any], found.get("choice", {}), "choice"))
+            queue = partial(checked, QueueReplay, name="queue")
+            with open_regular(file) as opened:
+                choice, *queues = ndjson.checked(opened, str(file), _PLAN, dict, queue)
+            plan = cls(path, tuple(queues), choice)
             plan._check()
         except BadInput as error:
             raise BadInput(
-                f"{file}: not a valid plan: {error}; nothing was done: restore it, or plan again "
+                f"{path} is not a valid plan: {error}; nothing was done: restore it, or plan again "
                 "in another folder"
             ) from error
         return plan
@@ -142,10 +139,10 @@ class ReplayPlan:
             raise BadInput("its entries are not those that were planned")
 
     def write(self) -> None:
-        """Write ``plan.json`` atomically; with it the folder is a plan."""
-        rows = [asdict(each) for each in self.queues]
-        document = {"redisq_spark_plan": FORMAT, "choice": self.choice, "orders": rows}
-        write_json(self.path / _PLAN_FILE, document)
+        """Write ``plan.ndjson`` atomically; with it the folder is a plan."""
+        rows = [_PLAN.head(**self.choice), *map(asdict, self.queues)]
+        with atomic_write(self.path / _PLAN_FILE, SHARED) as file:
+            file.writelines(ndjson.sealed(map(ndjson.line, rows)))
 
     @property
     def rows(self) -> Path:

@@ -194,4 +194,6 @@ def test_a_line_of_an_import_has_a_bound(
     monkeypatch.setattr("redisq_ops.ops.files.import_check.LONGEST", 1 << 20)
     file = tmp_path / "long.jsonl"
     file.write_bytes(b"x" * (1 << 21))
-    assert "line 1 has more than 1 MiB" in redisq.refusal("import", str(file), "--yes", code=2)
+    assert "long.jsonl, line 1: longer than 1 MiB" in redisq.refusal(
+        "import", str(file), "--yes", code=2
+    )

@@ -88,10 +88,9 @@ def _line(name: str, row: dict[str, Any], number: int) -> str:
     """Which line of a file a row is."""
     if name == "PlanFile" and "matched" in row:
         return "Summary"
-    if "sha256" in row or row.get("redisq") == "end" or (name == "ReportFile" and "done" in row):
+    if row.get("redisq") == "end" or (name == "ReportFile" and "done" in row):
         return "Trailer"
-    head = row.get("redisq") or row.get("redisq_plan")
-    return "Header" if head else "Entry"
+    return "Header" if "redisq" in row else "Entry"
 
 
 def deployment(client: redis.Redis) -> None:

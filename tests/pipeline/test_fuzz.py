@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from redisq_ops.pipeline.tables import TABLES
 
 from ..command_line import dead_letters
 from ..ops.files.test_fuzz import each, mutated, soon, warped
+from ..sealed_files import rows_of, seal, warped_row
 from .test_replay import ids, planned, replay_request, server_at
 
 __all__ = ["server_at"]
@@ -125,19 +126,20 @@ def test_files_of_a_lake(tmp_path: Path) -> None:
 
 
 @pytest.mark.alike
-@pytest.mark.parametrize("what", ["plan.json", "rows"])
+@pytest.mark.parametrize("what", ["file", "other hand", "rows"])
 def test_plans_in_folders(
     client: redis.Redis, server_at: Server, tmp_path: Path, what: str
 ) -> None:
     queue = dead_letters(client, 6)
     plan = planned(server_at, tmp_path, ids(queue, "dead"), parts=2)
-    change: Callable[[bytes, random.Random], bytes] = changed
-    file = tmp_path / "plan.json"
+    file = tmp_path / "plan.ndjson"
+    rows = rows_of(file)
     if what == "rows":
-        change, file = mutated, plan.rows / "part=1" / "a.parquet"
+        file = plan.rows / "part=1" / "a.parquet"
     data = file.read_bytes()
     for k, rng in each(f"Spark plan {what}"):
-        file.write_bytes(change(data, rng))
+        other = warped_row(rows, rng, warped) if what == "other hand" else mutated(data, rng)
+        file.write_bytes(other)
         with in_one_line(k):
             found = ReplayPlan.read(tmp_path)
             assert found is not None
@@ -152,22 +154,34 @@ def test_the_figures_of_a_plan_are_those_of_its_rows(
 ) -> None:
     queue = dead_letters(client, 6)
     planned(server_at, tmp_path, ids(queue, "dead"), parts=2)
-    file = tmp_path / "plan.json"
-    text = file.read_text()
-    for old, new in (
-        ('"count": 6', '"count": 1'),
-        ('"groups": {}', '"groups": {"harmless": 6}'),
-        ('"parts": 2, "count"', '"parts": 1, "count"'),
-    ):
-        assert old in text
-        file.write_text(text.replace(old, new))
+    file = tmp_path / "plan.ndjson"
+    head, row = rows_of(file)
+    for other in ({"count": 1}, {"groups": {"harmless": 6}}, {"parts": 1}):
+        file.write_bytes(seal([head, row | other]))
         with pytest.raises(BadInput, match="nothing was done"):
             ReplayPlan.read(tmp_path)
-    file.write_text(text.replace('"verb": "replay"', '"verb": "purge"', 1))
+    purge = row | {"header": row["header"] | {"verb": "purge"}}
+    file.write_bytes(seal([head, purge]))
     found = ReplayPlan.read(tmp_path)
     with pytest.raises(BadInput, match="holds another plan"):
         assert found is not None
         found.check_request(replay_request(queues=("mail",), parts=2))
+
+
+@pytest.mark.alike
+def test_a_plan_whose_file_was_edited_is_refused_with_the_line(
+    client: redis.Redis, server_at: Server, tmp_path: Path
+) -> None:
+    queue = dead_letters(client, 6)
+    planned(server_at, tmp_path, ids(queue, "dead"), parts=2)
+    file = tmp_path / "plan.ndjson"
+    text = file.read_text()
+    file.write_text(text.replace('"filter": "all"', '"filter": "some"'))
+    with pytest.raises(BadInput, match=r"plan\.ndjson, line 2: it was changed.*nothing was done"):
+        ReplayPlan.read(tmp_path)
+    file.write_text("".join(text.splitlines(keepends=True)[:-1]))
+    with pytest.raises(BadInput, match=r"plan\.ndjson, line 3: the end .* is missing"):
+        ReplayPlan.read(tmp_path)
 
 
 @pytest.mark.alike
@@ -206,7 +220,7 @@ def test_a_pipe_in_place_of_a_file_is_refused(tmp_path: Path) -> None:
 
     lake_table = small_lake(tmp_path)
     os.mkfifo(lake_table.manifests / "r3.json")
-    os.mkfifo(tmp_path / "plan.json")
+    os.mkfifo(tmp_path / "plan.ndjson")
     with soon(), pytest.raises(BadInput, match="is a pipe"):
         lake_table.runs()
     with soon(), pytest.raises((BadInput, Refused), match="is a pipe"):

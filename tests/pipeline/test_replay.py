@@ -421,16 +421,16 @@ def test_the_size_of_steps_follows_the_rate(
 # --- plans on disk --------------------------------------------------------------------------------
 
 
-def test_a_folder_without_plan_json_is_no_plan(tmp_path: Path) -> None:
+def test_a_folder_without_its_file_is_no_plan(tmp_path: Path) -> None:
     (tmp_path / "entries" / "part=0").mkdir(parents=True)
     assert ReplayPlan.read(tmp_path) is None
 
 
 def test_an_invalid_plan_is_refused_in_one_line(tmp_path: Path) -> None:
-    (tmp_path / "plan.json").write_text("{")
-    with pytest.raises(BadInput, match=r"plan\.json"):
+    (tmp_path / "plan.ndjson").write_text("{")
+    with pytest.raises(BadInput, match=r"plan\.ndjson"):
         ReplayPlan.read(tmp_path)
-    (tmp_path / "plan.json").write_text('{"redisq_spark_plan": 99}')
+    (tmp_path / "plan.ndjson").write_text('{"redisq": "Spark plan", "version": 99}')
     with pytest.raises(SchemaTooNew):
         ReplayPlan.read(tmp_path)
 
@@ -486,7 +486,7 @@ def test_a_plan_holds_no_password_and_no_payload(
     planned(
         Server(ServerAddress(server_at.target.url, password=None)), tmp_path, ids(queue, "dead")
     )
-    assert "redis://" not in (tmp_path / "plan.json").read_text()
+    assert "redis://" not in (tmp_path / "plan.ndjson").read_text()
 
 
 # --- with Spark, where one kind of server is enough -----------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from redisq_ops.ops.files.import_check import FileContents
 from redisq_ops.ops.files.import_preview import accepted, import_preview, receiver, undoable
 from redisq_ops.ops.files.import_steps import ImportSteps
 from redisq_ops.ops.filter.time import per_second
+from redisq_ops.ops.ndjson import line as line_of
 from redisq_ops.ops.private_files import atomic_write
 from redisq_ops.ops.redaction import NO_REDACTION, Redaction
 from redisq_ops.ops.terminal import entries as some
@@ -93,8 +93,7 @@ def _write(s: Session, section: Export, out: BinaryIO, rate: str | None) -> None
         more = True
         while more:
             more = s.run(section.step())
-            for row in section.rows:
-                out.write(json.dumps(row).encode() + b"\n")
+            out.writelines(map(line_of, section.rows))
             meter(section.scan.scanned, section.scan.total)
     out.flush()
 

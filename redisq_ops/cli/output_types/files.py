@@ -13,9 +13,11 @@ from .units import Bytes, FileInternal, Text, Time
 
 class PlanFileHeaderOutput(TypedDict):
     """Line 1 of the NDJSON that `--plan` writes and `redisq apply` reads. Do not edit the file:
-    every line has a checksum that continues the one above."""
+    every line has a digest that continues the one above."""
 
-    redisq_plan: int
+    redisq: Literal["plan"]
+    """what the file is"""
+    version: int
     """format, 1"""
     op: str
     """operation that all runs of the plan share"""
@@ -55,8 +57,8 @@ class PlanFileHeaderOutput(TypedDict):
     """only a move: target queue"""
     into_ms: NotRequired[Time | None]
     """only a move: when that queue was created"""
-    crc: str
-    """checksum of the line and all lines above"""
+    digest: str
+    """digest of the line and all lines above"""
 
 
 class PlanFileSummaryOutput(TypedDict):
@@ -81,8 +83,8 @@ class PlanFileSummaryOutput(TypedDict):
     """what to know about the selection"""
     consequences: NotRequired[Consequences]
     """what comes of it"""
-    crc: str
-    """checksum of the line and all lines above"""
+    digest: str
+    """digest of the line and all lines above"""
 
 
 class PlanFileEntryOutput(TypedDict):
@@ -96,19 +98,19 @@ class PlanFileEntryOutput(TypedDict):
     """only delayed and waiting entries: ready time, or creation of the request"""
     orphan: NotRequired[bool]
     """true if only the id was left; if it has a record by now, it is skipped as `changed`"""
-    crc: str
-    """checksum of the line and all lines above"""
+    digest: str
+    """digest of the line and all lines above"""
 
 
 class PlanFileTrailerOutput(TypedDict):
     """The last line of a plan file."""
 
-    count: int
+    redisq: Literal["end"]
+    """what the line is"""
+    entries: int
     """entries"""
-    sha256: str
-    """digest of all lines before"""
-    crc: str
-    """checksum of the line and all lines above"""
+    digest: str
+    """digest of the line and all lines above"""
 
 
 class ReportFileHeaderOutput(TypedDict):
@@ -116,6 +118,8 @@ class ReportFileHeaderOutput(TypedDict):
 
     redisq: Literal["report", "undo report"]
     """what the file is"""
+    version: int
+    """format, 1"""
     op: str
     """operation"""
 

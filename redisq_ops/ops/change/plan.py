@@ -1,25 +1,22 @@
 """Plan files: which entries a change is about and what it will do.
 
-NDJSON. The first line says what, where and by whom (`PlanHeader`), the second what will come of it,
-then one line per entry, ``{"id", "since_ms"}``, and last the number of entries and the SHA-256 of
-all lines before. Every line ends with a checksum that goes on from the line above, so that a file
-that was cut off or edited is refused with the number of the line.
+A sealed file of `ndjson`. The first line says what, where and by whom (`PlanHeader`), the second
+what will come of it, then one line per entry, ``{"id", "since_ms"}``, and last the number of
+entries.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import sys
 import tempfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import chain, islice
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, NoReturn
+from typing import IO, Any
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import find
@@ -30,19 +27,19 @@ from redisq_ops.core.model.settings import MAX_BATCH
 from redisq_ops.core.model.states import VERBS, Verb
 from redisq_ops.core.redis.operation import Call
 
+from .. import ndjson
 from ..deployment import Deployment
 from ..filter.selection import TIMED
-from ..private_files import open_regular, resolved_path
+from ..private_files import atomic_write, named, open_regular, resolved_path
 from ..terminal import age, kind_of
-from ..typed_json import json_object, plain_text, typed
+from ..typed_json import plain_text, typed
 from .entry_steps import Pick
 
-FORMAT = 1
+PLAN = ndjson.Format("plan")
 KEPT_MS = 30 * 86_400_000
 """as long as the audit log: an older plan may have been applied already"""
 READ_AGAIN = "a plan is read from a file, more than once: redisq apply p.ndjson"
-_BEGINS = b'{"redisq_plan"'
-_LONGEST = 1 << 20
+_BEGINS = b'{"redisq": "plan"'
 _SHOWN = 10_000
 
 
@@ -105,35 +102,26 @@ def _is_plan(path: Path) -> bool:
 
 
 class Draft:
-    """A plan that is being written: to a temporary file beside its target, or for ``-`` to stdout
-    at the end. Unless `finish` was called, it leaves no file."""
+    """A plan that is being written: its entries to a temporary file beside its target, and all of
+    it when it is finished. Unless `finish` was called, it leaves no file. ``-`` is stdout."""
 
     def __init__(self, path: str, op: str) -> None:
         self.path = path
         self.op = op
         self.count = 0
-        self._target = free(path)
-        folder = None if path == "-" else self._target.parent
-        with _naming(path):
+        target = free(path)
+        with named(path):
             # Closed by __exit__.
-            self._body: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
-        self._crc = zlib.crc32(op.encode())
-        self._parts: list[str] = []
+            self._entries: IO[bytes] = tempfile.TemporaryFile(  # noqa: SIM115
+                dir=None if path == "-" else target.parent
+            )
 
     def __enter__(self) -> Draft:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with suppress(OSError):  # what could not be written can't be flushed either
-            self._body.close()
-        for part in self._parts:
-            with suppress(FileNotFoundError):
-                os.unlink(part)
+            self._entries.close()
 
     def add(self, entries: Iterable[Entry]) -> None:
         """The next entries, in the server's order."""
@@ -145,46 +133,34 @@ class Draft:
                 row["at_ms"] = entry.at_ms
             if entry.orphan:
                 row["orphan"] = True
-            line, self._crc = _line(row, self._crc)
-            lines.append(line)
+            lines.append(ndjson.line(row))
         self.count += len(lines)
-        with _naming(self.path):
-            self._body.write(b"".join(lines))
+        with named(self.path):
+            self._entries.write(b"".join(lines))
 
     def finish(self, header: PlanHeader, facts: Mapping[str, Any]) -> None:
         """Write the whole plan to its target."""
         if self.path == "-":
             self._compose(sys.stdout.buffer, header, facts)
             return
-        target = self._target
-        with _naming(self.path):
-            handle, part = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-            self._parts.append(part)
-            with os.fdopen(handle, "wb") as file:
-                self._compose(file, header, facts)
-                file.flush()
-                os.fsync(file.fileno())
-            try:
-                os.link(part, target)  # unlike a rename, this never replaces a file
-            except OSError:  # somebody came first, or the file system has no links
-                free(self.path)
-                os.replace(part, target)
+        with named(self.path), atomic_write(self.path, place=self._place) as file:
+            self._compose(file, header, facts)
 
     def _compose(self, file: IO[bytes], header: PlanHeader, facts: Mapping[str, Any]) -> None:
         fields = asdict(header)
-        if not header.into:  # the format of other verbs' plans is older than moves
+        if not header.into:
             fields = {name: value for name, value in fields.items() if name not in _OF_MOVES}
-        first, crc = _line({"redisq_plan": FORMAT, **fields}, 0)
-        second, _ = _line(facts, crc)
-        digest = hashlib.sha256(first + second)
-        file.write(first + second)
-        self._body.seek(0)
-        while chunk := self._body.read(_LONGEST):
-            digest.update(chunk)
-            file.write(chunk)
-        end, _ = _line({"count": self.count, "sha256": digest.hexdigest()}, self._crc)
-        file.write(end)
+        top = [ndjson.line(PLAN.head(**fields)), ndjson.line(facts)]
+        self._entries.seek(0)
+        file.writelines(ndjson.sealed(chain(top, self._entries), entries=self.count))
         file.flush()
+
+    def _place(self, part: Path, target: Path) -> None:
+        try:
+            os.link(part, target)  # unlike a rename, this never replaces a file
+        except OSError:  # somebody came first, or the file system has no links
+            free(self.path)
+            os.replace(part, target)
 
 
 class PlanFile:
@@ -194,7 +170,7 @@ class PlanFile:
         """``progress`` gets how many entries were checked. `BadInput` names the line."""
         self.path = path
         try:
-            self._file: IO[bytes] = open_regular(path)
+            self._file = open_regular(path)
         except BadInput as error:
             again = f": {READ_AGAIN}" if os.path.exists(path) else ""
             raise BadInput(f"{error}{again}") from error
@@ -202,78 +178,43 @@ class PlanFile:
             self.header, self.count = self._checked(progress)
         except OSError as error:
             raise BadInput(f"{path}: {error.strerror}") from error
+        except (BadInput, SchemaTooNew) as error:
+            raise type(error)(f"{error}; nothing was done") from error
 
     def _checked(self, progress: Callable[[int], None] | None) -> tuple[PlanHeader, int]:
-        digest = hashlib.sha256()
-        number, crc = 0, 0
-        header: PlanHeader | None = None
-        while line := self._file.readline(_LONGEST):
-            number += 1
-            row, crc = self._row(line, number, crc)
-            if header is None:
-                header = self._header(row, number)
-            elif number == 2:  # for readers only: `prepare_plan` counts again
-                crc = zlib.crc32(header.op.encode())
-                self._first = self._file.tell()
-            elif "sha256" in row:
-                if row != {"count": number - 3, "sha256": digest.hexdigest()}:
-                    self._refuse(number, "what is above it isn't what was planned")
-                if self._file.readline(1):
-                    self._refuse(number + 1, "something follows the plan's end")
-                return header, number - 3
-            elif not plain_text(row.get("id")):
-                self._refuse(number, "an entry lacks its id")
-            elif type(row.get("at_ms", 0)) is not int:
-                self._refuse(number, "an entry's time is no number")
-            digest.update(line)
-            if progress is not None and number % _SHOWN == 0:
-                progress(number)
-        self._refuse(number + 1, "the plan ends before its last line")
-
-    def _row(self, line: bytes, number: int, crc: int) -> tuple[dict[str, Any], int]:
-        text, mark, rest = line.rpartition(b',"crc":"')
-        row = None
-        with suppress(BadInput):
-            row = json_object(line)
-        if number == 1 and (row is None or "redisq_plan" not in row):
-            self._refuse(1, "this is no plan of redisq")
-        if not line.endswith(b"\n") or row is None:
-            self._refuse(number, "the line is cut off or is no JSON object")
-        found = zlib.crc32(text, crc)
-        if not mark or rest != b'%08x"}\n' % found:
-            self._refuse(number, "it was changed, or the lines above it were")
-        del row["crc"]
-        return row, found
-
-    def _header(self, row: dict[str, Any], number: int) -> PlanHeader:
-        version = row.pop("redisq_plan")
-        if type(version) is not int or version != FORMAT:
-            raise SchemaTooNew(
-                f"{self.path}: line 1: a plan of format {version}, this release knows {FORMAT}"
-            )
-        if bool(_OF_MOVES & row.keys()) != (row.get("verb") == "move"):
-            self._refuse(number, "a plan of this format has other fields")
-        try:
-            header: PlanHeader = typed(PlanHeader, row, "plan")
-            check_header(header)
-        except BadInput as error:
-            self._refuse(number, str(error))
-        return header
-
-    def _refuse(self, number: int, why: str) -> NoReturn:
-        raise BadInput(f"{self.path}: line {number}: {why}; nothing was done")
+        # Line 2 is for readers only: `prepare_plan` counts again.
+        rows = ndjson.checked(self._file, self.path, PLAN, _header, dict, _pick)
+        header, _ = next(rows), next(rows, None)
+        count = 0
+        for count, _ in enumerate(rows, 1):
+            if progress is not None and count % _SHOWN == 0:
+                progress(count)
+        return header, count
 
     def picks(self, start: int = 0) -> Iterator[Pick]:
         """The entries, from the ``start``-th (0 is the first) on."""
-        self._file.seek(self._first)
-        for _ in range(start):
-            self._file.readline()
-        for _ in range(self.count - start):
-            row = json.loads(self._file.readline())
-            yield Pick(row["id"], row.get("at_ms"), row.get("orphan") is True)
+        rows = ndjson.lines(self._file, self.path)
+        for _, _, found in islice(rows, 2 + start, 2 + self.count):
+            yield _pick(json.loads(found))
 
     def close(self) -> None:
         self._file.close()
+
+
+def _header(row: dict[str, Any]) -> PlanHeader:
+    if bool(_OF_MOVES & row.keys()) != (row.get("verb") == "move"):
+        raise BadInput("a plan has other fields")
+    header: PlanHeader = typed(PlanHeader, row, "plan")
+    check_header(header)
+    return header
+
+
+def _pick(row: dict[str, Any]) -> Pick:
+    if not plain_text(row.get("id")):
+        raise BadInput("an entry lacks its id")
+    if type(row.get("at_ms", 0)) is not int:
+        raise BadInput("an entry's time is no number")
+    return Pick(row["id"], row.get("at_ms"), row.get("orphan") is True)
 
 
 def check_header(header: PlanHeader) -> None:
@@ -338,19 +279,3 @@ def checked_age(header: PlanHeader, now_ms: int) -> None:
             f"planned {age(old)} ago: the audit log is kept for {age(KEPT_MS)}, so it is unknown "
             "whether the plan was applied; plan again"
         )
-
-
-@contextmanager
-def _naming(path: str) -> Iterator[None]:
-    """Report errors of a temporary file under the name of the plan."""
-    try:
-        yield
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, path) from error
-
-
-def _line(row: Mapping[str, Any], crc: int) -> tuple[bytes, int]:
-    """A line, and the checksum with which the next line continues."""
-    text = json.dumps(row, separators=(",", ":"))[:-1].encode()
-    crc = zlib.crc32(text, crc)
-    return b'%s,"crc":"%08x"}\n' % (text, crc), crc

@@ -17,9 +17,10 @@ from redisq_ops.core.redis.operation import together
 
 from ..filter.scan import Scan
 from ..filter.target import Target
+from ..ndjson import END, Format
 from ..redaction import NO_REDACTION, Redaction
 
-VERSION = 1
+EXPORT = Format("export")
 STATES: tuple[State, ...] = ("delayed", "waiting", "pending", "dead", "trash")
 """in the order of reading: an entry that becomes due meanwhile is written twice, not missed"""
 REQUEST = ("priority", "limit", "total")
@@ -46,16 +47,14 @@ class Export:
             needs=frozenset({"payload"}),
             partly=True,
         )
-        self._head: dict[str, Any] | None = {
-            "redisq": "export",
-            "version": VERSION,
-            "queue": target.queue.name,
-            "kind": target.queue.kind,
-            "state": target.state,
-            "filter": str(target.filter),
-            "at_ms": now_ms,
-            "redacted": bool(redaction),
-        }
+        self._head: dict[str, Any] | None = EXPORT.head(
+            queue=target.queue.name,
+            kind=target.queue.kind,
+            state=target.state,
+            filter=str(target.filter),
+            at_ms=now_ms,
+            redacted=bool(redaction),
+        )
 
     async def step(self) -> bool:
         """Read some entries; False when the last line is in ``rows``."""
@@ -70,7 +69,7 @@ class Export:
             return True
         self.rows.append(
             {
-                "redisq": "end",
+                "redisq": END,
                 "queue": self.queue.name,
                 "state": self.state,
                 "entries": self.written,

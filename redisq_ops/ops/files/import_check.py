@@ -8,20 +8,20 @@ import re
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import pairwise
 from typing import Any, BinaryIO, cast
 
 from redisq_ops.core.engine.optional_features import HasClients, HasRequests
 from redisq_ops.core.engine.queue_classes import queue_class
 from redisq_ops.core.model.entry import Entry, Failure, State
-from redisq_ops.core.model.errors import BadInput, Refused
+from redisq_ops.core.model.errors import BadInput, Refused, SchemaTooNew
 from redisq_ops.core.model.keys import checked_name
 from redisq_ops.core.queues.request.submission import checked_limit, checked_priority
 
+from ..ndjson import END, at_line, lines
 from ..terminal import count
 from ..typed_json import json_object
-from .export import REQUEST, STATES, VERSION
+from .export import EXPORT, REQUEST, STATES
 
 LONGEST = 128 << 20
 """bytes of a line: each byte of a payload of 16 MiB may take six, and the line has an error, too"""
@@ -82,7 +82,7 @@ class FileContents:
         wrong: list[str] = []
         redacted = content = None
         inside: int | None = None
-        for number, offset, line in lines(file):
+        for number, offset, line in lines(file, name, LONGEST):
             if number % 1000 == 0:
                 progress(number)
             try:
@@ -101,16 +101,15 @@ class FileContents:
                     inside = None
             except _Redacted:
                 redacted = redacted or number
-            except BadInput as error:
-                wrong.append(f"line {number:,}: {error}")
+            except (BadInput, SchemaTooNew) as error:
+                wrong.append(at_line(name, number, error))
         if wrong:
             more = f" (and {count(len(wrong) - 1)} more lines)" if len(wrong) > 1 else ""
-            raise BadInput(f"{name}: {wrong[0]}{more}; nothing was imported")
+            raise BadInput(f"{wrong[0]}{more}; nothing was imported")
         if redacted:
-            raise Refused(
-                f"{name}: line {redacted:,} was redacted when it was exported: its payload isn't "
-                "what it was (export with --raw-payloads); nothing was imported"
-            )
+            why = "it was redacted when it was exported: its payload isn't what it was"
+            way = "(export with --raw-payloads); nothing was imported"
+            raise Refused(at_line(name, redacted, f"{why} {way}"))
         if content is None:
             raise BadInput(f"{name} is not an export: it has no line that says so")
         whole_file.whole = whole_file.whole and inside is None
@@ -149,27 +148,15 @@ class _Redacted(Exception):
     """A line whose payload was redacted."""
 
 
-def lines(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
-    """Lines with their number and where they begin; empty ones are left out."""
-    file.seek(0)
-    offset = 0
-    for number, line in enumerate(iter(partial(file.readline, LONGEST + 1), b""), 1):
-        if len(line) > LONGEST:
-            raise BadInput(f"line {number:,} has more than {LONGEST >> 20} MiB: no export has such")
-        if line.strip():
-            yield number, offset, line
-        offset += len(line)
-
-
 def own(file: BinaryIO, content: Content) -> Iterator[ImportRow]:
     """The entries of one queue, in the file's order. Entries of other queues, which may be of
     another kind, are skipped."""
-    inside: str | None = None
-    for number, _, line in lines(file):
+    inside = False
+    for number, _, line in lines(file, content.queue, LONGEST):
         row = json_object(line)
-        if row.get("redisq") == "export":
-            inside = row["queue"]
-        elif inside == content.queue and row.get("redisq") is None:
+        if row.get("redisq") == EXPORT.name:
+            inside = row["queue"] == content.queue
+        elif inside and row.get("redisq") is None:
             yield replace(_row_of(row, content.kind), number=number)
 
 
@@ -177,17 +164,14 @@ def parsed(line: bytes, kind: str | None) -> Content | ImportRow | int | None:
     """A line: where a section begins, an entry, how many entries a section had at its end."""
     row = json_object(line)
     word = row.get("redisq")
-    if word == "export":
-        if row.get("version") != VERSION:
-            raise BadInput(f"written by another release (version {row.get('version')!r})")
+    if word == END:
+        return _number(row, "entries")
+    if word is not None:
+        EXPORT.take_head(row)
         queue, its = row.get("queue"), row.get("kind")
         if not isinstance(queue, str) or not isinstance(its, str):
             raise BadInput("says neither queue nor kind")
         return Content(queue, its)
-    if word == "end":
-        return _number(row, "entries")
-    if word is not None:
-        raise BadInput(f"redisq must be export or end, not {word!r}")
     if row.get("redacted"):
         raise _Redacted
     if kind is None:

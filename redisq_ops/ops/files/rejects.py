@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-import tempfile
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from redisq_ops.core.model.errors import BadInput, RedisqError, TooLarge
+
+from ..ndjson import line
+from ..private_files import atomic_write
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,28 +51,20 @@ class RejectFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
         self.count = 0
-        if path.is_dir():
-            raise BadInput(f"{path}: Is a directory")
-        try:
-            handle, self._part = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        except OSError as error:
-            raise BadInput(f"{path}: {error.strerror}") from error
-        self._out = os.fdopen(handle, "w", encoding="utf-8")
+        self._path = path
+        self._writing = atomic_write(path)
 
     def __enter__(self) -> RejectFile:
+        try:
+            self._out = self._writing.__enter__()
+        except OSError as error:
+            raise BadInput(f"{self._path}: {error.strerror}") from error
         return self
 
     def add(self, reject: RejectedLine) -> None:
         self.count += 1
-        self._out.write(json.dumps(asdict(reject)) + "\n")
+        self._out.write(line(asdict(reject)))
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            self._out.close()
-            if kind is None or self.count:
-                os.replace(self._part, self.path)
-        finally:
-            with suppress(FileNotFoundError):
-                os.unlink(self._part)
+    def __exit__(self, *error: Any) -> None:
+        self._writing.__exit__(*((None, None, None) if self.count else error))

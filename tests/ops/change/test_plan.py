@@ -1,7 +1,6 @@
 """Plans: written without changing anything, applied to just their entries, and what goes wrong."""
 
 import errno
-import hashlib
 import io
 import json
 import os
@@ -13,7 +12,6 @@ import stat
 import subprocess
 import sys
 import time
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -48,6 +46,7 @@ from redisq_ops.ops.filter.selection import select
 from ...changes import entry_change, plan_change
 from ...command_line import ERROR, Redisq, dead_letters, everywhere
 from ...model.wire import picture
+from ...sealed_files import seal
 
 pytestmark = [pytest.mark.alike, pytest.mark.slow]
 
@@ -85,10 +84,11 @@ def test_a_plan_names_its_entries_and_changes_nothing(redisq: Redisq, client: re
     (said,) = redisq.rows("dlq", "replay", "mail", "--plan", "p", "--reason", "smtp is back")
     assert picture(client) == before
     header, facts, *entries, end = lines()
-    assert (header["redisq_plan"], header["queue"], header["verb"]) == (1, "mail", "replay")
-    assert (header["state"], header["why"], header["filter"]) == ("dead", "smtp is back", "all")
+    assert (header["redisq"], header["version"], header["verb"]) == ("plan", 1, "replay")
+    assert (header["queue"], header["state"], header["filter"]) == ("mail", "dead", "all")
+    assert header["why"] == "smtp is back"
     assert header["op"] == said["op"]
-    assert facts["consequences"]["count"] == facts["matched"] == end["count"] == 700
+    assert facts["consequences"]["count"] == facts["matched"] == end["entries"] == 700
     dead = {entry.id: entry.since_ms for entry in queue.page("dead", max=700).entries}
     assert {entry["id"]: entry["since_ms"] for entry in entries} == dead
     assert os.listdir() == ["p"]
@@ -226,6 +226,7 @@ WRITES = {
     "report": "apply p --yes --report f",
     "undo report": "undo {op} --yes --report f",
     "export": "export mail -o f",
+    "rejects": "submit addresses --queue q --skip-invalid f",
 }
 
 
@@ -245,6 +246,7 @@ def test_what_is_written_is_private_and_behind_no_one_elses_link(
     redisq("replay", "mail", "--max", "1", "--plan", "p")
     op = redisq.rows("purge", "mail/r1/3", "--yes")[-1]["op"]
     command = WRITES[what].format(op=op).split()
+    Path("addresses").write_text("ann@example.org\n")
     Path("mine").write_text("")
     os.symlink("mine", "f")
     before, folder = client.dbsize(), sorted(os.listdir())
@@ -1047,9 +1049,11 @@ def test_a_report_grows_by_what_is_new_and_heals(redisq: Redisq, client: redis.R
     redisq("undo", "--yes")
     redisq("replay", "mail", "--plan", "u")
     op = lines("u")[0]["op"]
-    Path("t").write_text(f'{{"redisq": "report", "op": "{op[:3]}')  # full from its first line on
+    Path("t").write_text(
+        f'{{"redisq": "report", "version": 1, "op": "{op[:3]}'
+    )  # full from its first line on
     redisq("apply", "u", "--yes", "--report", "t")
-    assert lines("t")[0] == {"redisq": "report", "op": op} and len(lines("t")) == 302
+    assert lines("t")[0] == {"redisq": "report", "version": 1, "op": op} and len(lines("t")) == 302
 
 
 # --- plans that are not what they were ----------------------------------------
@@ -1076,11 +1080,11 @@ def edited(number: int, old: bytes, new: bytes) -> Callable[[list[bytes]], list[
 @pytest.mark.parametrize(
     ("how", "line"),
     [
-        (edited(1, b'"queue":"mail"', b'"queue":"news"'), 1),
+        (edited(1, b'"queue": "mail"', b'"queue": "news"'), 1),
         (edited(1, b'"replay"', b'"purge"'), 1),
-        (edited(2, b'"matched":20', b'"matched":99'), 2),
-        (edited(7, b'"id":"r1/', b'"id":"r1/9'), 7),
-        (edited(23, b'"count":20', b'"count":21'), 23),
+        (edited(2, b'"matched": 20', b'"matched": 99'), 2),
+        (edited(7, b'"id": "r1/', b'"id": "r1/9'), 7),
+        (edited(23, b'"entries": 20', b'"entries": 21'), 23),
         (swapped, 6),
         (lambda rows: rows[:9] + rows[10:], 10),
         (lambda rows: [*rows[:9], rows[8], *rows[9:]], 10),
@@ -1104,7 +1108,7 @@ def test_a_spoilt_plan_is_refused_with_its_line(
     before = picture(client)
     spoilt(how)
     said = redisq.refusal("apply", "p", "--yes", code=2)
-    assert re.match(rf"p: line {line}: ", said) and "nothing was done" in said
+    assert re.match(rf"p, line {line}: ", said) and "nothing was done" in said
     assert picture(client) == before
 
 
@@ -1137,7 +1141,7 @@ def test_a_plan_of_another_hand_is_refused(
     header = lines()[0] | {name: value}
     crafted(header)
     said = redisq.refusal("apply", "p", "--yes", code=2)
-    assert re.match(rf"p: line 1: (that can't be its .*{name}|plan.{name} must be)", said)
+    assert re.match(rf"p, line 1: (that can't be its .*{name}|plan.{name} must be)", said)
     assert picture(client) == before
 
 
@@ -1150,32 +1154,18 @@ def test_a_plan_with_an_id_that_can_t_be_is_refused_before_it_begins(
     header, *others, _ = lines()
     crafted(header, [*others, {"id": "\ud800"}])
     said = redisq.refusal("apply", "p", "--yes", code=2)
-    assert said.startswith("p: line 6: an entry lacks its id; nothing was done")
+    assert said.startswith("p, line 6: an entry lacks its id; nothing was done")
     assert picture(client) == before
 
 
 def crafted(header: dict[str, Any], others: list[dict[str, Any]] | None = None) -> None:
     """The same plan under a header, or with other lines, that nothing of ours would write."""
-    from redisq_ops.ops.change.plan import _line
-
-    rows = [
-        {k: v for k, v in row.items() if k != "crc"} for row in (header, *(others or lines()[1:-1]))
-    ]
-    whole, crc = b"", 0
-    for number, row in enumerate(rows):
-        if number == 2:
-            crc = zlib.crc32(str(header["op"]).encode())
-        line, crc = _line(row, crc)
-        whole += line
-    end = {"count": len(rows) - 2, "sha256": hashlib.sha256(whole).hexdigest()}
-    Path("p").write_bytes(whole + _line(end, crc)[0])
+    Path("p").write_bytes(seal([header, *(others or lines()[1:-1])]))
 
 
 def test_a_plan_of_a_newer_release(redisq: Redisq, client: redis.Redis) -> None:
-    from redisq_ops.ops.change.plan import _line
-
-    Path("p").write_bytes(_line({"redisq_plan": 2}, 0)[0])
-    assert "line 1: a plan of format 2" in redisq.refusal("apply", "p", "--yes", code=1)
+    Path("p").write_bytes(b'{"redisq": "plan", "version": 2}\n')
+    assert "p, line 1: plan of format 2" in redisq.refusal("apply", "p", "--yes", code=1)
     assert "No such file" in redisq.refusal("apply", "q", "--yes", code=2)
 
 
@@ -1222,7 +1212,7 @@ def test_a_plan_outlives_a_restart(redisq: Redisq, own: EmbeddedServer) -> None:
 def rewrite(header: dict[str, Any], facts: dict[str, Any] | None = None) -> None:
     """The same plan under another header and with other facts, whole again."""
     plan = PlanFile("p")
-    header = {name: value for name, value in header.items() if name not in ("redisq_plan", "crc")}
+    header = {name: header[name] for name in header if name in PlanHeader.__slots__}
     entries = [Entry(row["id"], "dead", since_ms=row["since_ms"]) for row in lines()[2:-1]]
     os.unlink("p")
     with Draft("p", header["op"]) as draft:

@@ -1466,8 +1466,8 @@ def test_an_edited_plan_is_refused(redisq: Redisq, client: redis.Redis) -> None:
     made(client, "delay", "c")
     redisq("move", "a", "--to", "b", "--state", "dead", "--plan", "p")
     text = Path("p").read_text()
-    Path("p").write_text(text.replace('"into":"b"', '"into":"c"'))
-    assert "p: line 1" in redisq.refusal("apply", "p", "--yes", code=2)
+    Path("p").write_text(text.replace('"into": "b"', '"into": "c"'))
+    assert "p, line 1" in redisq.refusal("apply", "p", "--yes", code=2)
     Path("p").write_text(text[: len(text) // 2])
     assert redisq.refusal("apply", "p", "--yes", code=2)
 

@@ -15,6 +15,7 @@ from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change.audit_log import Author, read
 from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.undo import UndoSteps
+from redisq_ops.ops.ndjson import Format, line
 
 from ...command_line import ERROR, Redisq, dead_letters
 
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.alike
 
 
 def lines(path: Path) -> list[dict[str, object]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    return [json.loads(row) for row in path.read_text().splitlines()]
 
 
 def test_what_was_touched_is_named(redisq: Redisq, client: redis.Redis, tmp_path: Path) -> None:
@@ -41,7 +42,7 @@ def test_what_was_touched_is_named(redisq: Redisq, client: redis.Redis, tmp_path
     assert (back["done"], back["skipped"], back["unnamed"]) == (22, {"changed": 8}, 0)
     assert set(back["sample"]) < taken and len(back["sample"]) == 5
     head, *told, end = lines(report)
-    assert head == {"redisq": "undo report", "op": done["op"]}
+    assert head == {"redisq": "undo report", "version": 1, "op": done["op"]}
     assert {row["id"] for row in told} == taken and {row["said"] for row in told} == {"changed"}
     (again,) = redisq.rows("replay", "mail", "--yes")
     queue.settle([Settlement(each, "ack") for each in queue.take(30, consumer="w").deliveries])
@@ -251,7 +252,8 @@ def test_a_report_that_is_another_s_is_left_alone(
     said = redisq.refusal("undo", "--yes", "--report", str(tmp_path / "notes"), code=2)
     assert "is no report of this undo" in said and queue.counts().waiting == 3
     (latest,) = redisq.rows("log", "--max", "1")
-    (tmp_path / "notes").write_text(f'{{"redisq": "report", "op": "{latest["id"]}"}}\n')
+    head = Format("report").head(op=latest["id"])
+    (tmp_path / "notes").write_bytes(line(head))
     redisq.refusal("undo", "--yes", "--report", str(tmp_path / "notes"), code=2)  # its apply's
     redisq("undo", "--yes", "--report", "/dev/full", code=1)
     assert "--report /dev/full: No space left on device: nothing was changed" in redisq.err

@@ -505,7 +505,7 @@ def test_another_kind_is_refused(client: redis.Redis, redisq: Redisq, file: str)
         ("", 2, "is not an export"),
         ("hello\n", 2, "line 1: not a JSON object"),
         ('{"id": "a", "state": "waiting", "payload": "x"}\n', 2, "before any line that says"),
-        ('{"redisq": "export", "version": 9, "queue": "q"}\n', 2, "another release"),
+        ('{"redisq": "export", "version": 9, "queue": "q"}\n', 2, "export of format 9"),
         ('HEAD\n{"id": "a b", "state": "waiting", "payload": "x"}\n', 2, "line 2: "),
         ('HEAD\n{"id": "a", "state": "gone", "payload": "x"}\n', 2, "state must be"),
         ('HEAD\n{"id": "a", "state": "waiting"}\n', 2, "a has no payload"),

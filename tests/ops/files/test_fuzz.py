@@ -4,7 +4,6 @@
 suite tries a few. Number k of a format is always the same.
 """
 
-import hashlib
 import json
 import os
 import random
@@ -30,6 +29,7 @@ from redisq_ops.ops.recording.history import RecordedHistory
 from redisq_ops.ops.recording.sampler import Sampler
 
 from ...command_line import Redisq, dead_letters, everywhere
+from ...sealed_files import rows_of, warped_row
 
 TRIES = int(os.environ.get("REDISQ_FUZZ", "12"))
 SECONDS = 20
@@ -223,36 +223,15 @@ def test_a_small_recording_does_not_unpack_to_anything(redisq: Redisq, recording
 # --- plans ---------------------------------------------------------------------------------------
 
 
-def signed(rows: list[dict[str, Any]]) -> bytes:
-    """Lines of a plan with the checksums that they need."""
-    text, crc = b"", 0
-    for k, row in enumerate(rows):
-        row = {name: value for name, value in row.items() if name != "crc"}
-        if k == 2 and isinstance(rows[0].get("op"), str):
-            crc = zlib.crc32(rows[0]["op"].encode(errors="replace"))
-        if k == len(rows) - 1 and "sha256" in row:
-            row = {"count": row.get("count"), "sha256": hashlib.sha256(text).hexdigest()}
-        body = json.dumps(row, separators=(",", ":"))[:-1].encode()
-        crc = zlib.crc32(body, crc)
-        text += b'%s,"crc":"%08x"}\n' % (body, crc)
-    return text
-
-
 @pytest.mark.alike
 @pytest.mark.parametrize("whole", [False, True])
 def test_plans(redisq: Redisq, client: redis.Redis, here: Path, whole: bool) -> None:
     dead_letters(client, 3)
     redisq("replay", "mail", "--plan", "p")
     data, codes = Path("p").read_bytes(), set[int]()
-    rows = [json.loads(row) for row in data.splitlines()]
+    rows = rows_of(Path("p"))
     for k, rng in each("plan"):
-        if whole:
-            at = rng.randrange(len(rows))
-            other = warped(rows[at], rng)
-            changed = [*rows[:at], other if isinstance(other, dict) else {}, *rows[at + 1 :]]
-            Path("p").write_bytes(signed(changed))
-        else:
-            Path("p").write_bytes(mutated(data, rng))
+        Path("p").write_bytes(warped_row(rows, rng, warped) if whole else mutated(data, rng))
         codes.add(ends_well(redisq, k, "apply", "p"))
         codes.add(ends_well(redisq, k, "apply", "p", "--dry-run", "--json"))
     assert 2 in codes
@@ -282,7 +261,9 @@ def test_reports(
 )
 def test_a_report_continues_behind_a_line_that_is_no_entry(tmp_path: Path, line: bytes) -> None:
     path = tmp_path / "r"
-    path.write_bytes(b'{"redisq": "report", "op": "o"}\n{"id": "a", "said": "moved"}\n%s\n' % line)
+    path.write_bytes(
+        b'{"redisq": "report", "version": 1, "op": "o"}\n{"id": "a", "said": "moved"}\n%s\n' % line
+    )
     report = OutcomeReport(str(path), "o")
     report.close()
     assert report.last == "a"
