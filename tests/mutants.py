@@ -1,0 +1,130 @@
+"""Mutants: faults that comments in Lua describe, each above the line that it spoils.
+
+A marker is ``-- mutant NAME: TEXT => OTHER TEXT``, where the text is in the next line of code once;
+or ``-- mutant NAME``, and that line is left out. Markers of one name in one folder are one mutant.
+A long one goes on in comments that are indented by three blanks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from redisq_ops import core
+from redisq_ops.core.redis import script_files, scripts
+
+T = TypeVar("T")
+
+CORE = Path(core.__file__).parent
+_MARKER = re.compile(r" *-- mutant ([^:]+)(?:: *(.*))?$")
+_GOES_ON = re.compile(r" *--   (.*)$")
+
+
+class BadMarker(Exception):
+    """A marker that fits its line no longer, and where it is."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    name: str
+    package: str
+    """whose folder has the Lua, as the loader names it"""
+    file: str
+    spoilt: tuple[tuple[str, str], ...]
+    """the texts of its files, and what they are read as"""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class _Mark:
+    name: str
+    change: str | None
+
+    def spoil(self, line: str) -> str:
+        if self.change is None:
+            return ""
+        text, arrow, other = self.change.partition("=>")
+        if not arrow or line.count(text.strip()) != 1:
+            raise BadMarker(
+                f"the next line hasn't once what {self.name!r} replaces: {line.strip()}"
+            )
+        return line.replace(text.strip(), other.strip())
+
+
+def marks(text: str) -> Iterator[tuple[int, _Mark]]:
+    """The markers of a file, each with the index of its line of code."""
+    above: list[_Mark] = []
+    for at, line in enumerate(text.splitlines()):
+        if found := _MARKER.match(line):
+            above.append(_Mark(found[1], found[2]))
+        elif above and above[-1].change is not None and (more := _GOES_ON.match(line)):
+            above[-1] = _Mark(above[-1].name, f"{above[-1].change} {more[1]}")
+        elif line.strip() and not line.lstrip().startswith("--"):
+            yield from ((at, mark) for mark in above)
+            above = []
+    if above:
+        raise BadMarker(f"no line follows {above[0].name!r}")
+
+
+def spoilt_texts(text: str) -> dict[str, str]:
+    """A file's mutants by name: what it reads with the fault in it."""
+    lines: dict[str, list[str]] = defaultdict(lambda: text.splitlines(keepends=True))
+    for at, mark in marks(text):
+        lines[mark.name][at] = mark.spoil(lines[mark.name][at])
+    return {name: "".join(changed) for name, changed in lines.items()}
+
+
+@cache
+def mutants() -> tuple[Mutant, ...]:
+    """All that are written in the core's Lua."""
+    found: dict[tuple[str, str], Mutant] = {}
+    for path in sorted(CORE.rglob("*.lua")):
+        package = ".".join(path.parent.parent.relative_to(CORE).parts)
+        text = path.read_text(encoding="utf-8")
+        try:
+            spoilt = spoilt_texts(text)
+        except BadMarker as error:
+            raise BadMarker(f"{path}: {error}") from None
+        for name, other in spoilt.items():
+            there = found.get((package, name))
+            texts = (*(there.spoilt if there else ()), (text, other))
+            found[package, name] = Mutant(name, package, path.stem, texts)
+    return tuple(found.values())
+
+
+@contextmanager
+def planted(mutant: Mutant) -> Iterator[None]:
+    """Its files are read with the fault in them; each of them has to be read."""
+    read, spoilt, done = script_files.read, dict(mutant.spoilt), set[str]()
+
+    def reading(package: str, name: str) -> str:
+        text = read(package, name)
+        if text in spoilt:
+            done.add(text)
+        return spoilt.get(text, text)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(script_files, "read", reading)
+        scripts.script.cache_clear()
+        try:
+            yield
+        finally:
+            scripts.script.cache_clear()
+    assert done == spoilt.keys(), "no script of that kind has the line"
+
+
+def looked_up(table: Mapping[str, T], mutant: Mutant) -> T | None:
+    """What a table says of a mutant alone, or else of its file, or else of its folder."""
+    package = mutant.package
+    keys = f"{package}/{mutant.name}", f"{package}/{mutant.file}", package
+    return next((table[key] for key in keys if key in table), None)
