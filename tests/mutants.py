@@ -41,6 +41,11 @@ class Mutant:
     spoilt: tuple[tuple[str, str], ...]
     """the texts of its files, and what they are read as"""
 
+    @property
+    def keys(self) -> tuple[str, str, str]:
+        """Under which a table may have it: alone, with others of its file, or of its folder."""
+        return f"{self.package}/{self.name}", f"{self.package}/{self.file}", self.package
+
     def __str__(self) -> str:
         return self.name
 
@@ -124,7 +129,5 @@ def planted(mutant: Mutant) -> Iterator[None]:
 
 
 def looked_up(table: Mapping[str, T], mutant: Mutant) -> T | None:
-    """What a table says of a mutant alone, or else of its file, or else of its folder."""
-    package = mutant.package
-    keys = f"{package}/{mutant.name}", f"{package}/{mutant.file}", package
-    return next((table[key] for key in keys if key in table), None)
+    """What a table says of a mutant, by the first of its keys that is there."""
+    return next((table[key] for key in mutant.keys if key in table), None)

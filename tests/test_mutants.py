@@ -60,15 +60,7 @@ def test_each_is_lua(client: redis.Redis) -> None:
 
 
 def test_tables_name_nothing_that_is_gone() -> None:
-    there = {
-        key
-        for mutant in mutants()
-        for key in (
-            mutant.package,
-            f"{mutant.package}/{mutant.name}",
-            f"{mutant.package}/{mutant.file}",
-        )
-    }
+    there = {key for mutant in mutants() for key in mutant.keys}
     assert {*STORIES, *OFTEN} - there == set()
     assert {key for key in KINDS if "/" in key} - there == set()
     assert test_model_moves.LUA - {mutant.name for mutant in mutants()} == set()
