@@ -37,14 +37,25 @@ class Mutant:
     name: str
     package: str
     """whose folder has the Lua, as the loader names it"""
-    file: str
-    spoilt: tuple[tuple[str, str], ...]
-    """the texts of its files, and what they are read as"""
+    paths: tuple[Path, ...]
+
+    @property
+    def spoilt(self) -> dict[str, str]:
+        """The texts of its files, and what they are read as."""
+        found = {}
+        for path in self.paths:
+            text = path.read_text(encoding="utf-8")
+            try:
+                found[text] = spoil(text, self.name)
+            except BadMarker as error:
+                raise BadMarker(f"{path}: {self.name}: {error}") from None
+        return found
 
     @property
     def keys(self) -> tuple[str, str, str]:
         """Under which a table may have it: alone, with others of its file, or of its folder."""
-        return f"{self.package}/{self.name}", f"{self.package}/{self.file}", self.package
+        file = self.paths[0].stem
+        return f"{self.package}/{self.name}", f"{self.package}/{file}", self.package
 
     def __str__(self) -> str:
         return self.name
@@ -60,13 +71,11 @@ class _Mark:
             return ""
         text, arrow, other = self.change.partition("=>")
         if not arrow or line.count(text.strip()) != 1:
-            raise BadMarker(
-                f"the next line hasn't once what {self.name!r} replaces: {line.strip()}"
-            )
+            raise BadMarker(f"its line hasn't once what it replaces: {line.strip()}")
         return line.replace(text.strip(), other.strip())
 
 
-def marks(text: str) -> Iterator[tuple[int, _Mark]]:
+def _marks(text: str) -> Iterator[tuple[int, _Mark]]:
     """The markers of a file, each with the index of its line of code."""
     above: list[_Mark] = []
     for at, line in enumerate(text.splitlines()):
@@ -77,40 +86,35 @@ def marks(text: str) -> Iterator[tuple[int, _Mark]]:
         elif line.strip() and not line.lstrip().startswith("--"):
             yield from ((at, mark) for mark in above)
             above = []
-    if above:
-        raise BadMarker(f"no line follows {above[0].name!r}")
 
 
-def spoilt_texts(text: str) -> dict[str, str]:
-    """A file's mutants by name: what it reads with the fault in it."""
-    lines: dict[str, list[str]] = defaultdict(lambda: text.splitlines(keepends=True))
-    for at, mark in marks(text):
-        lines[mark.name][at] = mark.spoil(lines[mark.name][at])
-    return {name: "".join(changed) for name, changed in lines.items()}
+def spoil(text: str, name: str) -> str:
+    """A file with the fault in it."""
+    lines = text.splitlines(keepends=True)
+    marks = [(at, mark) for at, mark in _marks(text) if mark.name == name]
+    if not marks:
+        raise BadMarker("no line of code follows")
+    for at, mark in marks:
+        lines[at] = mark.spoil(lines[at])
+    return "".join(lines)
 
 
 @cache
 def mutants() -> tuple[Mutant, ...]:
     """All that are written in the core's Lua."""
-    found: dict[tuple[str, str], Mutant] = {}
+    found: dict[tuple[str, str], list[Path]] = defaultdict(list)
     for path in sorted(CORE.rglob("*.lua")):
         package = ".".join(path.parent.parent.relative_to(CORE).parts)
-        text = path.read_text(encoding="utf-8")
-        try:
-            spoilt = spoilt_texts(text)
-        except BadMarker as error:
-            raise BadMarker(f"{path}: {error}") from None
-        for name, other in spoilt.items():
-            there = found.get((package, name))
-            texts = (*(there.spoilt if there else ()), (text, other))
-            found[package, name] = Mutant(name, package, path.stem, texts)
-    return tuple(found.values())
+        markers = map(_MARKER.match, path.read_text(encoding="utf-8").splitlines())
+        for name in dict.fromkeys(marker[1] for marker in markers if marker):
+            found[package, name].append(path)
+    return tuple(Mutant(name, package, (*paths,)) for (package, name), paths in found.items())
 
 
 @contextmanager
 def planted(mutant: Mutant) -> Iterator[None]:
     """Its files are read with the fault in them; each of them has to be read."""
-    read, spoilt, done = script_files.read, dict(mutant.spoilt), set[str]()
+    read, spoilt, done = script_files.read, mutant.spoilt, set[str]()
 
     def reading(package: str, name: str) -> str:
         text = read(package, name)

@@ -8,7 +8,7 @@ import redis
 from .core.foreign.test_mutants import KINDS
 from .model import test_model_moves
 from .model.test_mutants import OFTEN, STORIES
-from .mutants import BadMarker, looked_up, mutants, spoilt_texts
+from .mutants import BadMarker, looked_up, mutants, spoil
 
 LUA = """local function more(n)
   -- mutant one less: n + 1 => n
@@ -23,21 +23,30 @@ end
 """
 
 
-def test_a_marker_spoils_the_next_line_of_code() -> None:
-    assert spoilt_texts(LUA) == {
-        "one less": LUA.replace("  n = n + 1", "  n = n"),
-        "nothing": LUA.replace("  n = n + 1\n", ""),
-        "in words that are long": LUA.replace("  return n\nend", "  return 0\nend"),
-    }
+@pytest.mark.parametrize(
+    ("name", "line", "other"),
+    [
+        ("one less", "  n = n + 1\n", "  n = n\n"),
+        ("nothing", "  n = n + 1\n", ""),
+        ("in words that are long", "  return n\nend", "  return 0\nend"),
+    ],
+)
+def test_a_marker_spoils_the_next_line_of_code(name: str, line: str, other: str) -> None:
+    assert spoil(LUA, name) == LUA.replace(line, other)
 
 
 @pytest.mark.parametrize(
     "text",
-    ["-- mutant a: b => c\nn = 1", "-- mutant a: n => c\nn = n", "-- mutant a: n", "-- mutant a"],
+    [
+        "-- mutant a: b => c\nn = 1",
+        "-- mutant a: n => c\nn = n",
+        "-- mutant a: n\nn = 1",
+        "-- mutant a",
+    ],
 )
 def test_a_marker_that_fits_no_line_is_said(text: str) -> None:
     with pytest.raises(BadMarker):
-        spoilt_texts(text)
+        spoil(text, "a")
 
 
 def test_each_has_a_test_that_has_to_notice_it() -> None:
@@ -53,9 +62,9 @@ def test_each_has_a_test_that_has_to_notice_it() -> None:
 
 @pytest.mark.alike
 def test_each_is_lua(client: redis.Redis) -> None:
-    """What doesn't compile would be noticed by anybody."""
+    """And fits its line. What doesn't compile would be noticed by anybody."""
     for mutant in mutants():
-        for _, text in mutant.spoilt:
+        for text in mutant.spoilt.values():
             client.script_load(text)
 
 
