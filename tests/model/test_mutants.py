@@ -18,12 +18,12 @@ from .delay_shards import ShardedDelayModel
 from .delays import DelayModel
 from .fair_shards import ShardedFairModel
 from .fairs import FairModel
-from .jobs import ResqueModel, SidekiqModel
+from .jobs import JobModel, ResqueModel, SidekiqModel
 from .model import Model
 from .requests import RequestModel
 from .spoiling import noticed
 
-Models = tuple[type[Model], ...]
+Models = tuple[type[Model | JobModel], ...]
 REQUESTS, DELAYS, FAIRS = (RequestModel,), (DelayModel,), (FairModel,)
 BOTH = (RequestModel, DelayModel)
 DELAY_SHARDS, CIRCLE_SHARDS = (ShardedDelayModel,), (ShardedCircleModel,)
@@ -154,7 +154,9 @@ def test_every_rule_that_a_mutant_needs_often_is_a_rule_of_its_models() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("mutant", "model"), CASES)
-def test_a_spoilt_line_is_noticed(valkey_url: str, mutant: Mutant, model: type[Model]) -> None:
+def test_a_spoilt_line_is_noticed(
+    valkey_url: str, mutant: Mutant, model: type[Model | JobModel]
+) -> None:
     with planted(mutant):
         said = noticed(valkey_url, model, looked_up(OFTEN, mutant) or ())
     assert said, "it did all that was asked of it"
