@@ -112,7 +112,7 @@ OFTEN: Mapping[str, tuple[str, ...]] = {
     "engine/departed by an old layout": RESIZED,
     "engine/what arrives is never known": RESIZED,
     "engine/reject_stale_layout": RESIZED,
-    "engine/retire_shard": RESIZED,
+    "engine/retire_shard": ("resize",),
     "queues.request/a cancelled request half gone reopens": ("control", "pass_time"),
     "queues.request/a paused request goes on": ("control", "take", "submit"),
     "queues.request/edits outlive their entries": ("edit", "submit", "take", "settle"),
