@@ -15,8 +15,9 @@ from redisq_ops.core.engine import queue_transfer
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.transfer import MoveAction
 
+from ..mutants import Mutant, mutants, planted
 from .moves import KINDS, MoveModel
-from .spoiling import noticed, spoilt
+from .spoiling import noticed
 
 SEEDS = 20
 STEPS = 500
@@ -73,33 +74,20 @@ async def nothing(*given: Any) -> None:
 
 
 refused = queue_transfer._refused
-PYTHON: dict[str, tuple[Any, Any, int]] = {
-    "_refused": (queue_transfer, all_of_it, 5),
-    "_end_steps": (MoveAction, nothing, 20),
+PYTHON: dict[str, tuple[Any, Any]] = {
+    "_refused": (queue_transfer, all_of_it),
+    "_end_steps": (MoveAction, nothing),
 }
-"""what stands there instead, and the story that tells"""
+"""what stands there instead"""
 LUA = {
-    "landed twice": (("transfer_memory", "had[k + 1] or had[1]", "had[1]"), 10),
-    "landed after the undo": (("transfer_memory", "had[k + 1] or had[1]", "had[k + 1]"), 29),
-    "landed on what is under way": (
-        ("transfer_memory", "or unfinished_operations_hold(by) then", "then"),
-        36,
-    ),
-    "withdrawn though touched": (
-        ("transfer_revert", "words[k] == 'ok' and r.op == op", "words[k] == 'ok'"),
-        1,
-    ),
-    "put back and not noted": (
-        ("transfer_restore", "redis.call('LSET', list, places[id], id)", ""),
-        37,
-    ),
-    "restored here and there": (
-        ("transfer_names", "return op:find(TRANSFER_NAMES_MOVED) or", "return"),
-        13,
-    ),
+    "landed twice",
+    "landed after the undo",
+    "landed on what is under way",
+    "withdrawn though touched",
+    "put back and not noted",
+    "restored here and there",
 }
-
-
+"""mutants of the engine"""
 OFTEN = {
     "_end_steps": ("apply",),
     "landed after the undo": ("recall",),
@@ -114,17 +102,19 @@ RECOVERED = {"put back and not noted"}
 def test_a_mutant_is_found(
     valkey_url: str, monkeypatch: pytest.MonkeyPatch, name: str, bare: Callable[..., MoveModel]
 ) -> None:
-    place, mutant, first = PYTHON[name]
+    place, mutant = PYTHON[name]
     monkeypatch.setattr(place, name, mutant)
-    assert noticed(valkey_url, bare, OFTEN.get(name, ()), first)
+    assert noticed(valkey_url, bare, OFTEN.get(name, ()))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", LUA)
+@pytest.mark.parametrize("mutant", [mutant for mutant in mutants() if mutant.name in LUA], ids=str)
 def test_a_spoilt_line_is_noticed(
-    valkey_url: str, name: str, story: Callable[..., MoveModel], monkeypatch: pytest.MonkeyPatch
+    valkey_url: str,
+    mutant: Mutant,
+    story: Callable[..., MoveModel],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    change, first = LUA[name]
-    monkeypatch.setattr(MoveModel, "recovers", name in RECOVERED)
-    with spoilt([change]):
-        assert noticed(valkey_url, story, OFTEN.get(name, ()), first)
+    monkeypatch.setattr(MoveModel, "recovers", mutant.name in RECOVERED)
+    with planted(mutant):
+        assert noticed(valkey_url, story, OFTEN.get(mutant.name, ()))

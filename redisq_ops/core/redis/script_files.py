@@ -23,6 +23,9 @@ Its words become code, so what is documented is what runs::
     -- AHEAD: storage_fast_path           a hook that runs before the modules are set up and may
                                           end the call; its file uses no module
     -- FLAGS: allow-oom                   script flags for the server
+
+No comment of its own line reaches the server. One that begins with ``-- mutant`` describes a fault
+in the next line, for the tests (``tests/mutants.py``).
 """
 
 from __future__ import annotations

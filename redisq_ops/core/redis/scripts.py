@@ -144,7 +144,8 @@ def script(package: str, name: str, key_types: frozenset[tuple[str, str]] = _FIX
         # Type checks come before the first write: without the right to TYPE the script ends there.
         writing = [statement for statement in needed if statement not in checks]
         first = {word for each in headers for word in each.first}
-        lines += _rights("\n".join([*writing, *ahead.values()]), keys, first)
+        writing += [each for text in ahead.values() for each in statements(text)]
+        lines += _rights("\n".join(writing), keys, first)
     lines.append(_NOW)
     lines += [_ahead(hook, text) for hook, text in ahead.items()]
     if "run_by" in mentioned:

@@ -8,6 +8,7 @@ local function bulk_write_fields(key, rows)
   if n < 2 * MANY then return redis.call('HSET', key, unpack(rows)) end
   rows[n + 1], rows[n + 2] = LONG, ''
   redis.call('HSET', key, unpack(rows))
+  -- mutant what made a key large stays there
   redis.call('HDEL', key, LONG)
 end
 
@@ -15,6 +16,7 @@ local function bulk_write_scores(key, rows)
   if #rows < 2 * MANY then return redis.call('ZADD', key, unpack(rows)) end
   redis.call('ZADD', key, 0, LONG)
   redis.call('ZADD', key, unpack(rows))
+  -- mutant what made a set large stays there
   redis.call('ZREM', key, LONG)
 end
 

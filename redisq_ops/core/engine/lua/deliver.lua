@@ -11,12 +11,14 @@ local function deliver(ids, lines, contents, ready)
   local n = #ids
   local fence = counters_reserve('fence', n)
   local tail = '-' .. seq
+  -- mutant receipts that repeat: fence => 0
   local made = number_words(fence, n, tail .. record_first_line(consumer) .. (ready and '' or '0'))
   local leases, kept, odd, k = {}, {}, {}, 0
   for i = 1, n do
     local id, line = ids[i], lines[i]
     if line then
       local r = record_unpack(line)
+      -- mutant undo of what was taken: '-', now => r.op, now
       r.receipt, r.consumer, r.op, r.since = fence + i .. tail, consumer, '-', now
       if ready then r.ready = ready[i] end
       if r.first <= RECORD_REPLAYED then r.first = now end

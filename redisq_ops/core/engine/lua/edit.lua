@@ -11,6 +11,7 @@
 audit_log_check(caller)
 local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
+-- mutant an edit done twice
 if reply then return reply end
 history_by = caller
 reply = {}
@@ -19,8 +20,10 @@ for i = first, #ARGV, width do ids[#ids + 1] = ARGV[i] end
 for k, r in ipairs(record_read(ids)) do
   local id, at = ids[k], first + (k - 1) * width
   local had = storage_score(id, from) and storage_payload(id)
+  -- mutant payloads changed unread: or redis.sha1hex(had) ~= ARGV[at + 1] =>
   if seen[id] or not had or redis.sha1hex(had) ~= ARGV[at + 1] then
     reply[k] = 'changed'
+  -- mutant latecomers edited: r.since > tonumber(high_water) => false
   elseif r.since > tonumber(high_water) and r.since <= now then
     reply[k] = 'late'
   else

@@ -10,6 +10,8 @@ for i = first, #ARGV, width do ids[#ids + 1] = ARGV[i] end
 local deadline = now + tonumber(lease_ms)
 local reply, put = {tostring(deadline)}, {}
 for k, r in ipairs(record_read(ids)) do
+  -- mutant extend without fence: r.receipt ~= '-' and r.receipt == => r.receipt ~= '-' and '' ~=
+  -- mutant extend of what is over: r.receipt ~= '-' and r.receipt == => '' ~=
   local ok = r.receipt ~= '-' and r.receipt == ARGV[first + (k - 1) * width + 1]
   reply[#reply + 1] = ok and 'ok' or 'stale'
   if ok then put[#put + 1], put[#put + 2] = deadline, ids[k] end

@@ -8,6 +8,7 @@
 
 -- Returns the stored reply if this call was carried out before; nil, true if a later one was; else nil.
 local function idempotency_replayed()
+  -- mutant no guard against re-sending: redis.call('HGET', callers, caller) => nil
   local slot = redis.call('HGET', callers, caller)
   if not slot then return nil end
   local last, words = slot:match('^(%d+) %d+ ?(.*)$')

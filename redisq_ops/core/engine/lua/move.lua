@@ -29,9 +29,13 @@ end
 local seen = {}
 for k, r in ipairs(record_read(ids)) do
   local id = ids[k]
+  -- mutant moves without looking again: not seen[id] and storage_score(id, from) => '0'
+  -- mutant an id twice in a step: not seen[id] and =>
   local score = not seen[id] and storage_score(id, from)
+  -- mutant score ignored: times[k] ~= '-' => false
   if not score or times[k] ~= '-' and tonumber(times[k]) ~= tonumber(score) then
     reply[k] = 'changed'
+  -- mutant latecomers moved too: r.since > tonumber(high_water) => false
   elseif r.since > tonumber(high_water) and r.since <= now then
     reply[k] = 'late'
   elseif to == 'restore' and transfer_names_away(r.op)

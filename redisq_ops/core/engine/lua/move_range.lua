@@ -18,13 +18,16 @@
 -- undo began.
 local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
+-- mutant a front step done twice
 if reply then return reply end
 history_by = caller
 local logged = redis.call('HMGET', op_ .. caller, 'undoing', 'done', 'told', 'verdict_ms')
 corrupt_values_integer(logged[2], op_ .. caller, 'done')
+-- mutant a step behind its operation's undo
 if logged[1] then return {} end
 if to == 'gone' then type_check_all() end -- a flush removes them from every key
 local limit, back = tonumber(high_water), tonumber(redis.call('HGET', stat, 'put_back'))
+-- mutant latecomers moved with their state: high_water => '+inf'
 local range = {state_zsets[from], '-inf', high_water, 'BYSCORE', 'LIMIT', left, n, back and 'WITHSCORES'}
 local rows, score_of, scores = redis.call('ZRANGE', unpack(range)), {}, {}
 local chosen = back and {} or rows
@@ -32,6 +35,8 @@ if back then
   for i = 1, #rows, 2 do
     local id = rows[i]
     local since = back > limit and record_unpack(redis.call('HGET', meta, id)).since or 0
+    -- mutant what an undo put back since moved with its state:
+    --   (since <= limit or since > now) and =>
     chosen[#chosen + 1], score_of[id] = (since <= limit or since > now) and id, rows[i + 1]
   end
 end
@@ -47,6 +52,8 @@ if moved > 0 then
     counters_add('gone', moved)
   else
     local lines, find, match = redis.call('HMGET', meta, unpack(ids)), string.find, string.match
+    -- mutant attempts kept by a whole replay: 0 0 => 1 0
+    -- mutant delivered before a replay, and forgotten: RECORD_REPLAYED => 0
     local fresh = table.concat({'- 0 0', RECORD_REPLAYED, at, '-', caller, '- 0'}, ' ')
     for k = 1, moved do
       local line, changed = lines[k], fresh
@@ -61,6 +68,7 @@ if moved > 0 then
       if enters then enters[2 * k - 1], enters[2 * k] = at, ids[k] end
     end
     if back then
+      -- mutant undone twice, and dead since the first undo: scores[k] = score_of[ids[k]] =>
       for k = 1, moved do scores[k] = score_of[ids[k]] end
     end
     redis.call('RPUSH', list, ' ' .. from, table.concat(ids, ' '), table.concat(lines, '\n'),
@@ -68,6 +76,7 @@ if moved > 0 then
     redis.call('PEXPIRE', list, config.trash_ms)
   end
   if stuck == 0 then -- the entries are adjacent
+    -- mutant one too many leaves a whole state: moved - 1 => moved
     redis.call('ZREMRANGEBYRANK', state_zsets[from], left, left + moved - 1)
   else
     write_buffer_drops[state_zsets[from]] = ids

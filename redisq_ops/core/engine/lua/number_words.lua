@@ -8,6 +8,7 @@ local function number_words(last, n, tail)
   for i = 1, n do
     local number = last + i
     local digit = number % 10
+    -- mutant receipts after ten begin anew: digit == 0 or =>
     if digit == 0 or not head then
       head = number < 10 and '' or string.format('%.0f', (number - digit) / 10)
     end

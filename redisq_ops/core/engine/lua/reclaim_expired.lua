@@ -24,17 +24,21 @@ end
 -- Returns how many entries were changed; the caller flushes.
 local function reclaim_expired(max)
   local brought = (clock_fall or clock_latest > now) and reclaim_expired_correct_clock(100) or 0
+  -- mutant leases not looked at: now_text => '+inf'
   local late = redis.call('ZRANGE', lease, '-inf', now_text, 'BYSCORE', 'LIMIT', '0', max)
   for i, r in ipairs(record_read(late)) do
     local id = late[i]
+    -- mutant lost leases not counted
     r.lost = r.lost + 1
     r.op = '-'
     history_note('lost', id .. '|' .. r.consumer)
+    -- mutant dead one lost lease late: lost >= config => lost > config
     if r.lost >= config.max_lost then
       r.reason = 'lost'
       history_note('dead', id .. '|lost')
       transitions_move(id, 'pending', 'dead', now, r)
     else
+      -- mutant order lost with a lease: r.ready > 0 and math.min(r.ready, now) or =>
       transitions_move(id, 'pending', 'waiting', r.ready > 0 and math.min(r.ready, now) or now, r)
     end
   end

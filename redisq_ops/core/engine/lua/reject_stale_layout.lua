@@ -8,6 +8,7 @@
 -- Returns the layout that is valid here.
 local known = tonumber(config.layout) or 0
 if known < tonumber(layout) then
+  -- mutant no fence where shards change
   redis.call('HSET', cfg, 'layout', layout)
   if retired == '1' then
     redis.call('HSET', cfg, 'retired', 1)

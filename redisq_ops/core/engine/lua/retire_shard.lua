@@ -12,4 +12,5 @@ local done = tonumber(redis.call('HGET', stat, 'done') or '0')
 redis.call('HDEL', stat, 'done')
 storage_clear()
 redis.call('UNLINK', hist, wake, ops, callers, seen)
+-- mutant a shard's count goes with it: done => 0
 return done

@@ -29,6 +29,7 @@ local function missed(id, outcome, value, wait, r)
   r.failures, r.failed = r.failures + 1, true -- a fair queue appends it behind its client's entries
   history_tally('f', 1)
   errors[#errors + 1], errors[#errors + 2] = id, value
+  -- mutant dead one failure late: failures >= config => failures > config
   if outcome == 'reject' or r.failures >= config.max_failures then
     r.reason = outcome == 'reject' and 'rejected' or 'failed'
     history_note('dead', id .. '|' .. r.reason)
@@ -42,8 +43,13 @@ end
 
 for k = 1, number do
   local id, line, receipt, row = ids[k], lines[k], receipts[k], rows[k]
+  -- mutant settled twice in a batch: settled[id] or =>
   if not line or settled[id] or receipt == '-' -- a minus: it is not delivered
+    -- mutant settle without fence:
+    --   find(line, receipt, 1, true) ~= 1 or byte(line, #receipt + 1) ~= 32 => byte(line) == 45
     or find(line, receipt, 1, true) ~= 1 or byte(line, #receipt + 1) ~= 32 then
+    -- mutant a late receipt hides the good one:
+    --   reply[k] = 'stale' => reply[k], settled[id] = 'stale', true
     reply[k] = 'stale'
   else
     settled[id] = true -- a stale receipt may precede the valid one

@@ -19,6 +19,7 @@ for i = first, #ARGV, width do ids[#ids + 1], marks[#marks + 1] = ARGV[i], ARGV[
 if kept then audit_log_check(op) end
 history_by = kept and op or 'transport'
 local known = transfer_memory_known(op, step, ids, marks)
+-- mutant arrived by an old layout: (tonumber(config.layout) or 0) > tonumber(layout) => false
 local newer, lines = (tonumber(config.layout) or 0) > tonumber(layout), kept and record_read(ids)
 local most, waiting, live, cleared = config.max_waiting, storage_waiting_count(), 0, false
 local reply, results, accepted, chosen = {}, {}, {}, {}
@@ -63,7 +64,9 @@ for _, k in ipairs(chosen) do
   local own = following:sub(2)
   local id, result = storage_place(ids[k], payload, own)
   if kept then results[#results + 1], results[#results + 2] = ids[k], result end
+  -- mutant moved without its error: failure ~= '' => false
   if failure ~= '' then redis.call('HSET', err, id, failure) end
+  -- mutant moved without what follows: following ~= '' => false
   if storage_next_runs and following ~= '' then redis.call('HSET', storage_next_runs, id, own) end
   if score == '' then score = now_text end
   if kept then -- an undo recognises it by the operation

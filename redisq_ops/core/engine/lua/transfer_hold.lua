@@ -9,18 +9,23 @@
 -- USES: storage_payload storage_score write_buffer
 -- Returns as many rows as fit a call: word (held | stays | gone) mark state score record payload error
 -- following (after a plus), the last seven empty where there is nothing.
+-- mutant moved while it is worked on: 'done' => 'done', 'pending'
 local STATES = {'delayed', 'waiting', 'dead', 'trash', 'done'}
+-- mutant departed by an old layout: (tonumber(config.layout) or 0) > tonumber(layout) => false
 local newer = (tonumber(config.layout) or 0) > tonumber(layout)
 local reply, size, going, ids = {}, 0, {}, {unpack(ARGV, first)}
 
 local function leave(id)
   for _, state in ipairs(STATES) do
     local at = storage_score(id, state)
+    -- mutant what is done is guarded at its old home alone: and tonumber(at) <= now =>
     if at and state == 'done' and tonumber(at) <= now then
       storage_moved(id, state, 'gone')
     elseif at then
       local zset = state_zsets[state]
+      -- mutant departed and still there: table.insert(list_of(write_buffer_drops, zset), id) =>
       if zset then table.insert(list_of(write_buffer_drops, zset), id) end
+      -- mutant departed and in sight
       storage_moved(id, state, 'transit')
       local line = table.concat({counters_reserve('fence', 1) + 1, state, at}, ' ')
       going[#going + 1], going[#going + 2] = id, line
@@ -36,6 +41,8 @@ for k, id in ipairs(ids) do
   local row = {'gone', '', '', '', '', '', '', ''}
   if line then
     local mark, state, at = line:match('^(%S+) (%S+) (%S+)$')
+    -- mutant each departure has a mark of its own:
+    --   mark => redis.call('HINCRBY', stat, 'fence', 1) .. ''
     row = {'held', mark, state, at, records[k] or '', storage_payload(id) or '', errors[k] or '',
       following[k] and '+' .. following[k] or ''}
     size = size + #row[6] + #row[7]

@@ -11,12 +11,16 @@ local function transfer_memory_known(op, step, ids, marks)
   local known = {}
   if op == '' then
     for k, at in ipairs(redis.call('ZMSCORE', seen, unpack(marks))) do
+      -- mutant what arrives is never known:
+      --   at and tonumber(at) > now - config.keep_ms and 'same' => false
       known[k] = at and tonumber(at) > now - config.keep_ms and 'same'
     end
     return known
   end
   local had = redis.call('HMGET', land_ .. op .. ':' .. step, '*', unpack(ids))
   for k = 1, #ids do
+    -- mutant landed twice: had[k + 1] or had[1] => had[1]
+    -- mutant landed after the undo: or had[1] =>
     local result = had[k + 1] or had[1]
     known[k] = result and result:match('^%S+')
   end
@@ -44,6 +48,7 @@ end
 -- finished move left it there (during the move it may be the only copy), or it has this `payload`, which
 -- the row of a file gives. `by`: the operation that put the entry into its state.
 local function transfer_memory_copy(id, by, payload)
+  -- mutant landed on what is under way: or unfinished_operations_hold(by) =>
   if not redis.call('ZSCORE', trash, id) or unfinished_operations_hold(by) then return false end
   if payload then return storage_stored_payload(id) == payload end
   return by:find(TRANSFER_NAMES_MOVED)

@@ -4,5 +4,6 @@
 local TRANSFER_NAMES_MOVED = '^move%-%x%x%x%x%x%x%x%x%x%x$'
 
 local function transfer_names_away(op)
+  -- mutant restored here and there: op:find(TRANSFER_NAMES_MOVED) or =>
   return op:find(TRANSFER_NAMES_MOVED) or op:find('^undo%-move%-%x%x%x%x%x%x%x%x%x%x$')
 end

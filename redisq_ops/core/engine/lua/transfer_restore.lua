@@ -38,6 +38,7 @@ end
 if state then storage_step_ended(op, step, state) end
 transitions_check()
 for k, id in ipairs(ids) do
+  -- mutant put back and not noted: redis.call('LSET', list, places[id], id) =>
   if reply[k] == 'moved' then redis.call('LSET', list, places[id], id) end
 end
 if back > 0 then

@@ -34,6 +34,7 @@ for k, r in ipairs(record_read(ids)) do
       mark(k, 'ok')
     end
     reply[k] = 'moved'
+  -- mutant withdrawn though touched: and r.op == op =>
   elseif words[k] == 'ok' and r.op == op and to == 'trash' then
     local at = from
     local score = storage_score(id, at)

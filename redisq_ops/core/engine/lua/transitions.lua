@@ -41,6 +41,7 @@ local function transitions_move(id, from, to, score, r, since)
   end
   if state_zsets[to] then write_buffer_add(state_zsets[to], score, id) end
   if (to == 'dead' or to == 'trash') and tonumber(score) < now then transitions_backdated = true end
+  -- mutant receipts outlive the delivery: to ~= 'pending' => false
   if to ~= 'pending' then r.receipt = '-' end
   r.since, changed = since or now, true
   write_buffer_retain(id, r)
@@ -64,6 +65,7 @@ local function transitions_flush()
   if #concluded > 0 then
     redis.call('ZREM', lease, unpack(concluded))
     redis.call('HDEL', meta, unpack(concluded))
+    -- mutant errors of what was done kept: redis.call('HDEL', err, unpack(concluded)) =>
     if errs > 0 then redis.call('HDEL', err, unpack(concluded)) end
   end
   for key, ids in pairs(write_buffer_drops) do redis.call('ZREM', key, unpack(ids)) end
@@ -71,8 +73,10 @@ local function transitions_flush()
   if #write_buffer_records > 0 then redis.call('HSET', meta, unpack(write_buffer_records)) end
   if #write_buffer_forgotten > 0 then -- a replayed entry still has its error
     redis.call('HDEL', meta, unpack(write_buffer_forgotten))
+    -- mutant errors kept for ever
     redis.call('HDEL', err, unpack(write_buffer_forgotten))
   end
+  -- mutant nobody learns that an undo put anything back
   if transitions_backdated then redis.call('HSET', stat, 'put_back', now) end -- `move_range` asks
   storage_flush()
   write_buffer_drops, write_buffer_adds, concluded = {}, {}, {}

@@ -21,8 +21,10 @@ for k, row in ipairs(rows) do
 end
 for k, r in ipairs(record_read(ids)) do
   local id, state, line, payload = rows[k]:match(ROW)
+  -- mutant an edit undone though touched: r.op == op and =>
   if r.op == op and storage_score(id, state) and storage_payload(id) then
     r.op = record_unpack(line).op -- the rest may be newer
+    -- mutant records of an edit that was undone: write_buffer_retain(id, r) => keep(id, packed(r))
     write_buffer_retain(id, r)
     storage_set_payload(id, payload)
     back = back + 1

@@ -10,6 +10,7 @@ local WAS = '^%- %d+ %d+ [1-9]%d* ()%d+() ' -- delivered, and not held: where it
 -- Whether a record is the one that the step wrote. A replay gives all entries of a step one record.
 local function unchanged(line)
   local _, _, _, _, f = record_ends(line)
+  -- mutant undo of what was touched: f and => true or
   local ours = f and line:find(mark, f, true) == f
   if ours then same = line end
   return ours
@@ -48,6 +49,7 @@ local function all_back(ids, is, from, scores, lines, left)
       write_buffer_retain(id, r)
       n = #records
     end
+    -- mutant undo forgets the score: since = scores[k] => since = now_text
     if scored and tonumber(scores[k]) then since = scores[k] end
     adds[m + 1], adds[m + 2], m, begins = since, id, m + 2, ends + 1
   end

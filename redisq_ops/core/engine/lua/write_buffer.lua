@@ -16,6 +16,7 @@ local function write_buffer_record(id, line)
 end
 
 local function write_buffer_retain(id, r)
+  -- mutant records kept for ever: r.first == 0 and r.op == '-' => false
   if r.first == 0 and r.op == '-' then
     write_buffer_forgotten[#write_buffer_forgotten + 1] = id
   else

@@ -4,6 +4,7 @@
 local scored
 local function element_scored(e)
   e.score = redis.call('ZSCORE', e.key, e.member)
+  -- mutant score ignored: and tonumber(e.score) == tonumber(e.seen) =>
   local same = e.score and tonumber(e.score) == tonumber(e.seen)
   scored = same and e or nil
   return same
@@ -30,8 +31,10 @@ local function element_returns(e, taken_right)
   if e.set then
     redis.call('SADD', e.key, e.member)
   elseif e.score then
+    -- mutant undo forgets the score: e.score => 1
     redis.call('ZADD', e.key, e.score, e.member)
   else
+    -- mutant undo at the wrong place: e.left => nil
     into_list(e.key, e.member, e.left, taken_right)
     return e.key, e.member
   end

@@ -11,6 +11,7 @@ end
 -- True if no key exists again, and none would have expired since.
 local function kept_keys_restorable(kept)
   for _, row in ipairs(kept) do
+    -- mutant id that came again: redis.call('EXISTS', row[1]) == 1 or =>
     if redis.call('EXISTS', row[1]) == 1 or row[3] >= 0 and row[3] <= now then return false end
   end
   return true

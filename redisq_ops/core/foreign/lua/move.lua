@@ -29,6 +29,7 @@ for i = first, #ARGV, width do
   local word = ARGV[i + 1]
   if word == '' and from == 'trash' then
     local label, op, kept, since = e.id, trash_get(e.id)
+    -- mutant another's in the trash: and tonumber(since) == tonumber(e.seen) and kept =>
     e = kept and tonumber(since) == tonumber(e.seen) and kept
     word = e and '' or 'changed'
     if e then e.label, e.since, e.op = label, since, op end
@@ -40,6 +41,7 @@ local order = {}
 for i = 1, #entries do order[i] = i end
 if to == 'restore' then -- neighbours from one list come back in their order
   local function rank(i) return entries[i][1] and entries[i][1].rank or 0 end
+  -- mutant restored in disorder: rank(a) < rank(b) or rank(a) == rank(b) and =>
   table.sort(order, function(a, b) return rank(a) < rank(b) or rank(a) == rank(b) and a < b end)
 end
 for _, i in ipairs(order) do
@@ -68,10 +70,12 @@ for _, i in ipairs(order) do
     undo[#undo + 1] = row
   end
 end
+-- mutant marks left behind
 sweep_marks()
 turn_lists_back()
 empty_trash(100)
 moves_done()
+-- mutant kept in disorder: table.sort(undo, function(a, b) return a.rank < b.rank end) => local _
 if not sorted then table.sort(undo, function(a, b) return a.rank < b.rank end) end
 for i = 1, #undo do undo[i] = undo[i].packed end
 if #undo > 0 then

@@ -13,6 +13,7 @@ local mark = '\1redisq ' .. caller .. ' ' .. seq .. ' '
 -- Searches may walk far, so a budget allows few; `unsure`: it is spent, the member may be there.
 local function search(key, member, seen)
   local at = seen + (drift[key] or 0)
+  -- mutant another's place in the list: redis.call('LINDEX', key, at) == member => true
   if at >= 0 and redis.call('LINDEX', key, at) == member then return at end
   local low, best, most = math.max(0, at - AROUND), nil, budget.all or budget[key] or MOST
   most = most - 20 * AROUND

@@ -4,6 +4,7 @@
 -- KEYS: trash was purged
 -- USES: config
 local function empty_trash(max)
+  -- mutant trash let go too early: - config.trash_ms =>
   local old = redis.call('ZRANGE', trash, '-inf', now - config.trash_ms, 'BYSCORE', 'LIMIT', 0, max)
   if #old > 0 then
     redis.call('ZREM', trash, unpack(old))

@@ -56,6 +56,7 @@ for i = 1, #rows do
     end
   end
   if ok then
+    -- mutant undone in disorder: back[#back + 1] = entries[i] => table.insert(back, 1, entries[i])
     back[#back + 1] = entries[i]
   elseif why == 'deep' or why == 'unsure' then
     left[#left + 1] = rows[i]

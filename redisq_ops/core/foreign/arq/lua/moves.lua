@@ -6,23 +6,28 @@ local DAY = 86400000 -- ms after its due time at which a job expires
 
 local function holds(key, digest)
   local data = redis.call('GET', key)
+  -- mutant comparison off: redis.sha1hex(data) == digest => true
   return data and redis.sha1hex(data) == digest
 end
 
 local function moves_fit(e)
+  -- mutant set's type check off
   type_check_key(e.key, 'zset')
   for _, prefix in ipairs({t_job_, t_result_, t_retry_}) do
+    -- mutant type check off
     type_check_key(prefix .. e.member, 'string')
   end
 end
 
 local function moves_take_out(e, to)
   local what, digest = e.stamp:match('^(%l+) (%x+)$')
+  -- mutant mark ignored: or jobs_in_progress(e) =>
   if not what or jobs_in_progress(e) then return nil, what and 'busy' end
   local is_job = what == 'job'
   local keys = {(is_job and t_job_ or t_result_) .. e.member, is_job and t_retry_ .. e.member or nil}
   if not holds(keys[1], digest) then return nil end
   local score = redis.call('ZSCORE', e.key, e.member)
+  -- mutant score ignored: is_job and tonumber(score or nil) ~= tonumber(e.seen) => false
   if is_job and tonumber(score or nil) ~= tonumber(e.seen) then return nil end
   local replay = not is_job and to == 'waiting'
   if replay and (score or redis.call('EXISTS', t_job_ .. e.member) == 1) then return nil end
@@ -34,6 +39,7 @@ local function moves_take_out(e, to)
     e.kept = to ~= 'gone' and kept_keys_dump(keys)
     e.abort = is_job and redis.call('ZSCORE', t_abort, e.member)
     if e.abort then redis.call('ZREM', t_abort, e.member) end
+    -- mutant record left
     redis.call('UNLINK', unpack(keys))
   end
   return true
@@ -70,10 +76,12 @@ end
 
 local function moves_put_back(e)
   if e.kept then
+    -- mutant undo forgets the record
     kept_keys_restore(e.kept)
   elseif e.expires >= 0 then
     redis.call('PEXPIREAT', t_job_ .. e.member, string.format('%.0f', e.expires))
   end
+  -- mutant undo forgets the score: key, e.score => key, 1
   if e.score then redis.call('ZADD', e.key, e.score, e.member) end
   if e.abort then redis.call('ZADD', t_abort, e.abort, e.member) end
 end

@@ -8,6 +8,7 @@ local FIELDS = {'msg', 'state', 'pending_since', 'group', 'unique_key'}
 local function task_of(e)
   local task = {key = t_job_ .. e.member}
   for i, it in ipairs(redis.call('HMGET', task.key, unpack(FIELDS))) do task[FIELDS[i]] = it or '' end
+  -- mutant message not compared: redis.sha1hex(task.msg) => e.stamp:sub(1, 40)
   task.stamp = table.concat({redis.sha1hex(task.msg), task.state, task.pending_since, task.group,
     task.unique_key}, ' ')
   -- The lock of a unique task, if it is one of this queue's.
@@ -17,10 +18,13 @@ end
 
 local function moves_fit(e)
   type_check_key(e.key, (e.key == t_pending or e.key == t_active) and 'list' or 'zset')
+  -- mutant groups' type check off: [t_groups] = 'set', =>
   local kinds = {[t_pending] = 'list', [t_lease] = 'zset', [t_groups] = 'set',
+    -- mutant type check off: [t_job_ .. e.member] = 'hash' =>
     [t_job_ .. e.member] = 'hash'}
   for key, kind in pairs(kinds) do type_check_key(key, kind) end
   local lock = task_of(e).lock
+  -- mutant lock's type check off: type_check_key(lock, 'string') =>
   if lock then type_check_key(lock, 'string') end
 end
 
@@ -33,6 +37,7 @@ end
 
 local function moves_take_out(e, to)
   local task = task_of(e)
+  -- mutant comparison off
   if task.stamp ~= e.stamp then return nil end
   if e.key ~= t_pending and not element_scored(e) then return nil end
   if e.dry then return true end
@@ -41,18 +46,24 @@ local function moves_take_out(e, to)
   e.state = task.state
   if task.state == 'aggregating' then
     e.group = redis.call('SISMEMBER', t_groups, task.group) == 1 and task.group or nil
+    -- mutant empty group left: redis.call('SREM', t_groups, task.group) =>
     if redis.call('EXISTS', e.key) == 0 then redis.call('SREM', t_groups, task.group) end
   end
   if to == 'waiting' then return true end
   local keys = {task.key}
+  -- mutant lock left: task.lock end => nil end
+  -- mutant another's lock: redis.call('GET', task.lock) == e.member => true
   if task.lock and redis.call('GET', task.lock) == e.member then keys[2] = task.lock end
   e.kept = to ~= 'gone' and kept_keys_dump(keys) or nil
+  -- mutant record left
   redis.call('UNLINK', unpack(keys))
   return true
 end
 
 local function moves_put_in(e)
+  -- mutant wrong end: LPUSH => RPUSH
   redis.call('LPUSH', t_pending, e.member)
+  -- mutant state not set
   redis.call('HSET', t_job_ .. e.member, 'state', 'pending')
   e.there = task_of(e).stamp
   return t_pending, e.member
@@ -63,6 +74,7 @@ local function moves_take_back(e, to, list, seen)
     e.seen = seen or e.seen
     return moves_take_out(e, 'trash')
   end
+  -- mutant undo of another task
   if task_of(e).stamp ~= e.there then return nil end
   return out_of_list(list, e.member, seen)
 end
@@ -75,7 +87,9 @@ end
 
 local function moves_put_back(e)
   if e.kept then kept_keys_restore(e.kept)
+  -- mutant undo forgets the state: 'HSET', t_job_ .. e.member, 'state', e.state => 'EXISTS', t_job_
   else redis.call('HSET', t_job_ .. e.member, 'state', e.state) end
+  -- mutant undo forgets the group: redis.call('SADD', t_groups, e.group) =>
   if e.group then redis.call('SADD', t_groups, e.group) end
   return element_returns(e, true)
 end

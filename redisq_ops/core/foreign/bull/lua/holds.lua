@@ -6,9 +6,11 @@ local MARKED = 5000 -- ms after a check: by then workers have locked what they t
 -- killed worker; only Bull's mark, set by a check every 30 s, shows that it has been there for a while.
 local function holds_busy(e)
   local base = jobs_place(e).base
+  -- mutant lock ignored: return true =>
   if redis.call('EXISTS', jobs_of(e).key .. ':lock') == 1 then return true end
   if jobs_place(e).state ~= 'active' then return false end
   local checked = tonumber(redis.call('GET', base .. 'stalled-check') or nil) or 0
+  -- mutant mark ignored: 0 or => 2 or
   return redis.call('SISMEMBER', base .. 'stalled', e.member) == 0 or now - checked < MARKED
 end
 

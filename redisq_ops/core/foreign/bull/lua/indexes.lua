@@ -7,6 +7,7 @@ end
 local function indexes_leave(e, gone)
   local base = jobs_place(e).base
   e.priority = redis.call('ZSCORE', base .. 'priority', e.member) or nil
+  -- mutant priority left
   redis.call('ZREM', base .. 'priority', e.member)
   e.limited = gone and indexes_limited(e) or nil
   if e.limited then
@@ -17,6 +18,7 @@ end
 
 local function indexes_put_back(e)
   local base = jobs_place(e).base
+  -- mutant undo forgets the priority: if e.priority => if false
   if e.priority then redis.call('ZADD', base .. 'priority', e.priority, e.member) end
   if e.limited then
     redis.call('SADD', e.limited, e.member)

@@ -3,6 +3,7 @@
 -- REPLACES: moves
 -- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
 -- USES: jobs holds indexes waiting delays element remove_from_list kept_keys type_check
+-- mutant undo forgets the failure: 'processedOn', 'finishedOn', 'failedReason', =>
 local CHANGED = {'processedOn', 'finishedOn', 'failedReason', 'retriedOn', 'delay'}
 local TYPES = {wait = 'list', paused = 'list', active = 'list', delayed = 'zset', failed = 'zset',
   completed = 'zset', priority = 'zset', ['repeat'] = 'zset', stalled = 'set',
@@ -10,6 +11,7 @@ local TYPES = {wait = 'list', paused = 'list', active = 'list', delayed = 'zset'
 
 local function moves_fit(e)
   local base, job = jobs_place(e).base, jobs_of(e)
+  -- mutant a neighbour's type check off: TYPES => {}
   for part, kind in pairs(TYPES) do type_check_key(base .. part, kind) end
   local limited = indexes_limited(e)
   if job.deid then type_check_key(base .. 'de:' .. job.deid, 'string') end
@@ -17,6 +19,7 @@ local function moves_fit(e)
 end
 
 local function moves_take_out(e, to)
+  -- mutant comparison off: if not jobs_seen(e) then return nil end => e.shown = ''
   if not jobs_seen(e) then return nil end
   local place, job, leaves = jobs_place(e), jobs_of(e), to == 'trash' or to == 'gone'
   if holds_busy(e) then return nil, 'busy' end
@@ -43,9 +46,11 @@ local function moves_put_in(e, to, at)
     return jobs_changed(e)
   end
   if state == 'failed' then
+    -- mutant end of the failure left
     redis.call('HDEL', key, 'finishedOn', 'processedOn', 'failedReason')
     redis.call('HSET', key, 'retriedOn', string.format('%.0f', now))
   elseif state == 'delayed' then
+    -- mutant delay left
     redis.call('HSET', key, 'delay', '0')
   end
   local list, member = waiting_add(e)
@@ -64,9 +69,12 @@ local function moves_take_back(e, to, list, seen)
   if job.processedOn ~= began then return nil end -- a worker had it
   if list then
     local ok, why = out_of_list(list, e.member, seen)
+    -- mutant undo leaves the priority
     if ok then redis.call('ZREM', place.base .. 'priority', e.member) end
     return ok, why
   end
+  -- mutant undo of another score:
+  --   tonumber(redis.call('ZSCORE', e.key, e.member) or nil) ~= tonumber(e.there) => false
   if tonumber(redis.call('ZSCORE', e.key, e.member) or nil) ~= tonumber(e.there) then return nil end
   return redis.call('ZREM', e.key, e.member) == 1
 end
@@ -81,6 +89,7 @@ local function moves_put_back(e)
   local base, state = place.base, place.state
   if e.kept then kept_keys_restore(e.kept)
   else kept_keys_put_fields(CHANGED, {jobs_of(e).key}, e.before) end
+  -- mutant undo forgets the mark
   if e.stalled then redis.call('SADD', base .. 'stalled', e.member) end
   indexes_put_back(e)
   waiting_wake_for(state, base)

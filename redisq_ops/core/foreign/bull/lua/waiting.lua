@@ -14,7 +14,9 @@ end
 
 -- The set `priority` has the waiting jobs with a priority: they come before jobs without one.
 local function add_by_priority(base, list, priority, id)
+  -- mutant out of the priorities
   redis.call('ZADD', base .. 'priority', priority, id)
+  -- mutant before its equals: 'priority', 0, priority) - 1 => 'priority', 0, priority)
   local before = redis.call('ZCOUNT', base .. 'priority', 0, priority) - 1
   local behind = redis.call('LINDEX', list, redis.call('LLEN', list) - before)
   if behind then
@@ -29,10 +31,14 @@ end
 local function waiting_add(e)
   local base, state, job = jobs_place(e).base, jobs_place(e).state, jobs_of(e)
   local list, priority = waiting_list(base), tonumber(job.priority or nil) or 0
+  -- mutant lifo ignored: state == 'failed' and jobs_lifo(job) => false
   local ahead = state == 'active' or state == 'failed' and jobs_lifo(job)
+  -- mutant promoted without priority: state == 'delayed' => false
+  -- mutant retried by priority: state == 'delayed' and =>
   if state == 'delayed' and priority ~= 0 and priority == priority then
     add_by_priority(base, list, priority, e.member)
   else
+    -- mutant wrong end: 'RPUSH' or 'LPUSH' => 'LPUSH' or 'RPUSH'
     redis.call(ahead and 'RPUSH' or 'LPUSH', list, e.member)
   end
   events_add(base, 'waiting', 'jobId', e.member)

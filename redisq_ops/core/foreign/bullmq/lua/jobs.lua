@@ -29,6 +29,7 @@ local function jobs_of(e)
   local job = jobs[e.member]
   if not job then
     local key = base .. e.member
+    -- mutant type check off
     type_check_key(key, 'hash')
     local values = redis.call('HMGET', key, unpack(FIELDS))
     job = {key = key, beside = redis.call('EXISTS', key .. ':lock', key .. ':dependencies',
@@ -79,6 +80,7 @@ local function jobs_remove(e, keep)
     keys[3], keys[4] = place.base .. 'de:' .. job.deid, place.base .. 'dn:' .. job.deid
   end
   e.kept = keep and kept_keys_dump(keys) or nil
+  -- mutant record left
   redis.call('UNLINK', unpack(keys))
   events_add(place.base, 'removed', 'jobId', e.member, 'prev', place.state)
 end

@@ -1,6 +1,7 @@
 -- What BullMQ writes when a job goes from one of its lists or sets to another. `e.member` is its id.
 -- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
 -- USES: jobs events flow waiting delays element remove_from_list kept_keys type_check
+-- mutant undo forgets the failure: 'processedOn', 'finishedOn', 'failedReason', =>
 local CHANGED = {'processedOn', 'finishedOn', 'failedReason', 'delay'}
 local LISTS = {wait = true, paused = true, active = true}
 local TYPES = {wait = 'list', paused = 'list', prioritized = 'zset', delayed = 'zset', marker = 'zset',
@@ -10,16 +11,19 @@ local function moves_fit(e)
   local place, job = jobs_place(e), jobs_of(e)
   local base = place.base
   type_check_key(e.key, LISTS[place.state] and 'list' or 'zset')
+  -- mutant a neighbour's type check off: TYPES => {}
   for part, kind in pairs(TYPES) do type_check_key(base .. part, kind) end
   if job.deid then type_check_key(base .. 'de:' .. job.deid, 'string') end
   flow_fit(e)
 end
 
 local function moves_take_out(e, to)
+  -- mutant comparison off: if not jobs_seen(e) then return nil end => e.shown = ''
   if not jobs_seen(e) then return nil end
   local place, job = jobs_place(e), jobs_of(e)
   local base, state = place.base, place.state
   local locked = job.beside > 0 and redis.call('EXISTS', job.key .. ':lock') == 1
+  -- mutant lock ignored: locked or =>
   if locked or job.defa then return nil, 'busy' end
   local leaves = to == 'trash' or to == 'gone'
   if (leaves or state == 'delayed') and jobs_recurring(e) then return nil, 'recurring' end
@@ -45,9 +49,11 @@ local function moves_put_in(e, to, at)
     delays_until(e, at)
     return jobs_changed(e)
   end
+  -- mutant end of the failure left: place.state == 'failed' => false
   if place.state == 'failed' then
     redis.call('HDEL', key, 'finishedOn', 'processedOn', 'failedReason')
   end
+  -- mutant delay left: place.state == 'delayed' => false
   if place.state == 'delayed' then redis.call('HSET', key, 'delay', '0') end
   local list
   list, e.there = waiting_add(e, place.state == 'active')
@@ -65,6 +71,8 @@ local function moves_take_back(e, to, list, seen)
   if jobs_of(e).timestamp ~= e.made then return nil end -- its id came again
   if list then return out_of_list(list, e.member, seen) end
   local set = jobs_place(e).base .. (to == 'delayed' and 'delayed' or 'prioritized')
+  -- mutant undo of another score:
+  --   tonumber(redis.call('ZSCORE', set, e.member) or nil) ~= tonumber(e.there) => false
   if tonumber(redis.call('ZSCORE', set, e.member) or nil) ~= tonumber(e.there) then return nil end
   redis.call('ZREM', set, e.member)
   return true

@@ -50,6 +50,7 @@ end
 local function waiting_add(e, front)
   local base, job, key, score = jobs_place(e).base, jobs_of(e), nil, nil
   local priority = tonumber(job.priority or nil) or 0
+  -- mutant priority ignored: priority > 0 => false
   if priority > 0 then
     local n = not front and redis.pcall('INCR', base .. 'pc')
     n = type(n) == 'number' and n % LIMIT or 0 -- first, if the counter can't count
@@ -58,6 +59,7 @@ local function waiting_add(e, front)
   else
     key = waiting_list(base)
     local last = jobs_place(e).state == 'failed' and jobs_lifo(job)
+    -- mutant wrong end: LPUSH => RPUSH
     if front or last then redis.call('RPUSH', key, e.member) else redis.call('LPUSH', key, e.member) end
   end
   woken[base] = true

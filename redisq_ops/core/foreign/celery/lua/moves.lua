@@ -1,6 +1,7 @@
 -- Messages of Celery that wait in a list: removed by their exact bytes, and put back.
 -- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
 -- USES: element type_check
+-- mutant type check off: type_check_key(e.key, 'list') =>
 local function moves_fit(e) type_check_key(e.key, 'list') end
 
 local function moves_take_out(e)

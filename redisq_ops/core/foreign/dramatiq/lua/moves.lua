@@ -5,7 +5,9 @@
 -- USES: messages element remove_from_list type_check
 local function moves_fit(e)
   type_check_key(e.key, messages_type(e.key))
+  -- mutant type check off
   type_check_key(messages_of(e), 'hash')
+  -- mutant list's type check off
   type_check_key(list, 'list')
   type_check_key(list .. '.msgs', 'hash')
   type_check_key(t_heartbeats, 'zset')
@@ -25,6 +27,7 @@ local function moves_take_out(e, to)
   local ok, why = element_leaves(e, kind)
   if not ok then return nil, why end
   e.message = to ~= 'gone' and message or nil
+  -- mutant message left
   redis.call('HDEL', messages, e.member)
   return true
 end
@@ -35,6 +38,7 @@ local function moves_put_in(e, to)
     redis.call('HSET', e.went .. '.msgs', e.member, e.put)
     e.stamp, e.put = redis.sha1hex(e.put), nil
   end
+  -- mutant wrong end: RPUSH => LPUSH
   redis.call('RPUSH', e.went, e.member)
   return e.went, e.member
 end
@@ -44,6 +48,7 @@ local function moves_take_back(e, to, went, seen)
     e.seen = seen or e.seen
     return moves_take_out(e, 'trash')
   end
+  -- mutant undo of another message
   if not messages_get(went .. '.msgs', e, e.stamp) then return nil end
   local ok, why = out_of_list(went, e.member, seen)
   if ok and not e.set then redis.call('HDEL', went .. '.msgs', e.member) end
@@ -52,10 +57,13 @@ end
 
 local function moves_restorable(e)
   if messages_fetched(e) then return messages_heartbeat(e) ~= nil end -- else nobody looks after that set
+  -- mutant id that came again:
+  --   e.went == e.key or redis.call('HEXISTS', messages_of(e), e.member) == 0 => true
   return e.went == e.key or redis.call('HEXISTS', messages_of(e), e.member) == 0
 end
 
 local function moves_put_back(e)
+  -- mutant undo forgets the message: redis.call('HSET', messages_of(e), e.member, e.message) =>
   if not e.set then redis.call('HSET', messages_of(e), e.member, e.message) end
   return element_returns(e)
 end

@@ -2,6 +2,7 @@
 -- of a hash ends. A job that is retried stays there; the retry is another job.
 -- KEYS: t_queues_
 -- NEEDS: queue
+-- mutant a field isn't compared: failed_at => payload
 local COMPARED = {'status', 'queue', 'connection', 'name', 'payload', 'failed_at', 'retried_by'}
 local HOUR = 3600 -- seconds after which Horizon forgets a pending job, unless it is set otherwise
 local list, notify = t_queues_ .. queue, t_queues_ .. queue .. ':notify'
@@ -21,6 +22,7 @@ local function failures_values(e)
   if e.new then values[7] = e.before end
   for i = 1, #COMPARED do parts[i] = values[i] and #values[i] .. ':' .. values[i] or '-' end
   local digest = redis.sha1hex(table.concat(parts, ' '))
+  -- mutant comparison off: digest == e.stamp and values or nil => values
   return digest == e.stamp and values or nil
 end
 

@@ -4,11 +4,14 @@
 -- USES: failures element remove_from_list kept_keys type_check
 local function moves_fit(e)
   local at, sets, hash = failures_keys(e)
+  -- mutant type check off
   if hash then type_check_key(hash, 'hash') end
   local new = at and e.put and e.put:match('^%S+')
   if new then type_check_key(at .. new, 'hash') end
   if e.key ~= list then sets[#sets + 1] = e.key end
+  -- mutant set's type check off: _, set in ipairs(sets) => _ in ipairs({})
   for _, set in ipairs(sets) do type_check_key(set, 'zset') end
+  -- mutant list's type check off: _, key in ipairs({list, notify}) => _ in ipairs({})
   for _, key in ipairs({list, notify}) do type_check_key(key, 'list') end
 end
 
@@ -18,6 +21,7 @@ local function moves_take_out(e, to)
   end
   local _, _, hash = failures_keys(e)
   local score, values = redis.call('ZSCORE', e.key, e.member), hash and failures_values(e)
+  -- mutant score ignored: tonumber(score) ~= tonumber(e.seen) or =>
   if not score or tonumber(score) ~= tonumber(e.seen) or hash and not values then return nil end
   if e.key == list .. ':reserved' and tonumber(score) * 1000 > now then return nil, 'busy' end
   if e.dry then return true end
@@ -26,10 +30,12 @@ local function moves_take_out(e, to)
     local id, n, rest = e.put:match('^(%S+) (%d+) (.*)$')
     e.new, e.retried, e.again, e.before = id, rest:sub(1, n), rest:sub(n + 1), values[7]
     e.put, e.of = nil, {values[3] or '', values[4] or ''}
+    -- mutant retry not noted
     redis.call('HSET', hash, 'retried_by', e.retried)
     return true
   elseif hash then
     e.kept = to ~= 'gone' and kept_keys_dump({hash}) or nil
+    -- mutant failed job left
     redis.call('UNLINK', hash)
   end
   redis.call('ZREM', e.key, e.member)
@@ -42,8 +48,11 @@ local function moves_put_in(e, to, at)
     redis.call('ZADD', e.key, e.there, e.member)
     return
   end
+  -- mutant retry unknown to Horizon
   if e.new then failures_push_retry(e) end
+  -- mutant wrong end: RPUSH => LPUSH
   redis.call('RPUSH', list, e.again or e.member)
+  -- mutant nobody is woken
   redis.call('RPUSH', notify, '1')
   return list, e.again or e.member
 end
@@ -55,13 +64,16 @@ local function moves_take_back(e, to, went, seen)
   end
   local ok, why = out_of_list(went, e.again or e.member, seen)
   if not ok then return nil, why end
+  -- mutant notification left
   redis.call('RPOP', notify)
+  -- mutant retry left
   if e.new then failures_drop_retry(e) end
   return true
 end
 
 local function moves_restorable(e)
   local score = e.key ~= list and redis.call('ZSCORE', e.key, e.member)
+  -- mutant undo of another failure: score == e.score and failures_values(e) => true
   if e.new then return score == e.score and failures_values(e) end
   return (e.there or not score) and (not e.kept or kept_keys_restorable(e.kept))
 end
@@ -71,6 +83,7 @@ local function moves_put_back(e)
   if e.new and e.before then
     redis.call('HSET', hash, 'retried_by', e.before)
   elseif e.new then
+    -- mutant note of the retry left
     redis.call('HDEL', hash, 'retried_by')
   else
     if e.kept then kept_keys_restore(e.kept) end

@@ -7,6 +7,7 @@
 -- USES: type_check job_records job_counters
 local function jobs_append(name, ...)
   redis.call('SADD', t_queues, name)
+  -- mutant wrong end: RPUSH => LPUSH
   redis.call('RPUSH', t_queue_ .. name, ...)
 end
 

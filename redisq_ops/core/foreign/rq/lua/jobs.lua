@@ -8,6 +8,7 @@ local FIELDS = {'created_at', 'enqueued_at', 'ended_at', 'status', 'rate_limit_k
 -- The job's hash, and what else RQ removes with a job.
 local function jobs_keys(e)
   local job = t_job_ .. e.member
+  -- mutant dependents left: job .. ':dependents' => job
   return {job, job .. ':dependents', t_job_ .. ':' .. e.member .. ':dependencies'}
 end
 
@@ -18,6 +19,7 @@ local function jobs_of(e)
   local job = known[e.member]
   if not job then
     local keys = jobs_keys(e)
+    -- mutant type check off
     type_check_key(keys[1], 'hash')
     local values = redis.call('HMGET', keys[1], unpack(FIELDS))
     if redis.call('EXISTS', keys[2], keys[3]) == 0 then keys[2], keys[3] = nil, nil end

@@ -2,6 +2,7 @@
 -- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
 -- KEYS: t_queues t_queue_ t_results_ t_scheduled_
 -- USES: jobs element remove_from_list kept_keys calendar type_check
+-- mutant undo forgets the state: 'status', =>
 local CHANGED = {'status', 'enqueued_at', 'started_at', 'ended_at', 'exc_info'}
 local NO_TEXT = 'x\156\3\0\0\0\0\1' -- zlib, of nothing
 local FOREVER = 10000000000 -- seconds
@@ -19,12 +20,14 @@ local function list_of(e) return t_queue_ .. (jobs_of(e).origin or '') end
 
 local function moves_fit(e)
   type_check_key(e.key, is_list(e.key) and 'list' or 'zset')
+  -- mutant list's type check off
   type_check_key(list_of(e), 'list')
 end
 
 local function moves_take_out(e, to)
   local job, kind = jobs_of(e), is_list(e.key) and 'list' or 'zset'
   local told = {job.created_at or '', job.enqueued_at or '', job.ended_at or '', job.status or ''}
+  -- mutant comparison off: , ' ') ~= e.stamp => , ' ') == nil
   if table.concat(told, ' ') ~= e.stamp then return nil end
   if job.rate_limit_key and job.rate_limit_key ~= '' then return nil, 'limited' end
   if not job.created_at then return nil end -- it expired
@@ -37,6 +40,7 @@ local function moves_take_out(e, to)
     e.before = kept_keys_fields(job, CHANGED, job.keys)
   end
   local keys = {unpack(job.keys)}
+  -- mutant results left
   keys[#keys + 1] = t_results_ .. e.member
   local kept = to == 'trash' and kept_keys_dump(keys) or nil
   local ok, why = element_leaves(e, kind)
@@ -62,10 +66,13 @@ local function moves_put_in(e, to, at)
     now % 1000 * 1000)
   local front = false
   if e.key:sub(1, #t_scheduled_) == t_scheduled_ then
+    -- mutant state not set: 'status', 'queued', 'enqueued_at' => 'enqueued_at'
     redis.call('HSET', job.key, 'status', 'queued', 'enqueued_at', e.there)
     front = job.enqueue_at_front == '1'
   else
+    -- mutant state not set: 'status', 'queued', 'enqueued_at' => 'enqueued_at'
     redis.call('HSET', job.key, 'status', 'queued', 'enqueued_at', e.there,
+      -- mutant times left: 'started_at', '', 'ended_at', '', =>
       'started_at', '', 'ended_at', '', 'exc_info', NO_TEXT)
   end
   local ttl = tonumber(job.ttl)
@@ -73,11 +80,13 @@ local function moves_put_in(e, to, at)
     if ttl and ttl >= 1 and ttl < FOREVER then
       redis.call('EXPIRE', key, string.format('%.0f', math.floor(ttl)))
     else
+      -- mutant expiry left
       redis.call('PERSIST', key)
     end
   end
   if not listed[list] then redis.call('SADD', t_queues, list) end
   listed[list] = true
+  -- mutant wrong end: front and 'LPUSH' or 'RPUSH' => 'LPUSH'
   redis.call(front and 'LPUSH' or 'RPUSH', list, e.member)
   jobs_changed(e)
   e.stamp = nil
@@ -91,6 +100,7 @@ local function moves_take_back(e, to, list, seen)
   end
   local job = jobs_of(e)
   if list then
+    -- mutant undo of what runs again
     if job.status ~= 'queued' or job.enqueued_at ~= e.there then return nil end
     return out_of_list(list, e.member, seen)
   end

@@ -20,6 +20,8 @@ end
 -- A sorted set has a member once, and two jobs of the same bytes would become one. JSON allows a space
 -- at its end, so the second job gets one.
 local function into_set(key, score, payload)
+  -- mutant id that came again:
+  --   ('ZADD', key, 'NX', score, payload) == 0 => ('ZADD', key, score, payload) == -1
   while redis.call('ZADD', key, 'NX', score, payload) == 0 do payload = payload .. ' ' end
   return payload
 end

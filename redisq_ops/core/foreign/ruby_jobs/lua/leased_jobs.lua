@@ -6,6 +6,7 @@
 -- USES: record counters wake_workers clock_correction clock config history job_lists
 -- USES: jobs_prepend jobs_bury jobs_id jobs_lost
 local function tickets(n)
+  -- mutant tickets that come again: counters_reserve('fence', n) => 0
   return counters_reserve('fence', n)
 end
 
@@ -41,6 +42,8 @@ local function return_or_bury(payload, record)
   local known, at = (redis.call('HGET', lost, digest) or ''):match('^(%d+) (%d+)')
   local times = tonumber(known or 0) + (record.since < tonumber(at or 0) and 0 or 1)
   redis.call('HSET', lost, digest, times .. ' ' .. now)
+  -- mutant lost workers not counted: times => 1
+  -- mutant dead one lost worker late: times >= config => times > config
   if times >= config.max_lost then
     redis.call('HDEL', lost, digest)
     history_note('dead', jobs_id(payload) .. '|lost')
@@ -52,10 +55,12 @@ end
 
 local function reap(max)
   local brought = (clock_fall or clock_latest > now) and bring_forward(100) or 0
+  -- mutant leases not looked at: now_text => '+inf'
   local late = redis.call('ZRANGE', lease, '-inf', now_text, 'BYSCORE', 'LIMIT', '0', max)
   if #late == 0 then return brought end
   fit_lists()
   local payloads, lines = redis.call('HMGET', body, unpack(late)), record_read(late)
+  -- mutant what was lost comes back in disorder: #late, 1, -1 => 1, #late
   for i = #late, 1, -1 do -- the one that was due first is the next one taken
     local payload = payloads[i]
     if payload then return_or_bury(payload, lines[i]) end -- else someone removed the payload

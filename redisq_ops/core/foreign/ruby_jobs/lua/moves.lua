@@ -18,6 +18,7 @@ local function is_open(key)
 end
 
 local function moves_fit(e, to)
+  -- mutant type check off: to and not e.label => false
   if to and not e.label then type_check_key(e.key, is_list(e.key) and 'list' or 'zset') end
 end
 
@@ -32,14 +33,17 @@ local function moves_take_out(e, to)
   e.score = redis.call('ZSCORE', e.key, e.member)
   if not e.score then return nil end
   -- Its deadline moves while a worker holds it; anywhere else another score means that it came again.
+  -- mutant score ignored: e.key ~= lease and tonumber(e.score) ~= tonumber(e.seen) => false
   if e.key ~= lease and tonumber(e.score) ~= tonumber(e.seen) then return nil end
   if e.key == lease then
     local payload = redis.call('HGET', body, e.member)
+    -- mutant settled, and moved: if not payload then return nil end => payload = payload or '{}'
     if not payload then return nil end
     e.line = redis.call('HGET', meta, e.member)
     let_go({e.member})
     e.ticket, e.member = e.member, payload
   else
+    -- mutant moved and still there
     redis.call('ZREM', e.key, e.member)
   end
   return true
@@ -47,8 +51,13 @@ end
 
 local front, woken = {}, 0
 local function moves_put_in(e, to, at, consumer)
+  -- mutant another retry_count:
+  --   then => then e.put = (e.put or e.member):gsub('"retry_count":0', '"retry_count":7')
+  -- mutant another class:
+  --   then => then e.put = (e.put or e.member):gsub('"class":"Task"', '"class":"Other"')
   if to == 'waiting' then
     local payload = e.put or e.member
+    -- mutant requeued to the end: e.ticket => false
     if e.ticket then front[#front + 1] = {e.queue, payload} else jobs_append(e.queue, payload) end
     if e.queue == queue then woken = woken + 1 end
     return t_queue_ .. e.queue, payload
@@ -66,14 +75,17 @@ end
 local function moves_take_back(e, to, list, seen)
   if list then
     if not is_open(list) then return nil end
+    -- mutant undone but not what was seen: out_of_list(list, e.put or e.member, seen) => nil
     return out_of_list(list, e.put or e.member, seen)
   elseif e.ticket then -- the ticket was made by that step
+    -- mutant settled, and undone
     if not redis.call('HGET', body, e.there) then return nil end
     let_go({e.there})
     return true
   end
   if not is_open(e.key) then return nil end
   local score = redis.call('ZSCORE', e.key, e.there)
+  -- mutant an older change undone over a newer one: or tonumber(score) ~= tonumber(e.at) =>
   if not score or tonumber(score) ~= tonumber(e.at) then return nil end -- another change moved it
   redis.call('ZREM', e.key, e.there)
   return true
@@ -95,12 +107,14 @@ local function moves_put_back(e, restored)
     local name = e.key:sub(1, #t_queue_) == t_queue_ and e.key:sub(#t_queue_ + 1)
     if name then redis.call('SADD', t_queues, name) end
     if e.rank and not e.appended then
+      -- mutant undo at the wrong place: e.left => nil
       into_list(e.key, e.member, e.left, jobs_taken_right())
     else
       into_list_end(e.key, e.member, jobs_taken_right())
     end
     return e.key, e.member
   else
+    -- mutant undo forgets the score: e.score, e => 1, e
     e.at, e.there = e.score, into_set(e.key, e.score, e.member)
   end
 end

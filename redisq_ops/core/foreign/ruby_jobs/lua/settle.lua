@@ -23,11 +23,13 @@ local settled, ended, back, acked, bad, gone = {}, {}, {}, 0, 0, 0
 local payloads = redis.call('HMGET', body, unpack(receipts))
 local known = redis.call('HLEN', lost) > 0
 for k = 1, number do
+  -- mutant settle without fence: payloads[k] => payloads[k] or '{}'
   local id, ticket, payload, outcome, text, unit, wait = ids[k], receipts[k], payloads[k], 'ack'
   if rows[k] then
     local at = first + (rows[k] - 1) * width
     outcome, text, unit, wait = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   end
+  -- mutant settled twice in a batch: or settled[ticket] =>
   if not payload or settled[ticket] then
     reply[k] = 'stale'
   else
@@ -38,6 +40,7 @@ for k = 1, number do
       back[#back + 1] = payload
       reply[k] = 'released'
     else
+      -- mutant lost workers counted for ever: known => false
       if known then redis.call('HDEL', lost, redis.sha1hex(payload)) end
       if unit and unit ~= '' then text = text .. stamp(unit) .. '}' end
       if outcome == 'ack' then
@@ -59,6 +62,8 @@ for k = 1, number do
   end
 end
 let_go(ended)
+-- mutant what was released comes back in disorder: #back, 1, -1 => 1, #back
+-- mutant released to the end: jobs_prepend => jobs_append
 for i = #back, 1, -1 do jobs_prepend(queue, back[i]) end
 if #back > 0 then wake_workers(#back) end
 counters_add('done', acked)

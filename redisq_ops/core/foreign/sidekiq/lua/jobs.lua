@@ -7,6 +7,7 @@
 -- USES: job_lists calendar
 local function jobs_append(name, ...)
   redis.call('SADD', t_queues, name)
+  -- mutant wrong end: LPUSH => RPUSH
   redis.call('LPUSH', t_queue_ .. name, ...)
 end
 

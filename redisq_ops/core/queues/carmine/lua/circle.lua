@@ -6,6 +6,7 @@
 local function circle_add(ids)
   local fresh, back = {}, {}
   for i, there in ipairs(redis.call('SMISMEMBER', stray, unpack(ids))) do
+    -- mutant twice in the circle: there == 1 and back or =>
     local list = there == 1 and back or fresh
     list[#list + 1] = ids[i]
   end
@@ -30,12 +31,14 @@ local function circle_rotate(window, least, enough)
   end
   if #over > 0 and backed_off then
     for i, til in ipairs(redis.call('HMGET', backoffs, unpack(over))) do
+      -- mutant collected before its time: (tonumber(til) or 0) > now => false
       held[over[i]] = (tonumber(til) or 0) > now -- equal messages are refused until then
     end
   end
   local keep, gone, dropped, turned, kept_then = {}, {}, {}, 0, 0
   for i = #ids, 1, -1 do
     local id = ids[i]
+    -- mutant never collected: done[i] == 1 and not held[id] => false
     if done[i] == 1 and not held[id] then
       gone[#gone + 1] = id
       turned, kept_then = #ids - i + 1, #keep

@@ -17,5 +17,6 @@ end
 local function storage_extended(scores)
   local held = {}
   for i = 1, #scores, 2 do held[i], held[i + 1] = scores[i + 1], scores[i] end
+  -- mutant locks not renewed
   redis.call('HSET', locks, unpack(held))
 end

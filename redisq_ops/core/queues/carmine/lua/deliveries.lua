@@ -9,9 +9,13 @@ local deliveries_ended, deliveries_refusing = {}, {}
 local function storage_again(id, wait)
   local content = visible_follows() and redis.call('HGET', next, id)
   if not content then return nil end
+  -- mutant it runs again for ever
   visible_add(visible_cuts, next, id)
+  -- mutant to be queued again for ever
   visible_add(visible_parts, requeued, id)
+  -- mutant what runs again has the content of before
   visible_add(visible_puts, messages, id, content)
+  -- mutant it runs again without the backoff: now + wait => now
   return now + wait
 end
 

@@ -3,6 +3,7 @@
 -- KEYS: eoq dry_runs
 local function empty_polls_count()
   if redis.call('EXISTS', eoq) == 1 then return end
+  -- mutant dry runs not counted: redis.pcall('INCR', dry_runs) => 1
   local dry = redis.pcall('INCR', dry_runs)
   if type(dry) ~= 'number' then -- a corrupt value: count anew
     dry = 1

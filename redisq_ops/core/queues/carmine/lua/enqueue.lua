@@ -22,6 +22,7 @@ local ids = {}
 for i = first, #ARGV, width do ids[#ids + 1] = ARGV[i] end
 history_by, reply = caller:match('^[^:]*'), {}
 local known = message_facts(ids) -- updated by each row of this call
+-- mutant dead ones changed: open = {queued => open = {dead = true, queued
 local open = {queued = true, ['queued-with-backoff'] = true, ['locked-with-requeue'] = true}
 local top = redis.call('ZRANGE', delay, '0', '0', 'WITHSCORES')[2]
 local put, contents, waits, follow, again, fresh, reset, changed = {}, {}, {}, {}, {}, {}, {}, {}
@@ -35,13 +36,16 @@ for k, id in ipairs(ids) do
   if word == 'nx' or word == 'done-awaiting-gc' then
     word, ready = 'ok', ready_at
   elseif word == 'done-with-backoff' and requeue == '1' then
+    -- mutant a backoff cut short: math.max(it.over, ready_at) => ready_at
     word, ready = 'requeued', math.max(it.over, ready_at)
+  -- mutant a lock that lets in: and requeue == '1' =>
   elseif word == 'locked' and requeue == '1' then
     word, it.state, it.follows = 'requeued', 'locked-with-requeue', true
     again[#again + 1] = id
     both(follow, id, content)
   elseif update == '1' and open[word] then
     word = 'updated'
+    -- mutant older content runs last: it.follows and follow or =>
     both(it.follows and follow or contents, id, content) -- the latest content runs last
     if not it.follows then changed[#changed + 1] = id end
   end
@@ -69,12 +73,15 @@ if #follow > 0 then redis.call('HSET', next, unpack(follow)) end
 if #again > 0 then redis.call('SADD', requeued, unpack(again)) end
 if #fresh > 0 then circle_add(fresh) end
 if #reset > 0 then
+  -- mutant done and queued
   redis.call('SREM', finished, unpack(reset))
+  -- mutant attempts of its last life
   redis.call('HDEL', nattempts, unpack(reset))
   redis.call('HDEL', backoffs, unpack(reset))
 end
 if #waits > 0 then redis.call('HSET', backoffs, unpack(waits)) end
 for i, r in ipairs(record_read(changed)) do
+  -- mutant new content undone
   r.op = '-' -- changed: an operator's undo leaves it alone
   write_buffer_retain(changed[i], r)
 end

@@ -5,12 +5,14 @@
 -- KEYS: messages backoffs finished body next delay lease dead trash
 -- NEEDS: layout
 -- USES: visible config
+-- mutant enqueued by an old layout: (tonumber(config.layout) or 0) > tonumber(layout) => false
 local newer = (tonumber(config.layout) or 0) > tonumber(layout)
 local ABSENT = newer and 'elsewhere' or 'nx'
 
 local function out_of_sight(id)
   if redis.call('HEXISTS', body, id) == 0 then return ABSENT end
   if redis.call('ZSCORE', dead, id) then return 'dead' end
+  -- mutant refused as dead between two shards: elsewhere => dead
   return redis.call('ZSCORE', trash, id) and 'trash' or 'elsewhere'
 end
 

@@ -9,6 +9,7 @@ local moved = {}
 local in_sight = {waiting = true, delayed = true, pending = true, done = true}
 
 local function storage_moved(id, from, to, r, value, wait)
+  -- mutant done, and out of sight where it arrives: or from == 'transit' =>
   if to ~= 'done' or from == 'transit' then
     moved[#moved + 1] = {id = id, from = from, to = to, r = r}
   end
@@ -43,6 +44,7 @@ local function place(row)
   else
     visible_add(visible_cuts, backoffs, id)
   end
+  -- mutant attempts not counted there: tries > 0 => false
   if tries > 0 then
     visible_add(visible_puts, nattempts, id, tries)
   else
@@ -60,7 +62,9 @@ local function storage_flush()
   local coming, going, dying, ready, shown = {}, {}, {}, 0, 0
   for _, row in ipairs(moved) do
     local id, from, to = row.id, row.from, row.to
+    -- mutant locks that stay: from == 'pending' and to ~= 'pending' => false
     if from == 'pending' and to ~= 'pending' then visible_add(visible_cuts, locks, id) end
+    -- mutant done, and gone from there: visible_add(visible_parts, finished, id) =>
     if from == 'done' then visible_add(visible_parts, finished, id) end
     if in_sight[to] then
       if not in_sight[from] then coming[#coming + 1] = id end

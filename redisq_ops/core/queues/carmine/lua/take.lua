@@ -21,7 +21,9 @@ local function tries_of(line)
   return r.failures + r.lost + 1
 end
 
+-- mutant a paused queue goes on: config.paused and {} => {} and nil
 local due = config.paused and {}
+  -- mutant delayed ones back too early: now_text => '+inf'
   or redis.call('ZRANGE', delay, '-inf', now_text, 'BYSCORE', 'LIMIT', '0', n, 'WITHSCORES')
 local ids, ready, reply = {}, {}, {'0', '0', deliver_deadline}
 for i = 1, #due / 2 do ids[i], ready[i] = due[2 * i - 1], due[2 * i] end

@@ -31,6 +31,7 @@ end
 -- A message dies while newer content of it waits. That content's producer has been promised a run, so it
 -- waits at once, without attempts. Returns the ids that stay dead.
 local function visible_revive(ids)
+  -- mutant newer content dies with the old: #ids == 0 => true
   if #ids == 0 or not visible_follows() then return ids end
   local dying = {}
   for i, content in ipairs(redis.call('HMGET', next, unpack(ids))) do
@@ -53,6 +54,7 @@ local function visible_revive(ids)
 end
 
 local function visible_leave(id)
+  -- mutant dead ones in sight: messages, =>
   for _, key in ipairs({messages, backoffs, nattempts}) do visible_add(visible_cuts, key, id) end
   visible_add(visible_parts, requeued, id)
   visible_add(joins, stray, id)
@@ -72,6 +74,7 @@ local function visible_show(ids)
   for i, content in ipairs(redis.call('HMGET', body, unpack(ids))) do
     visible_add(visible_puts, messages, ids[i], content or '')
     visible_add(visible_cuts, body, ids[i])
+    -- mutant to be queued again, forgotten on the way
     if coming[i] then visible_add(joins, requeued, ids[i]) end
   end
   circle_add(ids)

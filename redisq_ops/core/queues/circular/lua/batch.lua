@@ -42,8 +42,11 @@ end
 
 -- Returns whether the element stays in a list that rotates.
 local function batch_examine(id, line, content)
+  -- mutant purged elements delivered: not batch_clean and elements_unspend(id) => false
   if not batch_clean and elements_unspend(id) then return false end
+  -- mutant an id twice in a take: batch_held[id] and 'pending' or =>
   local state = batch_held[id] and 'pending' or content and state_of(id, line)
+  -- mutant held ids leave a list that turns: state == 'delayed' or =>
   if elements_rotate and (state == 'pending' or state == 'delayed' or state == 'transit') then
     return true
   end
@@ -55,6 +58,7 @@ local function batch_examine(id, line, content)
         local is = batch_held[name] and 'pending' or state_of(name, redis.call('HGET', meta, name))
         owe(name, is, known)
       else
+        -- mutant illegal ids thrown away
         bury(name, id)
       end
       return false
@@ -71,6 +75,7 @@ local function batch_examine(id, line, content)
   elseif state == 'transit' then -- in neither shard yet: it is examined again later
     list_changes_enter(id)
   else
+    -- mutant a foreign push forgotten
     owe(id, state, content or '')
   end
   return true

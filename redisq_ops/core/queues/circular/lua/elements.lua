@@ -58,6 +58,7 @@ end
 
 -- Push ids. Returns how many elements were pushed.
 local function elements_place(ids, command)
+  -- mutant two elements for one id: 'EXISTS', spent) == 1 => 'EXISTS', spent) == 7
   if redis.call('EXISTS', spent) == 1 then -- an id with a spent element takes that one
     local rest = {}
     for _, id in ipairs(ids) do

@@ -6,6 +6,7 @@ local function pop_list(n)
   batch_clean = redis.call('EXISTS', spent, transit) == 0
   local budget = n + 64
   while batch_size < n and budget > 0 do
+    -- mutant the last in comes first: RPOP => LPOP
     local ids = redis.call('RPOP', queue, math.min(n - batch_size, budget))
     if not ids then return false end
     budget = budget - #ids

@@ -31,8 +31,11 @@ for k = 1, rows do
   local state = met[id] or had[k] and state_of(id, lines[k])
   local content = contents[k]
   local word = 'new'
+  -- mutant pushed between two shards: state == 'transit' => false
+  -- mutant pushed by an old layout: newer and not state => false
   if state == 'transit' or newer and not state then
     word = 'elsewhere'
+  -- mutant a dead id can't be pushed: 'dead' or state == 'trash' => 'trash'
   elseif not state or state == 'dead' or state == 'trash' then
     if state then
       transitions_move(id, state, 'waiting', now, record_unpack(nil))
@@ -55,6 +58,7 @@ for k = 1, rows do
     word = 'queued'
     runs[#runs + 1] = id -- it begins after this push, so no run has to follow
     local r = record_unpack(lines[k])
+    -- mutant a push undone: not met[id] => false
     if not met[id] and (r.op ~= '-' or r.lost > 0) then -- changed: an operator's undo leaves it alone
       r.op, r.lost = '-', 0 -- this push's run has lost no lease
       write_buffer_retain(id, r)
@@ -73,7 +77,9 @@ if fresh > 0 and config.max_waiting > 0 then
 end
 transitions_check()
 if n > 0 then bulk_write_fields(body, bodies) end
+-- mutant a push of what waits runs it twice: 0 and => 999 and
 if #runs > 0 and state_follows ~= false then redis.call('HDEL', again, unpack(runs)) end
+-- mutant pushed while worked on, and forgotten: 0 then => 999 then
 if #touched > 0 then redis.call('HSET', again, unpack(touched)) end
 for _, id in ipairs(owing) do state_run_again(id, 1) end
 history_tally('i', fresh + come + #owing)

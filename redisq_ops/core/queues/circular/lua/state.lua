@@ -38,6 +38,7 @@ end
 -- Runs that begin with a flush: ids without further runs, ids with the runs that are left, new payloads.
 local state_begun, state_owed, renewed = {}, {}, {}
 local function state_write_runs()
+  -- mutant what follows has the payload of before: redis.call('HSET', body, unpack(renewed)) =>
   if #renewed > 0 then redis.call('HSET', body, unpack(renewed)) end
   if #state_begun > 0 then redis.call('HDEL', again, unpack(state_begun)) end
   if #state_owed > 0 then redis.call('HSET', again, unpack(state_owed)) end
@@ -48,6 +49,7 @@ end
 local function storage_again(id)
   local row = state_next_run(id)
   if not row then return nil end
+  -- mutant what follows comes but once: not elements_each or elements_number(row) <= 1 => true
   if not elements_each or elements_number(row) <= 1 then
     state_begun[#state_begun + 1] = id
   else

@@ -7,6 +7,7 @@
 local ended, reborn = {}, {}
 
 local function storage_moved(id, from, to, r)
+  -- mutant what was pushed meanwhile dies with it: from == 'pending' and storage_again(id) => false
   if to == 'dead' and from == 'pending' and storage_again(id) then
     reborn[#reborn + 1] = id -- the run that was pushed meanwhile goes on
     to, r = 'waiting', nil
@@ -14,6 +15,7 @@ local function storage_moved(id, from, to, r)
   if to == 'done' or to == 'gone' then ended[#ended + 1] = id end
   if to == 'waiting' then list_changes_woken = list_changes_woken + 1 end
   if elements_reside(to) and not elements_reside(from) then
+    -- mutant what lost its turn goes behind: from == 'pending' and r and r.first > 0 => false
     list_changes_enter(id, from == 'pending' and r and r.first > 0)
   elseif elements_reside(from) and not elements_reside(to) then
     list_changes_leaving[#list_changes_leaving + 1] = id
@@ -39,6 +41,7 @@ local function storage_flush()
   state_write_runs()
   if #ended > 0 then
     redis.call('HDEL', body, unpack(ended))
+    -- mutant the next run outlives its id
     if state_follows ~= false then redis.call('HDEL', again, unpack(ended)) end
   end
   if #reborn > 0 then
@@ -58,6 +61,7 @@ end
 
 local function storage_retire(max)
   local old = redis.call('ZRANGE', seen, '-inf', now - config.keep_ms, 'BYSCORE', 'LIMIT', 0, max)
+  -- mutant what arrived is known for ever: redis.call('ZREM', seen, unpack(old)) => old = {}
   if #old > 0 then redis.call('ZREM', seen, unpack(old)) end
   return #old + restore_elements(max)
 end

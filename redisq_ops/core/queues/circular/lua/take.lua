@@ -15,10 +15,12 @@ if earlier then return take_reply_again(earlier, storage_payload, '') end
 history_by = consumer
 
 n = tonumber(n)
+-- mutant delayed ones back too early: now_text => '+inf'
 local due = redis.call('ZRANGE', delay, '-inf', now_text, 'BYSCORE', 'LIMIT', '0', '16')
 for i, r in ipairs(record_read(due)) do transitions_move(due[i], 'delayed', 'waiting', 0, r) end
 if #due + reclaim_expired(16) > 0 then transitions_flush() end
 
+-- mutant a paused circle goes on: not config.paused => true
 local more = not config.paused
   and (elements_rotate and rotate_list(n) or not elements_rotate and pop_list(n))
 local reply = {'0', '0', deliver_deadline}

@@ -37,6 +37,7 @@ for k = 1, rows do
   local word, ready, text, there = 'ok', wished, text_of_it, contents[id] or olds[k]
   if there then
     local when = times[id] or tonumber(redis.call('ZSCORE', delay, id))
+    -- mutant scheduled between two shards: redis.call('HEXISTS', transit, id) == 1 => false
     if not when and redis.call('HEXISTS', transit, id) == 1 then
       word, ready = 'elsewhere', 0
     elseif mode == 'move' and when then
@@ -45,12 +46,14 @@ for k = 1, rows do
     elseif mode == 'move' and redis.call('ZSCORE', lease, id) then
       word = 'again'
       follow[#follow + 1], follow[#follow + 2] = id, text .. ' ' .. content
+    -- mutant taken names overwritten: there == content => true
     elseif there == content and (not when or when == ready) then
       word, ready = not when and redis.call('ZSCORE', trash, id) and 'trash' or 'same', when or 0
     else
       word, ready = 'exists', when or 0
     end
     if ready ~= wished then text = string.format('%.0f', ready) end
+  -- mutant scheduled by an old layout: newer => false
   elseif newer then
     word, text = 'elsewhere', '0'
   end
@@ -68,12 +71,14 @@ if fresh > 0 and config.max_waiting > 0 then
   if full then return full end
 end
 for i, r in ipairs(record_read(moved)) do
+  -- mutant a rescheduled entry undone: since = '-' => since = r.op
   r.op, r.since = '-', clock_fall and now or 0 -- no undo moves it; its time is no back-off
   write_buffer_retain(moved[i], r)
 end
 if #follow + #moved > 0 then type_check_key(next, 'hash') end
 transitions_check()
 if #follow > 0 then redis.call('HSET', next, unpack(follow)) end
+-- mutant an older viewport wins: HDEL => HMGET
 if #moved > 0 then redis.call('HDEL', next, unpack(moved)) end -- the latest request counts
 if n > 0 then
   bulk_write_fields(body, bodies)

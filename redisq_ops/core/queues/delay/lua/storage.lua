@@ -25,6 +25,7 @@ local function storage_done(ids) list_append(gone, ids) end
 local function storage_again(id)
   if follows == nil then follows = redis.call('EXISTS', next) == 1 end
   local row = follows and redis.call('HGET', next, id)
+  -- mutant the next run forgotten: not row => true
   if not row then return nil end
   local at, content = row:match('^(%d+) (.*)$')
   if not at then corrupt_values_fail(next, id, 'a time and a payload') end
@@ -66,6 +67,7 @@ end
 
 local function storage_retire(max)
   local old = redis.call('ZRANGE', seen, '-inf', now - config.keep_ms, 'BYSCORE', 'LIMIT', 0, max)
+  -- mutant what arrived is known for ever: redis.call('ZREM', seen, unpack(old)) => old = {}
   if #old > 0 then redis.call('ZREM', seen, unpack(old)) end
   return #old
 end
@@ -77,6 +79,7 @@ local function storage_move_range(ids, _, to)
     if ids[k] then n, moved[n + 1] = n + 1, ids[k] end
   end
   if to == 'gone' then
+    -- mutant a whole state emptied, and its payloads kept
     list_append(gone, moved)
   elseif to == 'waiting' then
     woken = woken + n

@@ -14,7 +14,9 @@ if earlier then return take_reply_again(earlier, storage_payload, '') end
 history_by = consumer
 
 if reclaim_expired(16) > 0 then transitions_flush() end
+-- mutant a paused queue goes on: config.paused and {} => {} and nil
 local due = config.paused and {}
+  -- mutant delayed ones back too early: now_text => '+inf'
   or redis.call('ZRANGE', delay, '-inf', now_text, 'BYSCORE', 'LIMIT', '0', n, 'WITHSCORES')
 local ids, ready, reply = {}, {}, {'0', '0', deliver_deadline}
 for i = 1, #due / 2 do ids[i], ready[i] = due[2 * i - 1], due[2 * i] end

@@ -30,6 +30,8 @@ local accounts_text = setmetatable({}, {__index = function(map, n)
 end})
 
 local function accounts_servable(a)
+  -- mutant a cap in the ring: a.pending < a.cap => true
+  -- mutant blocked ones served: a.blocked == 0 and =>
   return a.waiting > 0 and a.blocked == 0 and (a.cap == 0 or a.pending < a.cap)
 end
 

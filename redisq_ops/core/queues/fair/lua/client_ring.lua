@@ -5,7 +5,11 @@
 
 -- Whether the account is what an unknown client would have, and owes no turn.
 local function client_ring_forgettable(a)
+  -- mutant a weight goes with the last entry: a.weight == 1 and =>
+  -- mutant a cap goes with the last entry: cap + a.blocked => blocked
+  -- mutant a block goes with the last entry: cap + a.blocked => cap
   return a.waiting + a.pending + a.holes == 0 and a.weight == 1 and a.cap + a.blocked == 0
+    -- mutant a debt forgotten
     and a.vt <= accounts_virtual_time()
 end
 
@@ -19,6 +23,7 @@ local function client_ring_write()
   for name, a in pairs(accounts_touched) do
     local is, n = accounts_servable(a), #lines
     more = more + a.waiting - a.before
+    -- mutant history counts for a newcomer: math.max(a.vt, (accounts_virtual_time())) => a.vt
     if is and not a.was then a.vt = math.max(a.vt, (accounts_virtual_time())) end
     if is and (not a.was or a.vt ~= a.at) then
       into[#into + 1], into[#into + 2] = accounts_text[a.vt], name

@@ -25,6 +25,7 @@ local function deliveries_read(ids)
   for k = 1, #ids do
     local name = whose[k]
     if name and counts[name] then
+      -- mutant ended together, counted once: counts[name] + =>
       counts[name] = counts[name] + 1
     elseif name then
       names[#names + 1], counts[name] = name, 1
@@ -33,8 +34,11 @@ local function deliveries_read(ids)
   local lines = #names > 0 and redis.call('HMGET', accounts, unpack(names)) or {}
   local kept, gone, others = {}, {}, {}
   for i, name in ipairs(names) do
+    -- mutant below its cap and not in the ring: ( %-?%d+ %d+) => ( .*)
     local waiting, pending, rest = match(lines[i] or '', '^(%d+) (%d+)( %-?%d+ %d+)$')
     local left = rest and pending - counts[name]
+    -- mutant clients nobody knows any more are known:
+    --   left > 0 or left == 0 and waiting ~= '0' => left >= 0
     if left and (left > 0 or left == 0 and waiting ~= '0') then
       accounts_lessened[name] = waiting .. ' ' .. accounts_text[left] .. rest
       kept[#kept + 1], kept[#kept + 2] = name, accounts_lessened[name]
@@ -56,6 +60,7 @@ end
 local function deliveries_write(kept, gone)
   if #gone == 0 then return end
   bulk_write_fields(accounts, kept)
+  -- mutant ended and still there
   redis.call('HDEL', body, unpack(gone))
   redis.call('HDEL', owner, unpack(gone))
 end

@@ -22,6 +22,7 @@ local function leave_list(a, want)
       a.waiting = a.waiting + #got
       if not behind then break end
     else
+      -- mutant places moved
       a.head = a.head + #ids
       if a.packed > 0 then a.packed = a.packed - #ids end
       if a.holes == 0 and #got == 0 then
@@ -30,6 +31,7 @@ local function leave_list(a, want)
         local names, marks = waiting_lists_marks(a, ids)
         leave_list_budget = leave_list_budget - waiting_lists_fill(a, names, marks)
         for i, id in ipairs(ids) do
+          -- mutant purged ones delivered from their holes: not marks[i] => true
           if not marks[i] then got[#got + 1] = id end
         end
       end

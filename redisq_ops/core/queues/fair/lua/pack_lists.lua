@@ -20,6 +20,8 @@ local function pack()
     local names, marks = waiting_lists_marks(a, ids)
     local kept = {}
     for i, id in ipairs(ids) do
+      -- mutant spent holes kept: marks[i] ~= '1' => true
+      -- mutant places that are wanted packed away: marks[i] ~= '1' => not marks[i]
       if marks[i] ~= '1' then
         kept[#kept + 1] = id
         marks[i] = false

@@ -16,7 +16,9 @@ local function turns(n, names)
     local a = accounts_known[name]
     if accounts_servable(a) and not a.astray then
       last_in = last_in + 1
+      -- mutant weights ignored: math.floor(TURN / a.weight) => TURN
       line[last_in], a.want, a.cost = a, 0, math.floor(TURN / a.weight)
+      -- mutant a cap within a batch: math.min(a.waiting, a.cap - a.pending) => a.waiting
       a.most = a.cap > 0 and math.min(a.waiting, a.cap - a.pending) or a.waiting
     elseif not a.astray then -- its account is gone
       redis.call('ZREM', ring, name)
@@ -27,10 +29,13 @@ local function turns(n, names)
     first_in, start = first_in + 1, a.vt
     turned = turned + 1
     order[turned] = a
+    -- mutant turns not counted: vt + a.cost => vt
     a.want, a.vt = a.want + 1, a.vt + a.cost
     if a.want < a.most then
       local at = last_in
       while at >= first_in
+        -- mutant equals in the order of chance:
+        --   line[at].vt == a.vt and line[at].name > a.name => false
         and (line[at].vt > a.vt or line[at].vt == a.vt and line[at].name > a.name) do
         line[at + 1] = line[at]
         at = at - 1

@@ -8,17 +8,26 @@
 registered_check()
 local reply, late = idempotency_replayed()
 if late then return idempotency_superseded end
+-- mutant a rule changed twice
 if reply then return reply end
 history_by = caller
 local a = accounts_parse(client, redis.call('HGET', accounts, client))
 local before = tostring(a[rule])
+-- mutant known clients keep their rules in a shard that is given up: a.new and =>
+-- mutant new clients get no rules in a shard that lives: config.retired => true
+-- mutant new clients get no rules in a shard that isn't empty yet:
+--   and redis.call('EXISTS', body) == 0 =>
 if a.new and config.retired and redis.call('EXISTS', body) == 0 then
   return {'same', before} -- a shard that is given up, and may be cleared by now: create nothing there
 end
+-- mutant a rule that isn't kept
 accounts_touched[client] = a
+-- mutant a rule's change that is new each time: before == value and 'same' or =>
 local word = before == value and 'same' or 'ok'
 if word == 'ok' and was ~= '' and before ~= was then word = 'changed' end
 if word == 'ok' then
+  -- mutant a rule that isn't changed: tonumber(value) => a[rule]
+  -- mutant a rule kept as text: tonumber(value) => value
   a[rule] = tonumber(value)
   history_note('op', table.concat({caller, rule, client, value}, '|'))
 end

@@ -15,6 +15,7 @@ local function shift_moved()
     if ended then gone[#gone + 1] = id end
     if name then -- else its payload is gone: no reason to stop the queue
       local a = accounts_change(name)
+      -- mutant pending ones never counted back: math.max(0, a.pending - 1) => a.pending
       if from == 'pending' then a.pending = math.max(0, a.pending - 1) end
       if from == 'waiting' then
         made[#made + 1], made[#made + 2] = name .. '/' .. id, ended and '1' or '0'
@@ -27,6 +28,7 @@ local function shift_moved()
       end
       if to == 'pending' then a.pending = a.pending + 1 end
       if to == 'waiting' then -- what failed or was dead has had its turn
+        -- mutant what failed comes first: (failed or from == 'dead') and backs or =>
         local lists = (failed or from == 'dead') and backs or fronts
         if not lists[name] then lists[name] = {} end
         table.insert(lists[name], id)
@@ -35,10 +37,12 @@ local function shift_moved()
   end
   changes_moved = {}
   if #made > 0 then redis.call('HSET', holes, unpack(made)) end
+  -- mutant what was lost comes last: , true =>
   for name, list in pairs(fronts) do waiting_lists_add(accounts_change(name), list, true) end
   for name, list in pairs(backs) do waiting_lists_add(accounts_change(name), list) end
   if #owned > 0 then redis.call('HSET', owner, unpack(owned)) end
   if #gone > 0 then
+    -- mutant owners kept: , owner =>
     for _, key in ipairs({body, owner}) do redis.call('HDEL', key, unpack(gone)) end
   end
 end

@@ -27,8 +27,11 @@ for k = 1, rows do
   local id, content = ids[k], ARGV[first + (k - 1) * width + 1]
   local old = contents[id] or there[k]
   if old then
+    -- mutant taken ids overwritten: old == content => true
     local purged = old == content and there[k] and redis.call('ZSCORE', trash, id)
+    -- mutant taken ids overwritten: old == content => true
     reply[k] = purged and 'trash' or old == content and 'same' or 'exists'
+  -- mutant an old layout is good enough: newer => false
   elseif newer then
     reply[k] = 'elsewhere'
   else

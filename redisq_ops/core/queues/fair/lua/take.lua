@@ -15,12 +15,14 @@ if earlier then return take_reply_again(earlier, storage_stored_payload, '') end
 history_by = consumer
 
 n = tonumber(n)
+-- mutant delayed ones back too early: now_text => '+inf'
 local due = redis.call('ZRANGE', delay, '-inf', now_text, 'BYSCORE', 'LIMIT', '0', '16')
 for i, r in ipairs(record_read(due)) do transitions_move(due[i], 'delayed', 'waiting', 0, r) end
 local begun = #due + reclaim_expired(16) > 0 -- then an error ends the call, the next take reports it
 if begun then transitions_flush() end
 
 local ids, whose, latest, start, stopped = {}, {}, 0, 0, false
+-- mutant a paused queue serves: not config.paused => true
 if not config.paused then
   local names = redis.call('ZRANGE', ring, '0', n - 1)
   local sound, why = pcall(accounts_load, names)
@@ -46,6 +48,7 @@ if #ids > 0 then
   local others, present, before = redis.call('ZCARD', ring), accounts_virtual_time()
   latest = math.max(latest, before)
   -- If no client is left to serve, none is owed a turn: the next ones all begin at the same time.
+  -- mutant a debt for ever: others > 0 => true
   redis.call('HSET', stat, 'vt', string.format('%.0f', others > 0 and math.max(present, start)
     or latest), 'vt_latest', string.format('%.0f', latest))
   if others > 0 and (#ids == n or leave_list_budget <= 0) then
@@ -54,6 +57,7 @@ if #ids > 0 then
   end
 elseif leave_list_budget <= 0 or stopped then
   reply[2] = '1'
+-- mutant a paused queue serves: not config.paused => true
 elseif not config.paused then
   reply[1] = tostring(reclaim_expired_watch(consumer))
 end

@@ -46,11 +46,13 @@ local function waiting_lists_add(a, ids, front)
     local names, marks = waiting_lists_marks(a, ids)
     waiting_lists_fill(a, names, marks)
     for i, id in ipairs(ids) do
+      -- mutant two places for one entry: not marks[i] => true
       if not marks[i] then fresh[#fresh + 1] = id end
     end
   end
   if #fresh > 0 and front then
     local n, reversed = #fresh, {}
+    -- mutant what comes back comes backwards: n + 1 - =>
     for i, id in ipairs(fresh) do reversed[n + 1 - i] = id end
     redis.call('LPUSH', (a.packed > 0 and f_ or c_) .. a.name, unpack(reversed))
     a.head = a.head - n

@@ -3,6 +3,7 @@
 -- USES: request counters
 local function begin_request(rid, state, priority, limit)
   redis.call('XGROUP', 'CREATE', s_ .. rid, 'g', '0', 'MKSTREAM')
+  -- mutant tokens of a namesake that is gone: counters_reserve('gen', 1) + =>
   local gen = counters_reserve('gen', 1) + 1
   redis.call('HSET', r_ .. rid, 'state', state, 'priority', priority, 'limit', limit,
     'created', now_text, 'gen', gen, 'born', gen)

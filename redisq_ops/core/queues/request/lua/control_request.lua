@@ -27,6 +27,8 @@ if verb == 'cancel' then
   redis.pcall('PUBLISH', r_ .. rid, 'cancelled')
 elseif verb == 'reopen' then
   if q.state ~= 'cancelled' then return {err = 'CLOSED the request is ' .. q.state} end
+  -- mutant a cancelled request half gone reopens:
+  --   tonumber(redis.call('ZSCORE', retire, rid)) <= now => false
   if tonumber(redis.call('ZSCORE', retire, rid)) <= now then -- part of it may be removed by now
     return {err = 'CLOSED the request was cancelled too long ago'}
   end

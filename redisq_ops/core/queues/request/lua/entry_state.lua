@@ -7,6 +7,7 @@
 local function storage_score(id, state)
   local rid, n = request_split(id)
   local q = rid and request_get(rid)
+  -- mutant an id under another spelling: or rid .. '/' .. n ~= id =>
   if not q or not n or rid .. '/' .. n ~= id then return nil end -- 07 and 0x7 aren't 7
   if state ~= 'waiting' then
     local zset = ({pending = lease, delayed = delay, dead = dead, trash = trash})[state]
@@ -16,6 +17,7 @@ local function storage_score(id, state)
   local entry, began = n .. '-0', string.format('%.0f', q.created)
   if n > q.read then -- never delivered: purged if in the trash or gone
     local there = not redis.call('ZSCORE', trash, id) and redis.call('XRANGE', q.stream, entry, entry)
+    -- mutant moved when purged for good: there and there[1] and began or nil => began
     return there and there[1] and began or nil
   end
   local held = q.again > 0 and redis.call('ZSCORE', again_ .. rid, n)

@@ -12,6 +12,7 @@ local function storage_move_range(ids, from, to, all)
   local q, run, ahead, behind, come, went, unread = nil, 0, nil, nil, nil, nil, nil
   for k = 1, #ids do
     local id, result = ids[k], nil
+    -- mutant a run that goes on into the next request: find(id, ahead, 1, true) == 1 => true
     if q and id and find(id, ahead, 1, true) == 1 then
       local entry = sub(id, behind)
       if come then
@@ -22,6 +23,7 @@ local function storage_move_range(ids, from, to, all)
       end
       run = run + 1
     else
+      -- mutant a run that forgets what leaves the dead: - run =>
       if q then q[from], q[to], run = q[from] - run, q[to] + run, 0 end
       result = id and storage_moved(id, from, to, stays)
       q = simple and result ~= false and request_last

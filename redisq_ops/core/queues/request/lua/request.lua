@@ -80,5 +80,6 @@ end
 -- Whether an entry was never delivered. It compares text, since conversion is expensive.
 local function request_unread(q, digits)
   if q.told ~= q.read then q.told, q.upto = q.read, string.format('%.0f', q.read) end
+  -- mutant numbers compared as words: #digits > #q.upto or #digits == #q.upto and =>
   return #digits > #q.upto or #digits == #q.upto and digits > q.upto
 end

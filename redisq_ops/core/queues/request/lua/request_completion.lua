@@ -2,7 +2,9 @@
 -- KEYS: open fin retire r_
 -- USES: config history
 local function request_completion(q)
+  -- mutant done with delayed ones: pending + q.delayed => pending
   local live = q.waiting + q.pending + q.delayed + q.moving
+  -- mutant done with one to go: live == 0 => live <= 1
   if q.state == 'sealed' and live == 0 then
     q.state = 'done'
     redis.call('ZREM', open, q.rid)
@@ -11,6 +13,7 @@ local function request_completion(q)
     redis.call('HSET', r_ .. q.rid, 'closed', now_text)
     redis.pcall('PUBLISH', r_ .. q.rid, 'done')
     history_note('request-done', q.rid)
+  -- mutant a finished request never opens again: q.state == 'done' and live > 0 => false
   elseif q.state == 'done' and live > 0 then
     q.state = 'sealed'
     redis.call('ZADD', open, q.created, q.rid)

@@ -12,6 +12,9 @@ end
 -- How many tokens are missing. Surplus ones are dropped when they are popped.
 local function request_tokens_lacking(q)
   local live = q.state == 'open' or q.state == 'sealed'
+  -- mutant one over the limit: limit => limit + 1
+  -- mutant one under the limit: q.pending => 1 - q.pending
+  -- mutant a paused request goes on: q.paused ~= 1 and =>
   return live and q.paused ~= 1 and math.min(q.limit - q.pending, q.waiting) - q.tok or 0
 end
 

@@ -16,6 +16,7 @@ local function storage_retire(_, moves)
       q.moving = 0
       redis.call('ZREM', retire, rid)
       request_touch(q)
+    -- mutant requests retired with dead letters: dead > 0 or q.trash => trash
     elseif q and (q.dead > 0 or q.trash > 0 or q.pending + q.delayed > 0) then
       redis.call('ZADD', retire, now + 3600000, rid)
     else

@@ -44,6 +44,7 @@ local function storage_moved(id, from, to, r, value)
         q.dropped = q.dropped + 1
       else
         q.bytes = q.bytes + #value
+        -- mutant results lost: value => ''
         request_results_keep(q, entry, value, entry)
       end
     end
@@ -70,6 +71,7 @@ local function storage_done(ids)
 end
 
 local function storage_flush()
+  -- mutant edits outlive their entries: redis.call('HDEL', edited, unpack(request_edits_ended)) =>
   if #request_edits_ended > 0 then redis.call('HDEL', edited, unpack(request_edits_ended)) end
   request_edits_ended = {}
   for _, q in pairs(request_touched) do
@@ -79,6 +81,7 @@ local function storage_flush()
     end
     in_transit_count(q)
     request_completion(q)
+    -- mutant tokens not given back
     request_tokens_sync(q)
     -- Waiting entries of a cancelled request count as cancelled: no worker takes them.
     counters_add(q.had.state == 'cancelled' and 'cancelled' or 'waiting', -(q.had.waiting or 0))

@@ -12,6 +12,7 @@ end
 
 local function written(key, went, come)
   local more = 0
+  -- mutant what ran again stays in its set
   if #went > 0 then more = -redis.call('ZREM', key, unpack(went)) end
   if come.n > 0 then more = more + redis.call('ZADD', key, unpack(come)) end
   return more
@@ -24,6 +25,7 @@ local function stream_write(q)
     redis.call('XDEL', stream, unpack(q.ends))
   end
   if #acks > 0 then redis.call('XACK', stream, 'g', unpack(acks)) end
+  -- mutant done entries stay in the stream: #q.dels > 0 => false
   if #q.dels > 0 then redis.call('XDEL', stream, unpack(q.dels)) end
   q.again = q.again + written(again_ .. q.rid, q.went.waiting, q.come.waiting)
   written(later_ .. q.rid, q.went.delayed, q.come.delayed)

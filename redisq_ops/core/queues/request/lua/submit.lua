@@ -29,12 +29,16 @@ end
 if q then
   local sealed = q.state ~= 'open'
   if q.state == 'cancelled' then return answer('exists') end
+  -- mutant any content of that length is the same: known == after and =>
   if q.total == last and known == after and (sealed or seal ~= '1') then
     local gone = q.trash + q.purged
+    -- mutant what was purged is the same: gone == 0 => true
     if gone == 0 then return answer('same') end
     return {'trash', tostring(q.total), q.state, tostring(gone)}
   end
+  -- mutant a shorter submission passes for a part: and seal ~= '1' =>
   if q.total > last and rows > 0 and seal ~= '1' then return answer('past') end
+  -- mutant a chunk put behind any content: or known ~= before =>
   if sealed or q.total ~= tonumber(start) - 1 or known ~= before then return answer('exists') end
 elseif tonumber(start) ~= 1 then
   return {err = 'NOTFOUND no such request to add to: ' .. rid}

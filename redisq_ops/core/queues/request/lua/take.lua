@@ -17,6 +17,7 @@ history_by = consumer
 
 n = tonumber(n)
 if config.aging > 0 then counters_add('turn', 0) end
+-- mutant delayed ones back too early: now_text => '+inf'
 local due = redis.call('ZRANGE', delay, '-inf', now_text, 'BYSCORE', 'LIMIT', '0', '16')
 for i, r in ipairs(record_read(due)) do transitions_move(due[i], 'delayed', 'waiting', 0, r) end
 local begun = #due + reclaim_expired(16) > 0 -- then an error ends the call, the next take reports it
@@ -41,6 +42,7 @@ local function supply(q, want)
       end
       claim[#claim + 1] = 'FORCE' -- none is in the group's pending list
       if #claim > 1 then got = redis.call('XCLAIM', q.stream, 'g', consumer, 0, unpack(claim)) end
+      -- mutant what is taken stays to be taken again: ZREMRANGEBYRANK => ZCOUNT
       redis.call('ZREMRANGEBYRANK', again_ .. q.rid, 0, n - 1)
       q.again, have = q.again - n, #got
       for i = 1, have do retried[#taken + i] = true end
@@ -65,6 +67,7 @@ local function supply(q, want)
       if number and number > q.total then
         q.went.pending[#q.went.pending + 1] = entry[1]
         budget = budget - 1
+      -- mutant purged ones delivered: q.trash > 0 => false
       elseif q.trash > 0 and redis.call('ZSCORE', trash, q.rid .. '/' .. sub(entry[1], 1, -3)) then
         q.went.pending[#q.went.pending + 1] = entry[1] -- purged before it was delivered
         budget = budget - 1
@@ -82,6 +85,8 @@ local function supply(q, want)
   end
 end
 
+-- mutant the lowest priority first: ZRANGE => ZREVRANGE
+-- mutant a paused queue goes on: config.paused and {} => {} and nil
 local order = config.paused and {} or redis.call('ZRANGE', prios, '0', '-1')
 if config.aging > 0 and #order > 1 then
   local turn = counters_reserve('turn', 1) + 1
@@ -92,6 +97,8 @@ if config.aging > 0 and #order > 1 then
 end
 local function to_hand_out(q)
   local live = q.state == 'open' or q.state == 'sealed'
+  -- mutant one over the limit: limit => limit + 1
+  -- mutant a paused request goes on: q.paused ~= 1 and =>
   return live and q.paused ~= 1 and math.min(q.limit - q.pending, q.waiting) or 0
 end
 
@@ -108,6 +115,7 @@ local function looked_at(list)
   local written = begun
   for _, word in ipairs(names) do
     local q = request_get(word:match('^[^|]*'))
+    -- mutant tokens of another generation taken: request_tokens_word(q) == word and =>
     if q and request_tokens_word(q) == word and to_hand_out(q) > 0 then
       if written or q.again > 0 then request_types_group(q.stream) end
       written = true
@@ -144,6 +152,7 @@ for _, priority in ipairs(order) do
     for _, word in ipairs(names) do
       local q = request_get(word:match('^[^|]*'))
       budget = budget - 1
+      -- mutant tokens of another generation taken: request_tokens_word(q) == word and =>
       if q and request_tokens_word(q) == word and q.priority == tonumber(priority) then
         q.tok = q.tok - times[word]
         request_touch(q)
@@ -161,6 +170,7 @@ if #taken > 0 then
   local lines = {}
   for i in pairs(retried) do
     lines[i] = redis.call('HGET', meta, taken[i])
+    -- mutant what was edited is delivered as it was: redis.call('HGET', edited, taken[i]) or =>
     payloads[i] = redis.call('HGET', edited, taken[i]) or payloads[i]
   end
   reply = deliver(taken, lines, payloads)
