@@ -118,6 +118,7 @@ def clusters() -> Iterator[Clusters]:
                 started[kind] = stack.enter_context(cluster(BINARIES[kind]))
             for node in started[kind].nodes:
                 node.command("FLUSHALL")
+                node.command("CONFIG", "RESETSTAT")
             return started[kind]
 
         yield of_kind

@@ -522,7 +522,7 @@ def test_the_command_line_changes_it(
     seen = {state: Counter(ids(queue, state)) for state in LISTED}
     verbs: tuple[Verb, ...] = ("replay", "purge", "requeue")
     for verb in verbs:
-        for state in queue.actions.get(verb, ()):
+        for state in (s for s in queue.actions.get(verb, ()) if s in LISTED):
             done = redisq.rows(LISTED[state], verb, queue.name, "--yes", code=None)[-1]
             assert done["done"] >= 2 and {s: Counter(ids(queue, s)) for s in LISTED} != seen
             redisq("undo", done["op"], "--yes")
