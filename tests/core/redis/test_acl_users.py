@@ -318,5 +318,6 @@ def test_on_a_cluster_each_role_needs_what_the_page_adds(
     viewer("wait", "request", "a/job-a", "--timeout", "5s")
     viewer("queue", "pause", "c", "--yes", code=1)
     assert "ACL SETUSER redisq-viewer +eval +evalsha" in viewer.err
-    for node in nodes.nodes:
-        node.command("ACL", "DELUSER", "redisq-viewer", "redisq-operator")
+    for address in nodes.urls:
+        with redis.Redis.from_url(address) as node:
+            node.acl_deluser("redisq-viewer", "redisq-operator")
