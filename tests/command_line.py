@@ -35,7 +35,7 @@ class Redisq:
         assert code in (None, ended), f"exit {ended}: {out}{self.err}"
         return out
 
-    def rows(self, *words: str, code: int = 0) -> list[dict[str, Any]]:
+    def rows(self, *words: str, code: int | None = 0) -> list[dict[str, Any]]:
         """The objects that were printed."""
         return [json.loads(line) for line in self(*words, "--json", code=code).splitlines()]
 

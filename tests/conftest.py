@@ -23,7 +23,7 @@ import pytest
 import redis
 import redis.asyncio
 
-from redisq_ops.demo.server import EmbeddedServer, binaries
+from redisq_ops.demo.server import EmbeddedCluster, EmbeddedServer, binaries, cluster
 from redisq_ops.ops.hint import set_connection_options
 
 from .command_line import Redisq
@@ -59,6 +59,7 @@ TESTS = Path(__file__).parent
 ON_ALL = frozenset({"core", "atomicity"})
 """folders whose tests run on every kind of server"""
 BINARIES = binaries()
+Clusters = Callable[[str], EmbeddedCluster]
 # Valkey always. Redis where it is installed, or where its absence is to be a failure, not a gap.
 WANTED = ["valkey"]
 if "redis" in BINARIES or os.environ.get("REDISQ_REQUIRE_REDIS_SERVER"):
@@ -126,6 +127,24 @@ def running() -> Iterator[Callable[[str], EmbeddedServer]]:
             if kind not in servers:
                 servers[kind] = stack.enter_context(EmbeddedServer(BINARIES[kind]))
             return servers[kind]
+
+        yield of_kind
+
+
+@pytest.fixture(scope="session")
+def clusters() -> Iterator[Clusters]:
+    """The worker's cluster of three masters of a kind, started when first asked for, and emptied
+    whenever it is: a test that loses a node or moves slots starts its own."""
+    started: dict[str, EmbeddedCluster] = {}
+    with ExitStack() as stack:
+
+        def of_kind(kind: str) -> EmbeddedCluster:
+            if kind not in started:
+                started[kind] = stack.enter_context(cluster(BINARIES[kind]))
+            for node in started[kind].nodes:
+                node.command("FLUSHALL")
+                node.command("CONFIG", "RESETSTAT")
+            return started[kind]
 
         yield of_kind
 

@@ -13,13 +13,14 @@ from redisq_ops.core.queues.delay import DelaySet, Periodic
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import run
-from redisq_ops.demo.server import binaries, cluster
+from redisq_ops.demo.server import binaries
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.doctor.examination import examine
 
 from ..command_line import Redisq, dead_letters
+from ..conftest import Clusters
 from ..tui.test_app import written
 
 
@@ -209,18 +210,21 @@ def test_clock_that_is_off_is_told_with_its_direction(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(binaries()))
-def test_each_node_of_a_cluster_is_examined(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with cluster(binaries()[kind]) as nodes:
-        redisq = Redisq(nodes.urls[0].replace("://", "+cluster://"), capsys)
-        with connect(redisq.url) as client:
-            for name in ("a", "b", "c"):  # slots of all three nodes
-                DelaySet(client, name).schedule([("e", b"x")])
-        nodes.nodes[1].command("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
-        rows = redisq.rows("doctor", code=1)
-        assert len({row["node"] for row in rows if row["check"] == "version"}) == 3
-        (wrong,) = (row for row in rows if row["verdict"] == "wrong")
-        assert wrong["check"] == "eviction" and wrong["node"] == f"127.0.0.1:{nodes.nodes[1].port}"
-        assert {row["verdict"] for row in rows if row["check"] == "cluster"} == {"ok"}
+def test_each_node_of_a_cluster_is_examined(
+    clusters: Clusters, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = clusters(kind)
+    redisq = Redisq(nodes.urls[0].replace("://", "+cluster://"), capsys)
+    with connect(redisq.url) as client:
+        for name in ("a", "b", "c"):  # slots of all three nodes
+            DelaySet(client, name).schedule([("e", b"x")])
+    nodes.nodes[1].command("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    rows = redisq.rows("doctor", code=1)
+    nodes.nodes[1].command("CONFIG", "SET", "maxmemory-policy", "noeviction")
+    assert len({row["node"] for row in rows if row["check"] == "version"}) == 3
+    (wrong,) = (row for row in rows if row["verdict"] == "wrong")
+    assert wrong["check"] == "eviction" and wrong["node"] == f"127.0.0.1:{nodes.nodes[1].port}"
+    assert {row["verdict"] for row in rows if row["check"] == "cluster"} == {"ok"}
 
 
 @pytest.mark.alike

@@ -1,25 +1,28 @@
 """What holds for every kind of queue, ours and other programs': a kind without a specimen fails.
 
-A specimen is a queue of its kind with several entries in each state it has.
+A specimen is a queue of its kind with several entries in each state it has. What the public
+conformance test shows of a kind (`foreign/test_conform.py`) isn't shown here again.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 import pytest
 import redis
+import redis.asyncio
 import rq
 
 from redisq_ops.core.engine.optional_features import HasRequests, HasWorkerProcesses
-from redisq_ops.core.engine.queue_classes import foreign_class, queue_class
+from redisq_ops.core.engine.queue_classes import foreign_class
 from redisq_ops.core.engine.queue_types import KINDS, LAYOUTS
 from redisq_ops.core.foreign.arq import ArqQueue
 from redisq_ops.core.foreign.asynq import AsynqQueue
@@ -34,7 +37,7 @@ from redisq_ops.core.foreign.rq import RqQueue
 from redisq_ops.core.foreign.ruby_jobs import Job
 from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.model.clock import Clock
-from redisq_ops.core.model.entry import STATES, Settlement, State
+from redisq_ops.core.model.entry import STATES, Page, Settlement, State
 from redisq_ops.core.model.errors import CORRUPT, RedisqError
 from redisq_ops.core.model.states import VERBS, Verb
 from redisq_ops.core.queues.carmine import CarmineQueue
@@ -49,6 +52,7 @@ from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.filter.parser import parse
 from redisq_ops.ops.filter.selection import select
 
+from ..command_line import Redisq
 from ..foreign_keys import (
     arq_program,
     asynq_program,
@@ -69,6 +73,7 @@ from ..foreign_keys.rq_workers import SimpleWorker
 from ..ops import test_discover
 from ..pipeline.rows import paged, rows
 from ..queue_steps import end, take
+from ..queue_steps import paged_ids as ids
 from .foreign import shelf
 
 Client = redis.Redis
@@ -260,6 +265,10 @@ SPECIMENS: dict[str, Callable[[Client], Queue]] = {
 
 UNREGISTERED: dict[str, Callable[[Client], Queue]] = {"shelf": shelf.fill}
 """layouts of no program: what a kind to come relies on"""
+SHOWN = [name for name in SPECIMENS if name.startswith(("raw-", "stream", "carmine "))]
+"""kinds whose entries redisq only shows"""
+CHANGED = [name for name in SPECIMENS if name not in SHOWN]
+"""all others, which the public conformance test is for"""
 
 
 def test_every_kind_has_a_specimen() -> None:
@@ -292,17 +301,6 @@ def theirs(client: Client, queue: Queue) -> dict[bytes, tuple[object, int]]:
     own = queue.keys["op_"].removesuffix("op:").encode()
     found = {k: v for k, v in keys(client).items() if not k.endswith(GROWING.get(queue.kind, ()))}
     return {k: v for k, v in found.items() if not k.startswith(own) and k != b"redisq:registry"}
-
-
-def ids(queue: Queue, state: State, size: int = 1000) -> list[str]:
-    found, cursor = [], None
-    while True:
-        page = queue.page(state, cursor, size)
-        assert len(page.entries) <= size
-        found += [entry.id for entry in page.entries]
-        cursor = page.cursor
-        if cursor is None:
-            return found
 
 
 def look(queue: Queue) -> None:
@@ -358,6 +356,7 @@ def test_what_a_verb_would_skip_is_known_before(client: Client, name: str) -> No
 
 
 @pytest.mark.alike
+@pytest.mark.parametrize("queue", [*SHOWN, *UNREGISTERED], indirect=True)
 def test_pages_are_complete(queue: Queue) -> None:
     counts = queue.full_counts()
     for state in STATES:
@@ -379,6 +378,7 @@ SCORES: dict[str, Callable[[int, float], float]] = {
 
 
 @pytest.mark.alike
+@pytest.mark.parametrize("queue", [*SHOWN, *UNREGISTERED, "fair"], indirect=True)
 def test_pages_are_complete_under_any_scores(queue: Queue, client: Client) -> None:
     before = sum(len(ids(queue, state)) for state in STATES)
     # Our scripts write none of the others.
@@ -394,6 +394,7 @@ def test_pages_are_complete_under_any_scores(queue: Queue, client: Client) -> No
 
 
 @pytest.mark.alike
+@pytest.mark.parametrize("queue", [*SHOWN, *UNREGISTERED, "request"], indirect=True)
 def test_foreign_bytes_are_never_a_traceback(queue: Queue, client: Client) -> None:
     odd = b"\xff\xfe {*}|\x00"
     for key in list(client.scan_iter()):
@@ -473,16 +474,87 @@ def test_the_right_to_read_suffices_for_looks(queue: Queue, client: Client, url:
         client.acl_deluser("looks")
 
 
+# --- every face ---------------------------------------------------------------------
+
+LISTED: dict[State, str] = {
+    "waiting": "waiting",
+    "pending": "pending",
+    "delayed": "delay",
+    "dead": "dlq",
+    "trash": "trash",
+}
+"""a state, and the command that lists it"""
+WORKED = ("request", "delay", "fair", "circular", "carmine", "sidekiq", "resque")
+"""kinds that redisq's workers run"""
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("queue", SPECIMENS, indirect=True)
+def test_the_command_line_shows_it(
+    queue: Queue, client: Client, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    redisq, name, before = Redisq(url, capsys), queue.name, theirs(client, queue)
+    counts = queue.full_counts()
+    (row,) = redisq.rows("inspect", "queue", name)
+    assert (row["name"], row["kind"]) == (name, queue.kind)
+    assert {s: row[s] for s in LISTED} == {s: counts.of(s) for s in LISTED}
+    for state, noun in LISTED.items():
+        rows = redisq.rows(noun, "ls", name, code=None)
+        assert Counter(row["id"] for row in rows) == Counter(ids(queue, state))
+        for row in rows[-1:]:
+            (one,) = redisq.rows("inspect", "entry", f"{name}/{row['id']}")
+            assert (one["id"], one["state"]) == (row["id"], state)
+    for words in ("inspect queue", "explain", "history", "retention"):
+        redisq(*words.split(), name)
+    redisq("fsck", name, code=None)
+    if not queue.actions:
+        for words in ("queue pause", "pending requeue", "waiting purge", "queue destroy"):
+            redisq(*words.split(), name, "--yes", code=1)
+    assert theirs(client, queue) == before
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("name", CHANGED)
+def test_the_command_line_changes_it(
+    client: Client, url: str, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    redisq, queue = Redisq(url, capsys), SPECIMENS[name](client)
+    seen = {state: Counter(ids(queue, state)) for state in LISTED}
+    verbs: tuple[Verb, ...] = ("replay", "purge", "requeue")
+    for verb in verbs:
+        for state in (s for s in queue.actions.get(verb, ()) if s in LISTED):
+            done = redisq.rows(LISTED[state], verb, queue.name, "--yes", code=None)[-1]
+            assert done["done"] >= 2 and {s: Counter(ids(queue, s)) for s in LISTED} != seen
+            redisq("undo", done["op"], "--yes")
+            assert {s: Counter(ids(queue, s)) for s in LISTED} == seen, (verb, state)
+    if name in WORKED:
+        redisq("work", "--queue", queue.name, "--burst", "--exec", "true")
+        assert queue.counts().waiting == 0
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("queue", SPECIMENS, indirect=True)
+def test_awaited_it_is_the_same(queue: Queue, aclient: Callable[[], redis.asyncio.Redis]) -> None:
+    def rows(page: Page) -> list[tuple[object, ...]]:
+        return [(page.total, e.id, e.state, e.payload) for e in page.entries]
+
+    async def awaited() -> list[Any]:
+        async with aclient() as client:
+            other: Any = type(queue)(client, queue.name, clock=queue.clock)
+            seen = [await other.counts(), await other.checkup(), await other.exists()]
+            seen += [rows(await other.page(state, payloads=True)) for state in STATES]
+            if queue.kind in WORKED and queue.actions:
+                taken = await other.take(1, consumer="w")
+                ends = [Settlement(one, "ack") for one in taken.deliveries]
+                assert await other.settle(ends) == ["done"]
+            return seen
+
+    said = [queue.counts(), queue.checkup(), queue.exists()]
+    said += [rows(queue.page(state, payloads=True)) for state in STATES]
+    assert asyncio.run(awaited()) == said
+
+
 # --- what operators change ----------------------------------------------------------
-
-
-def steps() -> Iterator[Any]:
-    for name in SPECIMENS:
-        kind = queue_class(name) if " " not in name else foreign_class(name.partition(" ")[0])
-        assert kind is not None
-        for verb, states in kind.actions.items():
-            for state in states:
-                yield pytest.param(name, verb, state, id=f"{name}-{verb}-{state}")
 
 
 def moved(queue: Queue, verb: Verb, state: State, some: list[str], seq: int = 1) -> list[str]:
@@ -504,39 +576,26 @@ def moved(queue: Queue, verb: Verb, state: State, some: list[str], seq: int = 1)
     return said
 
 
-@pytest.fixture
-def ready(request: pytest.FixtureRequest, client: Client) -> tuple[Queue, Verb, State, list[str]]:
-    name, verb, state = request.param
-    queue = SPECIMENS[name](client)
-    if state == "trash":
-        source: State = next(s for s in ("dead", "waiting") if s in queue.actions["purge"])
-        moved(queue, "purge", source, ids(queue, source)[-3:], 1)
-    held = ("rq", "deferred")  # until other jobs end: nobody else may move it
-    runs = laravel_program.uuid("runs")  # its time isn't over
-    entries = [e for e in queue.page(state).entries if (queue.kind, e.called) != held]
-    some = [e.id for e in entries if e.id != runs][-2:]
-    assert len(some) == 2, "the specimen has none of them"
-    return queue, verb, state, some
-
-
-PARAMS = [param.values for param in steps()]
-NAMES = [param.id for param in steps()]
-
-
-@pytest.mark.parametrize("ready", PARAMS, ids=NAMES, indirect=True)
-def test_a_step_sent_twice_is_done_once_and_its_undo_restores_what_was_there(
-    ready: tuple[Queue, Verb, State, list[str]], client: Client
+@pytest.mark.parametrize("verb", ["restore", "hard"])
+@pytest.mark.parametrize("name", CHANGED)
+def test_a_step_in_the_trash_is_done_once_and_its_undo_restores_what_was_there(
+    client: Client, name: str, verb: Verb
 ) -> None:
-    queue, verb, state, some = ready
+    queue = SPECIMENS[name](client)
+    if "trash" not in queue.actions.get(verb, ()):
+        return
+    source: State = next(s for s in ("dead", "waiting") if s in queue.actions["purge"])
+    moved(queue, "purge", source, ids(queue, source)[-3:], 1)
+    some = ids(queue, "trash")[-2:]
     before, seen = theirs(client, queue), {s: ids(queue, s) for s in STATES}
-    said = moved(queue, verb, state, some, 7)
+    said = moved(queue, verb, "trash", some, 7)
     after = theirs(client, queue)
-    assert "moved" in said and moved(queue, verb, state, some, 7) == said
+    assert said == ["moved"] * 2 and moved(queue, verb, "trash", some, 7) == said
     assert theirs(client, queue) == after
     if verb == "hard":
         return
     back, touched = queue.undo("op-1", 7, target=VERBS[verb][1], by="undo-1", seq=1)[:2]
-    assert (back, touched) == (said.count("moved"), 0)
+    assert (back, touched) == (2, 0)
     assert {s: Counter(ids(queue, s)) for s in STATES} == {s: Counter(i) for s, i in seen.items()}
     if isinstance(queue, ForeignQueue):
         assert theirs(client, queue) == before

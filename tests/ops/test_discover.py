@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,11 +28,12 @@ from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.key_scan import Walk, literal
 from redisq_ops.core.redis.operation import run
-from redisq_ops.demo.server import EmbeddedServer, binaries, cluster
+from redisq_ops.demo.server import EmbeddedCluster, EmbeddedServer, binaries, cluster
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.discover import Discovery, described, named
 
 from ..command_line import Redisq
+from ..conftest import Clusters
 from ..core.foreign.test_articles import WRITES
 from ..foreign_keys.article_programs import (
     CircularArticle,
@@ -778,10 +779,9 @@ def test_our_own_queue_in_carmines_layout_is_not_taken_for_carmines(
 # --- past one server -----------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", params=sorted(binaries()))
-def nodes(request: pytest.FixtureRequest) -> Iterator[Any]:
-    with cluster(binaries()[request.param]) as three:
-        yield three
+@pytest.fixture(params=sorted(binaries()))
+def nodes(request: pytest.FixtureRequest, clusters: Clusters) -> EmbeddedCluster:
+    return clusters(request.param)
 
 
 @pytest.mark.slow

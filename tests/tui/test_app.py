@@ -711,28 +711,6 @@ def test_all_that_match_means_the_filter_shown_over_the_whole_state(
 
 
 @pytest.mark.slow
-def test_more_than_a_thousand_have_to_be_typed(url: str, client: redis.Redis) -> None:
-    queue = bury(client, "r", 1_001)
-
-    async def body(app: Top, pilot: Pilot[Exception]) -> None:
-        await press(pilot, "A")
-        await asked(pilot, "X")
-        await press(pilot, "y", "enter")
-        assert isinstance(app.screen, Confirm)
-        await press(pilot, *"1001", "y")
-        await told(pilot, "1,001 purged")
-        assert queue.counts().dead == 0
-        await undo(pilot)
-        await press(pilot, "y", "enter")
-        assert isinstance(app.screen, Confirm)
-        await press(pilot, *"1001", "y")
-        await told(pilot, "1,001 put back")
-        assert queue.counts().dead == 1_001
-
-    drive_in(url, body, "5")
-
-
-@pytest.mark.slow
 def test_a_filter_that_arrives_in_one_piece_is_no_command(url: str, client: redis.Redis) -> None:
     """Pasted, or over a slow line: the letters after / come before the screen was drawn again."""
     bury(client, "a", 2)

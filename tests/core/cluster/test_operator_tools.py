@@ -14,9 +14,9 @@ import pytest
 from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.worker import Worker
-from redisq_ops.demo.server import cluster
 
 from ...command_line import Redisq
+from ...conftest import Clusters
 from ...dead_entries import KINDS
 
 pytestmark = pytest.mark.slow
@@ -26,10 +26,9 @@ HELD = 6
 """entries that a consumer keeps; all others die, every second one of a time-out"""
 
 
-@pytest.fixture(scope="module")
-def nodes() -> Iterator[str]:
-    with cluster() as three:
-        yield three.urls[0].replace("redis://", "redis+cluster://")
+@pytest.fixture
+def nodes(clusters: Clusters) -> str:
+    return clusters("valkey").urls[0].replace("redis://", "redis+cluster://")
 
 
 @pytest.fixture(autouse=True)
@@ -39,8 +38,6 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def redisq(nodes: str, capsys: pytest.CaptureFixture[str]) -> Redisq:
-    client: Any = connect(nodes)
-    client.flushall(target_nodes=client.PRIMARIES)
     return Redisq(nodes, capsys)
 
 

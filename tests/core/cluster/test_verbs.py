@@ -5,7 +5,6 @@ import os
 import signal
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from redisq_ops.core.worker import Worker
 from redisq_ops.core.worker.handler import Work
 from redisq_ops.demo.server import EmbeddedCluster, EmbeddedServer, binaries, cluster
 
+from ...conftest import Clusters
 from ...queue_steps import numbered
 from ..worker.test_worker import is_done, lines, until
 
@@ -29,10 +29,9 @@ pytestmark = pytest.mark.slow
 HANDLER = "def handle(delivery):\n    return delivery.payload.upper()\n"
 
 
-@pytest.fixture(scope="module", params=sorted(binaries()))
-def cluster_url(request: pytest.FixtureRequest) -> Iterator[str]:
-    with cluster(binaries()[request.param]) as nodes:
-        yield nodes.urls[0].replace("redis://", "redis+cluster://")
+@pytest.fixture(params=sorted(binaries()))
+def cluster_url(request: pytest.FixtureRequest, clusters: Clusters) -> str:
+    return clusters(request.param).urls[0].replace("redis://", "redis+cluster://")
 
 
 def ok(url: str, line: str, *more: str, code: int = 0) -> None:

@@ -53,6 +53,14 @@ def everything(queue: Any) -> dict[State, list[Entry]]:
     return found  # type: ignore[return-value]  # rows of what tells entries apart
 
 
+AUTHOR = Author("me", "here")
+
+
+def begun(queue: Any, target: str, matched: int) -> None:
+    times = {"now_ms": queue.now(), "source": "dead", "target": target, "matched": matched}
+    run(queue.client, begin(queue, "op", "replay", AUTHOR, "all", **times))
+
+
 def front(
     queue: Any,
     op: str,
@@ -117,27 +125,13 @@ def test_what_is_replayed_is_as_new(made: Callable[[str], Any], move: Callable[.
 def test_undo_puts_back_what_was_moved_whole(made: Callable[[str], Any], target: str) -> None:
     queue = made("q")
     before = everything(queue)
-    author = Author("me", "here")
-    run(
-        queue.client,
-        begin(
-            queue,
-            "op",
-            "replay",
-            author,
-            "all",
-            now_ms=queue.now(),
-            source="dead",
-            target=target,
-            matched=queue.counts().dead,
-        ),
-    )
+    begun(queue, target, queue.counts().dead)
     front(queue, "op", target)
     assert everything(queue) != before
     deployment = Deployment(queue.client, clock=queue.clock)
     _, operation = run(queue.client, find(deployment, "op"))
     assert operation.done == len(before["dead"])
-    undo = ChangeRun(UndoSteps(queue, operation), author)
+    undo = ChangeRun(UndoSteps(queue, operation), AUTHOR)
     while run(queue.client, undo.step()):
         pass
     assert undo.outcome.done == len(before["dead"]) and not undo.outcome.skipped
@@ -160,25 +154,11 @@ def test_a_step_that_arrives_behind_the_undos_moves_nothing(made: Callable[[str]
     """Two are on their way at a time: the undo takes the place of one, not of the other."""
     queue = made("q")
     before = everything(queue)
-    author = Author("me", "here")
-    run(
-        queue.client,
-        begin(
-            queue,
-            "op",
-            "replay",
-            author,
-            "all",
-            now_ms=queue.now(),
-            source="dead",
-            target="waiting",
-            matched=queue.counts().dead,
-        ),
-    )
+    begun(queue, "waiting", queue.counts().dead)
     say = {"source": "dead", "target": "waiting", "high_water_ms": queue.now()}
     assert queue.move_range("op", 1, 5, **say).moved
     _, operation = run(queue.client, find(Deployment(queue.client, clock=queue.clock), "op"))
-    undo = ChangeRun(UndoSteps(queue, operation), author)
+    undo = ChangeRun(UndoSteps(queue, operation), AUTHOR)
     while run(queue.client, undo.step()):
         for seq in (
             (2, 3, 4) if len(queue.shard_keys) == 1 else (2,)
@@ -287,22 +267,8 @@ def test_the_history_is_told_nothing_twice_when_shards_are_given_up(client: redi
     queue.schedule([(f"e{n}", b"x") for n in range(N)], after_ms=0)
     bury(queue)
     clock.advance(1000)
-    author = Author("me", "here")
     say = {"source": "dead", "target": "waiting", "high_water_ms": queue.now()}
-    run(
-        client,
-        begin(
-            queue,
-            "op",
-            "replay",
-            author,
-            "all",
-            now_ms=queue.now(),
-            source="dead",
-            target="waiting",
-            matched=N,
-        ),
-    )
+    begun(queue, "waiting", N)
 
     def told() -> int:
         items = [item for event in queue.history(100) for item in event.what.get("op", ())]

@@ -1,7 +1,8 @@
 """Keys of another type in the way: whatever is refused has changed nothing, and nothing is lost.
 
 Each kind's every fixed key is taken away and a string put in its place; then all that workers and
-operators do is tried. What is not refused works on the rest. With the key back all adds up.
+operators do is tried, by a process that never looked at the keys (`tests/atomicity`: by one that
+did). What is not refused works on the rest. With the key back all adds up.
 """
 
 from __future__ import annotations
@@ -31,13 +32,12 @@ from ...model.wire import Picture, picture
 
 pytestmark = pytest.mark.slow
 
-KINDS: dict[str, tuple[type[Queue[Any]], dict[str, Any]]] = {
-    "fair": (FairQueue, {}),
-    "circular": (CircularQueue, {}),
-    "rotating": (CircularQueue, {"residence": "rotate"}),
-    "carmine": (CarmineQueue, {}),
-    "delay": (DelaySet, {}),
-    "request": (RequestQueue, {}),
+KINDS: dict[str, type[Queue[Any]]] = {
+    "fair": FairQueue,
+    "circular": CircularQueue,
+    "carmine": CarmineQueue,
+    "delay": DelaySet,
+    "request": RequestQueue,
 }
 NAMES = {"carmine": "carmine:q"}
 VARIABLE = ("rate", "op", "undo")
@@ -47,19 +47,15 @@ ERROR = Failure("Boom", "it broke").encoded()
 STATES: tuple[State, ...] = ("waiting", "pending", "delayed", "dead", "trash")
 
 
-def cases() -> Iterator[tuple[str, str, bool]]:
-    """Kind, key, and whether the process looked at the keys before, when they were all right."""
-    for kind, (cls, options) in KINDS.items():
+def cases() -> Iterator[tuple[str, str]]:
+    for kind, cls in KINDS.items():
         fixed = [part for part in sorted({*FIXED, *cls.key_types}) if not part.startswith("p:")]
         for part in (*fixed, *VARIABLE, *(REQUESTS if kind == "request" else ())):
-            yield kind, part, True
-            if not options:
-                yield kind, part, False
+            yield kind, part
 
 
 def made(client: redis.Redis, kind: str, clock: FakeClock) -> Any:
-    cls, options = KINDS[kind]
-    return cls(client, NAMES.get(kind, "q"), clock=clock, **options)
+    return KINDS[kind](client, NAMES.get(kind, "q"), clock=clock)
 
 
 def put(queue: Any, n: int, tag: str = "e") -> None:
@@ -185,23 +181,19 @@ def shown(client: redis.Redis, queue: Queue[redis.Redis]) -> Picture:
 
 
 @pytest.mark.alike
-@pytest.mark.parametrize(("kind", "part", "checked"), cases())
-def test_what_is_refused_has_changed_nothing(
-    client: redis.Redis, kind: str, part: str, checked: bool
-) -> None:
+@pytest.mark.parametrize(("kind", "part"), cases())
+def test_what_is_refused_has_changed_nothing(client: redis.Redis, kind: str, part: str) -> None:
     clock = FakeClock()
     seed = made(client, kind, clock)
     held = filled(seed, clock)
     before = ids(seed)
     assert len(before) == 12
-    queue = seed if checked else made(client, kind, clock)
+    queue = made(client, kind, clock)
     key = key_of(queue, part, clock)
 
     with in_the_way(client, key):
         seen = shown(client, queue)
         for verb, attempt in attempts(queue, held, clock).items():
-            if checked and verb not in ("settle", "take"):
-                continue  # scripts that look themselves, each time
             try:
                 attempt()
             except WrongKind as error:
@@ -211,56 +203,6 @@ def test_what_is_refused_has_changed_nothing(
                 seen = shown(client, queue)
     assert seed.invariants() == []
     assert before <= ids(seed)
-
-
-@pytest.mark.alike
-@pytest.mark.parametrize("verb", ["take", "settle"])
-@pytest.mark.parametrize(
-    ("kind", "part"),
-    [
-        (kind, part)
-        for kind, (cls, _) in KINDS.items()
-        for part in ("err", "trash", "body", "edited", "dead", "delay", "stat")
-        if part in {*FIXED, *cls.key_types}
-    ],
-)
-def test_what_changes_an_entry_s_state_is_refused_whole_by_a_process_that_looked_before(
-    client: redis.Redis, kind: str, verb: str, part: str
-) -> None:
-    """Workers' calls: leases that lapsed, and an ack that comes with a release."""
-    clock = FakeClock()
-    queue = made(client, kind, clock)
-    held = filled(queue, clock)
-    clock.advance(6000 if verb == "take" else 1)
-    with in_the_way(client, queue.keys[part]):
-        seen = shown(client, queue)
-        try:
-            if verb == "take":
-                queue.take(3, consumer="w2")
-            else:
-                queue.settle([Settlement(held[6], "ack"), Settlement(held[7], "release")])
-        except WrongKind:
-            assert shown(client, queue) == seen
-    assert queue.invariants() == []
-
-
-@pytest.mark.alike
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("part", ["meta", "err", "hist", "stat"])
-def test_what_is_emptied_whole_is_refused_whole(client: redis.Redis, kind: str, part: str) -> None:
-    """A step that isn't an operation's first, whose keys were all right then."""
-    clock = FakeClock()
-    queue = made(client, kind, clock)
-    filled(queue, clock)
-    clock.advance(1)
-    with in_the_way(client, queue.keys[part]):
-        seen = picture(client)
-        with pytest.raises(WrongKind):
-            queue.move_range(
-                "front", 2, 9, source="trash", target="gone", high_water_ms=clock.now_ms
-            )
-        assert picture(client) == seen
-    assert queue.invariants() == []
 
 
 @pytest.fixture

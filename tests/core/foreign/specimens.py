@@ -197,6 +197,8 @@ def dramatiq_enqueues(client: Any, id: str) -> None:
 
 def arq_jobs(client: Any) -> Stated:
     arq_program.specimen(client)
+    client.set("arq:retry:d1", 2, ex=88_400)
+    client.zadd("arq:abort", {"d1": 5.5})
     return {
         "waiting": numbered("w", 6),
         "pending": numbered("run", 4),

@@ -7,7 +7,6 @@ import os
 import pickle
 import time
 from collections import OrderedDict
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +19,7 @@ from redisq_ops.core.foreign.arq import ArqQueue
 from redisq_ops.core.foreign.arq.job import Record
 from redisq_ops.core.foreign.arq.pickled import Unmade, unpickled
 from redisq_ops.core.model.entry import Entry, State
-from redisq_ops.core.model.states import Verb
 from redisq_ops.core.redis.operation import run
-from redisq_ops.ops.change.entry_steps import EntrySteps
-from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.discover import register
 from redisq_ops.ops.filter.filter import Filter
@@ -33,6 +29,7 @@ from redisq_ops.tui.app import Top
 from ...changes import AUTHOR, changed, entry_change, undone
 from ...command_line import Redisq
 from ...foreign_keys.arq_program import enqueue, specimen, started, work
+from ...queue_steps import eventually, paged_ids
 from ...tui.test_app import drive, see, until
 
 Client = redis.Redis
@@ -55,19 +52,6 @@ def keys(client: Client) -> dict[bytes, tuple[object, int]]:
         for pattern in ("arq:*", "other")
         for key in client.scan_iter(pattern)
     }
-
-
-def bulk(
-    client: Client, verb: Verb, state: State, *some: str, **more: Any
-) -> ChangeRun[EntrySteps]:
-    return changed(ours(client), verb, state, *some, **more)
-
-
-def eventually(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 90
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def names(redisq: Redisq) -> list[str]:
@@ -142,13 +126,6 @@ def test_a_job_that_asked_for_another_try_is_delayed(client: Client) -> None:
     assert again.failures == 1 and again.at_ms and again.at_ms > ours(client).now() + 3_000_000
 
 
-def test_a_job_that_expired_is_shown_as_gone(client: Client) -> None:
-    specimen(client)
-    client.delete(JOB + "w1")
-    assert entries(client, "waiting")["w1"].problem == "its job is gone"
-    assert bulk(client, "purge", "waiting", "w1").outcome.done == 1
-
-
 def test_what_is_no_pickle_of_arqs_is_shown_as_such(client: Client) -> None:
     specimen(client)
     client.set(JOB + "w0", b"\x82\xa1t\xc0\xa1f\xa1x")  # MessagePack
@@ -168,15 +145,7 @@ def test_many_results_are_complete_by_pages(client: Client) -> None:
     for n in range(3000):
         client.set(f"{RESULT}more{n}", data)
         client.set(f"key{n}", "x")
-    seen: list[str] = []
-    cursor = None
-    while True:
-        page = ours(client).page("dead", cursor, 130)
-        assert len(page.entries) <= 130
-        seen += [entry.id for entry in page.entries]
-        cursor = page.cursor
-        if cursor is None:
-            break
+    seen = paged_ids(ours(client), "dead", 130)
     assert len(seen) == len(set(seen)) == 3004
 
 
@@ -299,34 +268,11 @@ def test_a_job_is_cut_out_of_its_result(protocol: int) -> None:
 
 # --- what operators change ----------------------------------------------------------
 
-CHANGES: dict[str, tuple[Verb, State, tuple[str, ...]]] = {
-    "replay": ("replay", "dead", ("bad0", "bad2")),
-    "requeue": ("requeue", "delayed", ("d1", "d2")),
-    "reschedule": ("reschedule", "delayed", ("d0", "d3")),
-    "purge waiting": ("purge", "waiting", ("w1", "w2")),
-    "purge dead": ("purge", "dead", ("bad1",)),
-    "purge delayed": ("purge", "delayed", ("d0", "d1")),
-}
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_undo_restores_every_key(client: Client, change: str) -> None:
-    specimen(client)
-    client.set("arq:retry:d1", 2, ex=88400)
-    client.zadd("arq:abort", {"d1": 5.5})
-    before = keys(client)
-    verb, state, ids = CHANGES[change]
-    more = {"at_ms": int(time.time() * 1000) + 10**9} if verb == "reschedule" else {}
-    done = bulk(client, verb, state, *ids, **more)
-    assert done.outcome.done == len(ids) and keys(client) != before
-    assert undone(client, done).outcome.done == len(ids)
-    assert keys(client) == before
-
 
 @pytest.mark.slow
 def test_a_requeued_job_runs_once(client: Client) -> None:
     enqueue(client, ("spent", ["a"], {"_job_id": "a", "_defer_by": 9000}))
-    assert bulk(client, "requeue", "delayed", "a").outcome.done == 1
+    assert changed(ours(client), "requeue", "delayed", "a").outcome.done == 1
     work(client)
     assert client.hgetall("ran") == {b"a": b"1"} and list(entries(client, "done")) == ["a"]
 
@@ -335,19 +281,19 @@ def test_a_rescheduled_job_is_kept_until_it_is_due(client: Client) -> None:
     """arq lets a job expire a day after it was due: later, only its id would be left."""
     enqueue(client, ("fine", [1], {"_job_id": "a", "_defer_by": 100}))
     at = int(time.time() * 1000) + 30 * 86_400_000
-    bulk(client, "reschedule", "delayed", "a", at_ms=at)
+    changed(ours(client), "reschedule", "delayed", "a", at_ms=at)
     assert client.zscore("arq:queue", "a") == at
     assert client.pexpiretime(JOB + "a") == at + 86_400_000
     soon = int(time.time() * 1000) + 5000
     until = client.pexpiretime(JOB + "a")
-    bulk(client, "reschedule", "delayed", "a", at_ms=soon)
+    changed(ours(client), "reschedule", "delayed", "a", at_ms=soon)
     assert client.pexpiretime(JOB + "a") == until
 
 
 @pytest.mark.slow
 def test_a_purged_job_does_not_run_and_its_undo_brings_it_back(client: Client) -> None:
     enqueue(client, *[("spent", [id], {"_job_id": id}) for id in "abc"])
-    purge = bulk(client, "purge", "waiting", "a", "b")
+    purge = changed(ours(client), "purge", "waiting", "a", "b")
     work(client)
     assert client.hgetall("ran") == {b"c": b"1"}
     enqueue(client, ("fine", [1], {"_job_id": "b", "_defer_by": 100}))  # arq takes its id again
@@ -369,7 +315,7 @@ def test_a_replayed_job_runs_again_with_its_arguments(client: Client, function: 
     (dead,) = entries(client, "dead").values()
     before = int(client.hget("ran", "a") or 0)
     client.delete("again")
-    assert bulk(client, "replay", "dead", "a").outcome.done == 1
+    assert changed(ours(client), "replay", "dead", "a").outcome.done == 1
     assert client.ttl(JOB + "a") > 86_000 and not client.exists(RESULT + "a")
     assert dead.payload and json.loads(dead.payload)["call"] == f"{function}('a')"
     work(client)
@@ -385,14 +331,14 @@ def test_a_result_without_its_job_is_not_replayed(client: Client) -> None:
     (expired,) = entries(client, "dead").values()
     assert expired.error and expired.error.message == "job expired"
     before = keys(client)
-    assert bulk(client, "replay", "dead", "a").outcome.skipped == {"invalid": 1}
+    assert changed(ours(client), "replay", "dead", "a").outcome.skipped == {"invalid": 1}
     assert keys(client) == before
 
 
 @pytest.mark.slow
 def test_a_running_job_is_left_alone(client: Client) -> None:
     enqueue(client, ("lasts", [], {"_job_id": "a", "_defer_by": 3600}))
-    bulk(client, "requeue", "delayed", "a")
+    changed(ours(client), "requeue", "delayed", "a")
     selection = run(client, select(ours(client), "waiting", Filter(ids=("a",))))
     with started(client, "serve") as worker:
         try:
@@ -411,7 +357,7 @@ def test_a_job_with_a_workers_mark_is_busy(client: Client) -> None:
     specimen(client)
     client.set(MARK + "bad0", "1", ex=60)
     before = keys(client)
-    assert bulk(client, "replay", "dead", "bad0").outcome.skipped == {"busy": 1}
+    assert changed(ours(client), "replay", "dead", "bad0").outcome.skipped == {"busy": 1}
     assert keys(client) == before
 
 
@@ -421,20 +367,9 @@ def test_a_worker_that_looked_before_a_purge_does_not_start_the_job(client: Clie
     with client.pipeline(transaction=True) as pipe:
         pipe.watch(MARK + "a")  # type: ignore[no-untyped-call]
         assert not pipe.exists(MARK + "a") and pipe.zscore("arq:queue", "a")
-        assert bulk(client, "purge", "waiting", "a").outcome.done == 1
+        assert changed(ours(client), "purge", "waiting", "a").outcome.done == 1
         pipe.multi()
         pipe.psetex(MARK + "a", 10_000, b"1")
         with pytest.raises(redis.WatchError):
             pipe.execute()
     assert not client.exists(MARK + "a")
-
-
-@pytest.mark.slow
-def test_undo_leaves_a_job_that_ran_meanwhile(client: Client) -> None:
-    enqueue(client, ("fine", [1], {"_job_id": "a", "_defer_by": 9000}))
-    requeue = bulk(client, "requeue", "delayed", "a")
-    work(client)
-    before = keys(client)
-    undo = undone(client, requeue)
-    assert undo.outcome.done == 0 and sum(undo.outcome.skipped.values()) == 1
-    assert keys(client) == before

@@ -3,7 +3,6 @@ where the data shows what the layout is known for. Healthy data is not flagged."
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections.abc import Callable
@@ -13,7 +12,6 @@ import pytest
 import redis
 import redis.asyncio
 
-from redisq_ops.core.engine.queue_classes import foreign_class
 from redisq_ops.core.foreign.articles import (
     RawCircularQueue,
     RawDelaySet,
@@ -32,25 +30,13 @@ from ...foreign_keys.article_programs import (
     FairArticle,
     RequestArticle,
 )
-from ...model.wire import picture
+from ...queue_steps import paged_ids
 
 Client = redis.Redis
 
 
 def ids(page: Page) -> list[str]:
     return [entry.id for entry in page.entries]
-
-
-def everything(read: Callable[[str | None], Page]) -> list[str]:
-    found: list[str] = []
-    cursor = None
-    for _ in range(100):
-        page = read(cursor)
-        found += ids(page)
-        cursor = page.cursor
-        if cursor is None:
-            return found
-    raise AssertionError("the pages don't end")
 
 
 def seconds(client: Client) -> int:
@@ -112,7 +98,7 @@ def test_requests_are_counted_and_paged(
     assert {requests.counts().of(state) for state in ("waiting", "pending", "done")} == {None}
     pending = requests.page("pending")
     assert ids(pending) == [f"r3/{first[0]}"] and pending.entries[0].consumer == "w1"
-    waiting = everything(lambda at: requests.page("waiting", at, 2))
+    waiting = paged_ids(requests, "waiting", 2)
     assert [id.partition("/")[0] for id in waiting] == ["r1"] * 5 + ["r3"]
     assert [state_of(requests.get(id)) for id in waiting] == ["waiting"] * 6
     entry = requests.get(pending.entries[0].id)
@@ -134,7 +120,7 @@ def test_pages_go_on_when_the_cursors_request_is_gone(
     assert [id.partition("/")[0] for id in ids(page)] == ["r1", "r1", "r10"]
     assert page.cursor is not None
     client.delete("sub:{r10}", "counter:{r10}")
-    rest = everything(lambda at: requests.page("waiting", at or page.cursor, 2))
+    rest = paged_ids(requests, "waiting", 2, page.cursor)
     assert [id.partition("/")[0] for id in rest] == ["r2", "r2", "r3"]
     held = requests.page("pending", page.cursor, 9)
     assert [id.partition("/")[0] for id in ids(held)] == ["r3"]
@@ -337,8 +323,8 @@ def test_a_turning_list_is_counted_and_paged(
     now = seconds(client)
     assert [turning.next(now) for _ in range(4)] == ["0", "1", "2", "3"]
     assert (circle.counts().waiting, circle.counts().of("pending")) == (6, 4)
-    assert everything(lambda at: circle.page("waiting", at, 3)) == [str(n) for n in range(4, 10)]
-    assert everything(lambda at: circle.page("pending", at, 3)) == ["0", "1", "2", "3"]
+    assert paged_ids(circle, "waiting", 3) == [str(n) for n in range(4, 10)]
+    assert paged_ids(circle, "pending", 3) == ["0", "1", "2", "3"]
     assert ids(circle.page("pending", start=1, max=2)) == ["1", "2"]
     entry = circle.get("2")
     assert entry is not None and (entry.state, entry.called) == ("pending", "processing")
@@ -404,8 +390,8 @@ def test_a_delay_set_is_counted_and_paged(
     counts = later.counts()
     assert (counts.waiting, counts.delayed, counts.oldest_ms) == (7, 5, (now - 60) * 1000)
     assert counts.of("pending") is None  # scheduled and in flight look alike
-    assert everything(lambda at: later.page("waiting", at, 2)) == [f"due{n}" for n in range(7)]
-    assert everything(lambda at: later.page("delayed", at, 2)) == [f"late%20{n}" for n in range(5)]
+    assert paged_ids(later, "waiting", 2) == [f"due{n}" for n in range(7)]
+    assert paged_ids(later, "delayed", 2) == [f"late%20{n}" for n in range(5)]
     assert ids(later.page("delayed", start=3, max=9)) == ["late%203", "late%204"]
     assert ids(later.page("waiting", start=5, max=9)) == ["due5", "due6"]
     entry = later.get("late%201")
@@ -446,15 +432,6 @@ def test_scores_that_are_no_times_and_nobody_taking_are_flagged(
     assert "1 of 5 are due in more than ten years" in said
 
 
-def test_scores_of_any_kind_are_shown(later: RawDelaySet[Client], client: Client) -> None:
-    client.zadd("delay_set", {b"\xff {x}": float("-inf"), b"{}" * 500: float("inf"), b"c": 1.5e9})
-    assert (later.counts().waiting, later.counts().delayed) == (2, 1)
-    entries = later.page("waiting").entries + later.page("delayed").entries
-    assert [entry.payload for entry in entries] == [b"\xff {x}", b"c", b"{}" * 500]
-    assert [entry.at_ms for entry in entries] == [None, 15 * 10**11, None]
-    assert all(later.get(entry.id) is not None for entry in entries)
-
-
 # --- article 004: a list per client -------------------------------------------------
 
 
@@ -486,26 +463,12 @@ def test_clients_lists_are_counted_and_paged(
     assert (pending.client, pending.called) == ("bob", "processing")
     assert json.loads(pending.payload or b"") == held
     for max in (1, 2, 5, 100):
-        waiting = everything(lambda at, n=max: lists.page("waiting", at, n))  # type: ignore[misc]
+        waiting = paged_ids(lists, "waiting", max)
         assert [id.partition(":")[0] for id in waiting] == ["ann"] * 2 + ["bob"] * 3
         assert len(set(waiting)) == 5
     assert [state_of(lists.get(id)) for id in [*waiting, pending.id, "ann:0"]] == (
         ["waiting"] * 5 + ["pending", None]
     )
-
-
-def test_dead_letters_are_paged_once_each(
-    lists: RawFairQueue[Client], fair: FairArticle, client: Client
-) -> None:
-    for n in range(300):
-        client.sadd("bqueues:dead:worker1", json.dumps({"client_id": "a", "msg": n, "attempts": 5}))
-    for max in (7, 100, 500):
-        dead = everything(lambda at, n=max: lists.page("dead", at, n))  # type: ignore[misc]
-        assert len(dead) == len(set(dead)) == 300
-    window = lists.page("dead", start=10, max=20)
-    assert (len(window.entries), window.total) == (20, 300)
-    assert window.entries[0].failures == 5 and state_of(lists.get(window.entries[0].id)) == "dead"
-    assert any("dead letters are a set (300 now)" in flaw for flaw in lists.checkup().flaws)
 
 
 def test_processing_without_lease_and_what_no_ack_removes_are_flagged(
@@ -619,35 +582,6 @@ def filled(client: Client) -> Client:
     return client
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_looking_at_everything_writes_nothing(
-    filled: Client, redisq: Redisq, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("redisq_ops.cli.actions.overview.MOMENT_S", 0)
-    before = picture(filled)
-    filled.config_resetstat()
-    for words in (
-        f"inspect queue {name}",
-        f"fsck {name}",
-        f"pending ls {name}",
-        f"waiting ls {name}",
-        f"delay ls {name}",
-        f"dlq ls {name}",
-        f"history {name}",
-        f"retention {name}",
-    ):
-        for more in ([], ["--json"]):
-            redisq(
-                *words.split(), *more, code=1 if name.endswith("worker1") and "fsck" in words else 0
-            )
-    stats: Any = filled.info("commandstats")
-    assert not [name for name in WRITES if f"cmdstat_{name}" in stats]
-    for words in ("queue pause", "pending requeue", "pending claim --consumer me", "pending purge"):
-        redisq(*words.split(), name, "--yes", code=1)
-    assert picture(filled) == before
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_names_resolve_where_the_keys_are(filled: Client, name: str) -> None:
     from redisq_ops.core.redis.operation import run
@@ -663,25 +597,3 @@ def test_what_is_unknown_is_not_waited_for(filled: Client, redisq: Redisq) -> No
     said = redisq.refusal("wait", "when", "waiting==0", "--queue", "raw-fair:worker1", code=1)
     assert "does not show how many entries are waiting" in said
     redisq("wait", "when", "pending>0", "--queue", "raw-fair:worker1", "--timeout", "5s")
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_awaited_they_are_the_same(
-    filled: Client, aclient: Callable[[], redis.asyncio.Redis], name: str
-) -> None:
-    made = foreign_class(name.partition(":")[0])
-    assert made is not None
-    blocking: Any = made(filled, name)
-
-    async def awaited() -> list[Any]:
-        async with aclient() as client:
-            queue: Any = made(client, name)
-            page = await queue.page("waiting")
-            return [await queue.counts(), page, await queue.checkup(), await queue.exists()]
-
-    assert asyncio.run(awaited()) == [
-        blocking.counts(),
-        blocking.page("waiting"),
-        blocking.checkup(),
-        True,
-    ]

@@ -14,9 +14,6 @@ import redis
 
 from redisq_ops.core.foreign.bull import BullQueue
 from redisq_ops.core.model.entry import Entry, State
-from redisq_ops.core.model.states import Verb
-from redisq_ops.ops.change.entry_steps import EntrySteps
-from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.testing.conformance import conform
 
 from ...changes import changed, undone
@@ -39,12 +36,6 @@ def ours(client: Client) -> BullQueue[Client]:
 
 def entries(client: Client, state: State) -> dict[str, Entry]:
     return {entry.id: entry for entry in ours(client).page(state, max=1000).entries}
-
-
-def bulk(
-    client: Client, verb: Verb, state: State, *some: str, **more: Any
-) -> ChangeRun[EntrySteps]:
-    return changed(ours(client), verb, state, *some, **more)
 
 
 def dumps(client: Client) -> dict[bytes, object]:
@@ -218,8 +209,8 @@ def test_jobs_run_in_the_order_in_which_redisq_lists_them(client: Client, versio
         *[add("fine", f"w{n}", priority=n % 3) for n in range(6)],
         *[add("fine", f"d{n}", delay=9_000_000, priority=n % 3) for n in range(6)],
     )
-    bulk(client, "requeue", "delayed")
-    bulk(client, "replay", "dead")
+    changed(ours(client), "requeue", "delayed")
+    changed(ours(client), "replay", "dead")
     assert client.zscore(B + "priority", "bad1") is None, "Bull's retry forgets its priority"
     assert client.hexists(B + "bad0", "retriedOn") and not client.hexists(B + "bad0", "finishedOn")
     listed = list(entries(client, "waiting"))
@@ -238,14 +229,14 @@ def test_a_paused_queue_loses_nothing(client: Client, version: str) -> None:
     program.work(2)
     client.delete("broken")
     program.call(add("fine", "w"), add("fine", "x"), add("fine", "d", delay=9_000_000))
-    purge = bulk(client, "purge", "waiting", "w")
+    purge = changed(ours(client), "purge", "waiting", "w")
     program.call(["pause"])
     assert undone(client, purge).outcome.done == 1
-    assert bulk(client, "replay", "dead").outcome.done == 2
-    assert bulk(client, "requeue", "delayed").outcome.done == 1
+    assert changed(ours(client), "replay", "dead").outcome.done == 2
+    assert changed(ours(client), "requeue", "delayed").outcome.done == 1
     assert list(entries(client, "waiting")) == ["w", "x", "a", "b", "d"]
     assert not client.exists(B + "wait")
-    purge = bulk(client, "purge", "waiting", "x")
+    purge = changed(ours(client), "purge", "waiting", "x")
     program.call(["resume"])
     assert undone(client, purge).outcome.done == 1
     program.work(5)
@@ -259,18 +250,22 @@ def test_a_killed_workers_job_waits_again_once_it_is_marked(client: Client, vers
     program.call(add("lasts", "a"), add("fine", "w"))
     with program.worker():
         wait(lambda: client.get("started") == b"1" and client.zcard(B + "completed") == 1)
-        assert bulk(client, "requeue", "pending").outcome.skipped == {"busy": 1}, "it has a lock"
+        assert changed(ours(client), "requeue", "pending").outcome.skipped == {"busy": 1}, (
+            "it has a lock"
+        )
     client.delete(B + "a:lock", B + "stalled-check")
-    assert bulk(client, "requeue", "pending").outcome.skipped == {"busy": 1}, "no mark"
+    assert changed(ours(client), "requeue", "pending").outcome.skipped == {"busy": 1}, "no mark"
     program.call(["moveUnlockedJobsToWait"])
     assert client.smembers(B + "stalled") == {b"a"}
-    assert bulk(client, "requeue", "pending").outcome.skipped == {"busy": 1}, "a fresh mark"
+    assert changed(ours(client), "requeue", "pending").outcome.skipped == {"busy": 1}, (
+        "a fresh mark"
+    )
     client.delete(B + "stalled-check")
     before = dumps(client)
-    requeue = bulk(client, "requeue", "pending")
+    requeue = changed(ours(client), "requeue", "pending")
     assert requeue.outcome.done == 1 and next(iter(entries(client, "waiting"))) == "a"
     assert undone(client, requeue).outcome.done == 1 and dumps(client) == before
-    assert bulk(client, "requeue", "pending").outcome.done == 1
+    assert changed(ours(client), "requeue", "pending").outcome.done == 1
     client.hset(B + "a", "name", "fine")
     program.work(1)
     assert Counter(order(client))["a"] == 2
@@ -282,7 +277,7 @@ def test_a_job_that_a_worker_is_about_to_lock_is_left_alone(client: Client) -> N
     client.hset(B + "1", mapping={"name": "f", "timestamp": 1, "processedOn": 2, "attemptsMade": 1})
     client.lpush(B + "wait", "1")
     client.rpoplpush(B + "wait", B + "active")
-    assert bulk(client, "requeue", "pending").outcome.skipped == {"busy": 1}
+    assert changed(ours(client), "requeue", "pending").outcome.skipped == {"busy": 1}
 
 
 @pytest.mark.slow
@@ -293,12 +288,12 @@ def test_a_schedule_goes_on(client: Client, version: str) -> None:
     (id,) = entries(client, "delayed")
     assert id.startswith("repeat:")
     for verb in ("purge", "hard"):
-        assert bulk(client, verb, "delayed").outcome.skipped == {"recurring": 1}
+        assert changed(ours(client), verb, "delayed").outcome.skipped == {"recurring": 1}
     before = dumps(client)
-    requeue = bulk(client, "requeue", "delayed")
-    assert bulk(client, "purge", "waiting").outcome.skipped == {"recurring": 1}
+    requeue = changed(ours(client), "requeue", "delayed")
+    assert changed(ours(client), "purge", "waiting").outcome.skipped == {"recurring": 1}
     assert undone(client, requeue).outcome.done == 1 and dumps(client) == before
-    assert bulk(client, "requeue", "delayed").outcome.done == 1
+    assert changed(ours(client), "requeue", "delayed").outcome.done == 1
     program.work(1)
     (after,) = entries(client, "delayed")
     assert after != id and order(client) == [id]
@@ -313,7 +308,7 @@ def test_what_is_put_off_less_far_wakes_the_worker(client: Client) -> None:
         with closing(heard_by(client)) as heard:
             heard.subscribe(B + "delayed")
             heard.get_message(timeout=5)
-            assert bulk(client, "reschedule", "delayed", "a", at_ms=at).outcome.done == 1
+            assert changed(ours(client), "reschedule", "delayed", "a", at_ms=at).outcome.done == 1
             said = heard.get_message(timeout=5)
             assert said and int(said["data"]) == at
         assert client.zscore(B + "delayed", "a") == at * 4096
@@ -327,7 +322,7 @@ def test_listeners_hear_what_waits_again(client: Client) -> None:
     with closing(heard_by(client)) as heard:
         heard.psubscribe(B + "waiting*")
         heard.get_message(timeout=5)
-        bulk(client, "replay", "dead", "bad0")
+        changed(ours(client), "replay", "dead", "bad0")
         said = heard.get_message(timeout=5)
         assert (
             said and said["data"] == b"bad0" and said["channel"].startswith(f"{B}waiting@".encode())
@@ -344,7 +339,7 @@ def test_what_belongs_to_a_job_goes_and_comes_back_with_it(client: Client) -> No
     client.sadd(B + "limiter:eu:limited", "a", "b")
     before = dumps(client)
     assert (B + "de:once").encode() in before
-    purge = bulk(client, "purge", "waiting")
+    purge = changed(ours(client), "purge", "waiting")
     ours_ = dumps(client)
     assert undone(client, purge).outcome.done == 1
     assert dumps(client) == before
@@ -360,7 +355,7 @@ def test_an_undo_leaves_a_job_that_a_worker_had_meanwhile(client: Client) -> Non
     client.set("broken", 1)
     program.call(add("fails", "a"))
     program.work(1)
-    replay = bulk(client, "replay", "dead")
+    replay = changed(ours(client), "replay", "dead")
     client.hset(B + "a", mapping={"processedOn": ours(client).now(), "attemptsMade": 2})
     before = dumps(client)
     assert undone(client, replay).outcome.skipped and dumps(client) == before
@@ -375,7 +370,7 @@ def test_an_id_without_its_job_is_purged(client: Client, redisq: Redisq) -> None
     cases: dict[State, str] = {"waiting": "w1", "pending": "run1", "done": "good1"}
     for state, id in cases.items():
         before = dumps(client)
-        purge = bulk(client, "purge", state, id)
+        purge = changed(ours(client), "purge", state, id)
         assert purge.outcome.done == 1 and id not in entries(client, state)
         undone(client, purge)
         after = {k: v for k, v in dumps(client).items() if b":redisq:" not in k}

@@ -18,10 +18,7 @@ import redis
 from redisq_ops.core.foreign.celery import CeleryQueue
 from redisq_ops.core.foreign.celery.task import Delivered, Result, Task
 from redisq_ops.core.model.entry import Entry, State
-from redisq_ops.core.model.states import Verb
 from redisq_ops.core.redis.operation import run
-from redisq_ops.ops.change.entry_steps import EntrySteps
-from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.filter.selection import select
 
@@ -51,12 +48,6 @@ def entries(client: Client, state: State) -> dict[str, Entry]:
 
 def lists(client: Client) -> list[Any]:
     return [client.lrange(key, 0, -1) for key in LISTS]
-
-
-def bulk(
-    client: Client, verb: Verb, state: State, *some: str, **more: Any
-) -> ChangeRun[EntrySteps]:
-    return changed(ours(client), verb, state, *some, **more)
 
 
 def ran(client: Client) -> Counter[str]:
@@ -343,16 +334,6 @@ def test_a_task_as_celery_3_sends_it_is_read(client: Client) -> None:
 # --- what is written ----------------------------------------------------------------
 
 
-def test_undo_of_a_purge_restores_every_list(client: Client) -> None:
-    specimen(client)
-    before = lists(client)
-    purge = bulk(client, "purge", "waiting", "w0", "w5", "w2")
-    assert purge.outcome.done == 3 and list(entries(client, "waiting")) == ["w4", "w1", "w3"]
-    assert entries(client, "trash")["w0"].task == "shop.fine"
-    assert undone(client, purge).outcome.done == 3
-    assert lists(client) == before
-
-
 @pytest.mark.alike
 def test_undo_does_not_walk_a_long_list(client: Client) -> None:
     """Celery takes on the right; an insertion walks from the left."""
@@ -376,7 +357,7 @@ def test_what_was_next_is_next_again(client: Client) -> None:
     app = app_on(client)
     for id in "abcd":
         app.send_task("shop.fine", (id,), task_id=id)
-    purge = bulk(client, "purge", "waiting", "b")
+    purge = changed(ours(client), "purge", "waiting", "b")
     client.rpop("celery", 2)  # workers took a and c
     undone(client, purge)
     assert list(entries(client, "waiting")) == ["b", "d"]
@@ -419,9 +400,9 @@ def test_workers_run_what_was_brought_back_once_and_give_back_what_they_hold(
     for what in "abcd":
         app.send_task("shop.fine", (what,), task_id=what, priority=3)
     app.send_task("shop.fine", ("late",), task_id="late", countdown=9000)
-    purge = bulk(client, "purge", "waiting", "a", "b", "c")
+    purge = changed(ours(client), "purge", "waiting", "a", "b", "c")
     undone(client, purge)
-    gone = bulk(client, "purge", "waiting", "c")
+    gone = changed(ours(client), "purge", "waiting", "c")
     with worker(client) as process:
         wait(lambda: len(ran(client)) == 3 and client.hlen("unacked") == 1)
         assert list(entries(client, "delayed")) == ["late"]
@@ -451,7 +432,7 @@ def test_no_task_is_lost_between_operators_and_killed_workers(client: Client) ->
         with worker(client) as process:
             done = time.monotonic() + 90
             while process.poll() is None:
-                purge = bulk(client, "purge", "waiting")
+                purge = changed(ours(client), "purge", "waiting")
                 begun = any(what.startswith(f"{turn}-") for what in ran(client))
                 if begun and there() == wanted:
                     killed(process)

@@ -14,7 +14,12 @@ from redisq_ops.core.model.errors import BadInput
 from redisq_ops.testing.conformance import conform
 
 from ..own_specimens import OWN
+from ..test_conformance import CHANGED
 from .specimens import DRAMATIQ, SPECIMENS, Stated, texts
+
+
+def test_every_kind_that_can_be_changed_is_tried() -> None:
+    assert {*SPECIMENS, *OWN} == {*CHANGED}
 
 
 @pytest.mark.alike

@@ -17,13 +17,11 @@ import redis
 from redisq_ops.core.foreign.dramatiq import DramatiqQueue
 from redisq_ops.core.foreign.dramatiq.message import Message
 from redisq_ops.core.model.entry import Entry, State
-from redisq_ops.core.model.states import Verb
-from redisq_ops.ops.change.entry_steps import EntrySteps
-from redisq_ops.ops.change.runner import ChangeRun
 
 from ...changes import changed, undone
 from ...command_line import Redisq
 from ...foreign_keys.dramatiq_program import Program, lost, specimen, started
+from ...queue_steps import eventually
 
 Client = redis.Redis
 NAME = "dramatiq:low"
@@ -55,19 +53,6 @@ def content(client: Client, key: bytes) -> Any:
         b"zset": lambda key: client.zrange(key, 0, -1, withscores=True),
     }
     return read[client.type(key)](key)
-
-
-def bulk(
-    client: Client, verb: Verb, state: State, *some: str, **more: Any
-) -> ChangeRun[EntrySteps]:
-    return changed(ours(client), verb, state, *some, **more)
-
-
-def eventually(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 90
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def ran(client: Client) -> Counter[str]:
@@ -117,10 +102,12 @@ def test_a_delayed_message_that_a_worker_holds_is_delayed(client: Client, progra
         (entry,) = entries(client, "delayed")
         assert (entry.called, entry.consumer) == ("held by a worker", program.broker.broker_id)
         for verb in ("requeue", "purge"):
-            change = bulk(client, verb, "delayed")
+            change = changed(ours(client), verb, "delayed")
             assert change.outcome.skipped == {"busy": 1}
         later = int(time.time() * 1000) + 10**6
-        assert bulk(client, "reschedule", "delayed", at_ms=later).outcome.skipped == {"busy": 1}
+        assert changed(ours(client), "reschedule", "delayed", at_ms=later).outcome.skipped == {
+            "busy": 1
+        }
 
 
 def test_brokers_are_shown_by_their_heartbeats(redisq: Redisq, client: Client) -> None:
@@ -132,14 +119,6 @@ def test_brokers_are_shown_by_their_heartbeats(redisq: Redisq, client: Client) -
     assert rows["silent"]["queues"] == ["low"] and rows["silent"]["silent_ms"] >= 120_000
     assert rows["alive"]["queues"] == [] and rows["alive"]["busy"] is None
     assert "only send messages" in redisq.err
-
-
-def test_an_id_without_its_message_is_shown_as_such(client: Client) -> None:
-    specimen(client)
-    id = ids(client, "waiting")[1]
-    client.hdel("dramatiq:low.msgs", id)
-    assert entries(client, "waiting")[1].problem == "its message is gone"
-    assert bulk(client, "purge", "waiting", id).outcome.done == 1
 
 
 def test_queues_are_found_in_any_namespace(redisq: Redisq, client: Client) -> None:
@@ -187,7 +166,7 @@ def test_only_the_time_of_a_message_is_rescheduled(client: Client, program: Prog
     odd = {"eta": 123, "text": '"eta":5', "big": 2**70, "list": [], "x": 0.1, "é": "\u2028"}
     sent = program.fine.send_with_options(args=("a",), kwargs=odd, delay=9_000_000)
     (id,) = ids(client, "delayed")
-    bulk(client, "reschedule", "delayed", id, at_ms=sent.options["eta"] + 1000)
+    changed(ours(client), "reschedule", "delayed", id, at_ms=sent.options["eta"] + 1000)
     (moved,) = entries(client, "delayed")
     assert moved.at_ms == sent.options["eta"] + 1000
     message = dramatiq.Message.decode(content(client, b"dramatiq:low.DQ.msgs")[id.encode()])
@@ -207,10 +186,10 @@ def test_another_encoders_message_moves_as_it_is(client: Client, program: Progra
         client.delete("broken")
         (dead,) = entries(client, "dead")
         assert (dead.payload or b"")[:1] == b"\x80"
-        assert bulk(client, "replay", "dead").outcome.done == 1
+        assert changed(ours(client), "replay", "dead").outcome.done == 1
         late = int(time.time() * 1000) + 10**7
-        assert bulk(client, "requeue", "delayed").outcome.skipped == {"invalid": 1}
-        change = bulk(client, "reschedule", "delayed", at_ms=late)
+        assert changed(ours(client), "requeue", "delayed").outcome.skipped == {"invalid": 1}
+        change = changed(ours(client), "reschedule", "delayed", at_ms=late)
         assert change.outcome.skipped == {"invalid": 1}
         with program.worker():
             eventually(lambda: ran(client)["a"] == 2)
@@ -229,45 +208,21 @@ def test_a_replayed_message_runs_once_and_has_its_retries_again(
         program.fails.send(what, order=1)
     program.work()
     assert ran(client) == Counter(a=2, b=2)
-    assert bulk(client, "replay", "dead").outcome.done == 2
+    assert changed(ours(client), "replay", "dead").outcome.done == 2
     program.work()
     assert ran(client) == Counter(a=4, b=4) and len(entries(client, "dead")) == 2
     client.delete("broken")
-    replay = bulk(client, "replay", "dead")
+    replay = changed(ours(client), "replay", "dead")
     program.work()
     assert ran(client) == Counter(a=5, b=5) and not entries(client, "dead")
     assert undone(client, replay).outcome.done == 0, "they ran meanwhile"
     assert not client.hlen("dramatiq:low.msgs") and not client.hlen("dramatiq:low.XQ.msgs")
 
 
-CHANGES: dict[str, tuple[Verb, State]] = {
-    "replay": ("replay", "dead"),
-    "requeue": ("requeue", "delayed"),
-    "requeue lost": ("requeue", "pending"),
-    "reschedule": ("reschedule", "delayed"),
-    "purge waiting": ("purge", "waiting"),
-    "purge delayed": ("purge", "delayed"),
-    "purge dead": ("purge", "dead"),
-}
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_undo_restores_every_key(client: Client, change: str) -> None:
-    specimen(client)
-    before = keys(client)
-    verb, state = CHANGES[change]
-    some = ids(client, state)[1:3]
-    more = {"at_ms": int(time.time() * 1000) + 10**9} if verb == "reschedule" else {}
-    done = bulk(client, verb, state, *some, **more)
-    assert done.outcome.done == 2 and keys(client) != before
-    assert undone(client, done).outcome.done == 2
-    assert keys(client) == before
-
-
 def test_a_requeued_message_runs_now_and_once(client: Client, program: Program) -> None:
     for what in ("a", "b"):
         program.fine.send_with_options(args=(what,), kwargs={"x": []}, delay=9_000_000)
-    assert bulk(client, "requeue", "delayed", ids(client, "delayed")[0]).outcome.done == 1
+    assert changed(ours(client), "requeue", "delayed", ids(client, "delayed")[0]).outcome.done == 1
     with program.worker():
         eventually(lambda: ran(client)["a"])
         eventually(lambda: not client.hlen("dramatiq:low.msgs"))
@@ -279,7 +234,7 @@ def test_a_requeued_message_runs_now_and_once(client: Client, program: Program) 
 def test_a_purged_message_does_not_run_until_its_undo(client: Client, program: Program) -> None:
     for what in "abc":
         program.fine.send(what)
-    purge = bulk(client, "purge", "waiting", *ids(client, "waiting")[:2])
+    purge = changed(ours(client), "purge", "waiting", *ids(client, "waiting")[:2])
     program.work()
     assert ran(client) == Counter(c=1)
     assert undone(client, purge).outcome.done == 2
@@ -293,7 +248,7 @@ def test_a_message_of_a_live_worker_is_left_alone(client: Client, program: Progr
         try:
             eventually(lambda: client.exists("started"))
             before = keys(client)
-            assert bulk(client, "requeue", "pending").outcome.skipped == {"busy": 1}
+            assert changed(ours(client), "requeue", "pending").outcome.skipped == {"busy": 1}
             assert keys(client) == before
         finally:
             worker.kill()
@@ -304,7 +259,9 @@ def test_what_a_killed_worker_had_is_requeued_once_by_one(client: Client, progra
     for n in range(6):
         program.fine.send(f"m{n}")
     lost(client, 6)
-    assert bulk(client, "requeue", "pending", *ids(client, "pending")[:4]).outcome.done == 4
+    assert (
+        changed(ours(client), "requeue", "pending", *ids(client, "pending")[:4]).outcome.done == 4
+    )
     eager = Program(client, maintenance_chance=1_000_000, heartbeat_timeout=1500)
     with eager.worker():
         eventually(lambda: len(ran(client)) == 6)
@@ -328,13 +285,13 @@ def test_messages_survive_operators_and_killed_workers(client: Client) -> None:
         for n in range(60):
             program.fine.send(f"m{turn}-{n}")
         with started(client) as worker:
-            purge = bulk(client, "purge", "waiting")
-            replay = bulk(client, "replay", "dead", *ids(client, "dead")[:20])
+            purge = changed(ours(client), "purge", "waiting")
+            replay = changed(ours(client), "replay", "dead", *ids(client, "dead")[:20])
             eventually(lambda: ran(client))
             undone(client, purge)
             undone(client, replay)
             worker.send_signal(signal.SIGKILL)
-    bulk(client, "replay", "dead")
+    changed(ours(client), "replay", "dead")
     wanted = {f"f{n}" for n in range(40)} | {f"m{t}-{n}" for t in range(kills) for n in range(60)}
     with program.worker():
         eventually(lambda: ran(client).keys() == wanted)

@@ -10,20 +10,11 @@ import redis
 from redisq_ops.core.foreign.keys import ForeignKeys
 from redisq_ops.core.model.entry import State
 
+from ...queue_steps import ids, paged_ids, pages
 from . import shelf
 
 SIZES = [5, 100, 900]
 """as the server packs small ones, and as tables"""
-
-
-def pages(queue: Any, state: State, max: int) -> list[list[str]]:
-    found, cursor = [], None
-    while True:
-        page = queue.page(state, cursor, max)
-        found.append([entry.id for entry in page.entries])
-        cursor = page.cursor
-        if cursor is None:
-            return found
 
 
 @pytest.mark.slow
@@ -35,23 +26,20 @@ def test_each_entry_is_in_one_page(client: redis.Redis, size: int, max: int) -> 
     queue = shelf.fill(client, pending=size, dead=size)
     of: list[tuple[State, str]] = [("pending", "p"), ("dead", "d")]
     for state, first in of:
-        found = pages(queue, state, max)
+        found = [ids(page.entries) for page in pages(queue, state, max)]
         assert {len(page) <= max for page in found} == {True}
-        ids = [id for page in found for id in page]
-        assert len(ids) == len(set(ids)) and all(id.startswith(first) for id in ids)
-        assert queue.counts().of(state) == queue.page(state).total == len(ids)
+        seen = [id for page in found for id in page]
+        assert len(seen) == len(set(seen)) and all(id.startswith(first) for id in seen)
+        assert queue.counts().of(state) == queue.page(state).total == len(seen)
 
 
 def test_what_stays_is_shown_while_others_come_and_go(client: redis.Redis) -> None:
     queue = shelf.fill(client, pending=0, dead=1000)
     stays = {f"d{n}" for n in range(500)}
     shown: set[str] = set()
-    cursor, n = None, 0
-    while True:
-        page = queue.page("dead", cursor, 30)
+    for n, page in enumerate(pages(queue, "dead", 30), 1):
         shown |= {entry.id for entry in page.entries}
-        cursor, n = page.cursor, n + 1
-        if cursor is None:
+        if page.cursor is None:
             break
         client.hdel("shelf:low.failed", f"d{500 + n}")
         client.hset("shelf:low.failed", mapping={f"new{n}-{k}": "x" for k in range(20)})
@@ -77,7 +65,7 @@ def test_a_window_goes_on_where_the_one_before_ended(client: redis.Redis) -> Non
             for start in range(0, 300, 50)
             for e in queue.page(state, start=start, max=50).entries
         ]
-        assert sorted(rows) == sorted(id for page in pages(queue, state, 100) for id in page)
+        assert sorted(rows) == sorted(paged_ids(queue, state, 100))
 
 
 def test_a_worker_s_set_of_another_type_is_named(client: redis.Redis) -> None:
@@ -125,12 +113,14 @@ def test_a_job_whose_record_is_missing_stays_in_sight(
 @pytest.mark.alike
 def test_a_key_declared_as_list_and_sorted_set_is_read_as_what_it_is(client: redis.Redis) -> None:
     queue = shelf.fill(client)
-    assert pages(queue, "waiting", 4) == [["w0", "w1", "w2", "w3"], ["w4", "w5"]]
+    found = [ids(page.entries) for page in pages(queue, "waiting", 4)]
+    assert found == [["w0", "w1", "w2", "w3"], ["w4", "w5"]]
     assert queue.page("waiting").entries[0].called == "queued"
     client.delete("shelf:low")
     assert queue.counts().waiting == 0
     shelf.fill(client, ranked=True)
-    assert pages(queue, "waiting", 4) == [["w0", "w1", "w2", "w3"], ["w4", "w5"]]
+    found = [ids(page.entries) for page in pages(queue, "waiting", 4)]
+    assert found == [["w0", "w1", "w2", "w3"], ["w4", "w5"]]
     assert queue.page("waiting").entries[0].called == "sorted"
     assert queue.counts().waiting == 6 and not queue.checkup(thorough=True).flaws
     client.delete("shelf:low")

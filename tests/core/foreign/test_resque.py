@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from contextlib import suppress
 from typing import Any
 
@@ -17,11 +16,8 @@ from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Failure, Page, Settlement, State
 from redisq_ops.core.model.errors import BadInput, Refused, WrongKind
 from redisq_ops.core.redis.operation import run
-from redisq_ops.core.worker import Worker
-from redisq_ops.core.worker.handler import Work
 from redisq_ops.ops.deployment import Deployment
 
-from ...command_line import Redisq
 from ...foreign_keys import put
 from ...queue_steps import end, take
 
@@ -116,35 +112,6 @@ def test_a_job_goes_its_way(queue: Ours, client: redis.Redis) -> None:
     assert queue.invariants() == []
 
 
-def test_a_replayed_job_has_its_own_bytes(queue: Ours, client: redis.Redis) -> None:
-    odd = [
-        b'{ "class":"A", "args":[1.0,1e3,"\\u00e9"] }',
-        b'{"class":"A","args":["\xff"]}',
-        b"no json \x00\xff}",
-        b"",
-    ]
-    client.rpush("resque:queue:low", *odd)
-    got = take(queue)
-    assert [d.payload for d in got] == odd
-    assert {end(queue, d, "fail", BOOM) for d in got} == {"dead"}
-    assert [e.payload for e in queue.page("dead").entries] == odd
-    assert moved(queue, ids(queue.page("dead")), "dead", "waiting") == ["moved"] * 4
-    assert client.lrange("resque:queue:low", 0, -1) == odd
-    assert client.llen("resque:failed") == 0
-    assert queue.undo("op", 1, target="dead", by="u", seq=1) == (4, 0)
-    assert [e.payload for e in queue.page("dead").entries] == odd
-    assert client.llen("resque:queue:low") == 0
-
-
-def test_a_lost_worker_s_jobs_come_back_in_their_order(queue: Ours, clock: FakeClock) -> None:
-    queue.push([Job("A", [n]) for n in range(5)])
-    first = take(queue, 3)
-    clock.advance(30_001)
-    again = take(queue, worker="w2")
-    assert [json.loads(d.payload)["args"] for d in again] == [[n] for n in range(5)]
-    assert {end(queue, d) for d in first} == {"stale"}
-
-
 def test_what_kills_its_workers_is_a_failure_in_the_end(
     queue: Ours, client: redis.Redis, clock: FakeClock
 ) -> None:
@@ -187,74 +154,6 @@ def test_one_failure_is_moved_and_no_other(queue: Ours, client: redis.Redis) -> 
     assert queue.undo("op", 1, target="trash", by="u", seq=1) == (1, 0)
     assert sorted(client.lrange("resque:failed", 0, -1)) == sorted(before)
     assert moved(queue, [rows[3]], "dead", "gone", "c") == ["moved"]
-
-
-@pytest.mark.slow
-def test_two_operators_at_once_hit_nothing_else(url: str, client: redis.Redis) -> None:
-    for n in range(120):
-        client.rpush(
-            "resque:failed",
-            json.dumps(
-                {
-                    "payload": {"class": "A", "args": [n]},
-                    "exception": "E",
-                    "queue": "low",
-                }
-            ),
-        )
-    client.sadd("resque:queues", "low")
-    rows = ids(ResqueQueue(client, "resque:low").page("dead", max=200))
-    said: dict[str, list[str]] = {"even": [], "odd": []}
-
-    def work(name: str, mine: list[str]) -> None:
-        with redis.Redis.from_url(url, protocol=3) as own:
-            queue = ResqueQueue(own, "resque:low")
-            for step, id in enumerate(mine):
-                said[name] += queue.move(
-                    name,
-                    step + 1,
-                    [id],
-                    source="dead",
-                    target="waiting",
-                    high_water_ms=queue.now(),
-                )
-
-    threads = [
-        threading.Thread(target=work, args=("even", rows[0:100:2])),
-        threading.Thread(target=work, args=("odd", rows[99:0:-2])),
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert said == {"even": ["moved"] * 50, "odd": ["moved"] * 50}
-    assert [f["payload"]["args"][0] for f in failed(client)] == list(range(100, 120))
-    back = [json.loads(p)["args"][0] for p in client.lrange("resque:queue:low", 0, -1)]
-    assert sorted(back) == list(range(100))
-
-
-def test_replaying_takes_the_failure_away_and_undo_brings_it_back(
-    queue: Ours, client: redis.Redis
-) -> None:
-    put(client, "resque")
-    before = client.lrange("resque:failed", 0, -1)
-    (id,) = ids(queue.page("dead"))
-    assert moved(queue, [id], "dead", "waiting") == ["moved"]
-    assert client.lindex("resque:queue:low", -1) == b'{"class":"Archive","args":[40]}'
-    assert client.llen("resque:failed") == 1
-    assert queue.undo("op", 1, target="waiting", by="u", seq=1) == (1, 0)
-    assert sorted(client.lrange("resque:failed", 0, -1)) == sorted(before)
-    assert client.llen("resque:queue:low") == 3
-
-
-def test_one_of_several_equal_jobs_is_purged(queue: Ours, client: redis.Redis) -> None:
-    put(client, "resque")
-    twin = ids(queue.page("waiting"))[0]
-    assert moved(queue, [twin], "waiting", "trash") == ["moved"]
-    assert ids(queue.page("waiting")).count(twin) == 1
-    assert moved(queue, [twin, twin], "waiting", "trash", "b") == ["moved", "changed"]
-    assert queue.undo("b", 1, target="trash", by="u", seq=1) == (1, 0)
-    assert ids(queue.page("trash")) == [twin]
 
 
 def test_failures_in_lists_of_each_queue(queue: Ours, client: redis.Redis) -> None:
@@ -440,31 +339,6 @@ def test_on_a_full_server_everything_goes_but_new_jobs(
     finally:
         client.config_set("maxmemory", 0)
     assert queue.counts().waiting == 2
-
-
-def test_the_worker_and_the_command_line(
-    client: redis.Redis, url: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    put(client, "resque")
-    ran = []
-
-    def handle(work: Work) -> None:
-        ran.append(json.loads(work.payload)["args"])
-        if ran[-1] == [44, "masterbrew"]:
-            raise ValueError("no")
-
-    Worker(ResqueQueue(client, "resque:low"), handle, burst=True).run()
-    assert len(ran) == 3 and client.llen("resque:failed") == 4
-    redisq = Redisq(url, capsys)
-    rows = redisq.rows("dlq", "ls", "resque:low")
-    assert [row["owner_state"] for row in rows] == ["failed"] * 3
-    done = redisq.rows("replay", "--queue", "resque:low", "--match", "ValueError", "--yes")[-1]
-    assert (done["matched"], done["done"]) == (2, 2)
-    redisq("undo", "--yes", done["op"])
-    assert (client.llen("resque:failed"), client.llen("resque:queue:low")) == (4, 0)
-    purged = redisq.rows("purge", f"resque:low/{rows[0]['id']}", "--yes")[-1]
-    assert purged["done"] == 1 and client.llen("resque:failed") == 3
-    assert "adds up" in redisq("fsck", "resque:low")
 
 
 def fail_into(queue: Ours, client: redis.Redis, *names: str) -> None:

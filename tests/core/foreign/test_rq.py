@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -19,28 +18,20 @@ from typing import Any
 import pytest
 import redis
 import rq
-from rq.job import Job, JobStatus
+from rq.job import JobStatus
 from rq.rate_limit import RateLimit
-from textual.pilot import Pilot
 
-from redisq_ops.core.engine.registry import Registered
 from redisq_ops.core.foreign.call_descriptions import call_of
 from redisq_ops.core.foreign.rq import RqQueue
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.errors import WrongKind
 from redisq_ops.core.model.states import Verb
-from redisq_ops.core.redis.operation import run
-from redisq_ops.ops.change.entry_steps import EntrySteps
-from redisq_ops.ops.change.runner import ChangeRun
-from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.discover import register
-from redisq_ops.tui.app import Top
 
 from ...changes import changed, undone
 from ...command_line import Redisq
 from ...foreign_keys import rq_tasks
 from ...foreign_keys.rq_workers import Worker
-from ...tui.test_app import drive, see, until
+from ...queue_steps import eventually
 
 Client = redis.Redis
 ROOT = Path(__file__).parents[3]
@@ -82,19 +73,6 @@ def content(client: Client, key: bytes) -> object:
 
 def entries(queue: RqQueue[Client], state: State) -> list[Entry]:
     return list(queue.page(state).entries)
-
-
-def bulk(
-    client: Client, verb: Verb, state: State, *some: str, **more: Any
-) -> ChangeRun[EntrySteps]:
-    return changed(ours(client), verb, state, *some, **more)
-
-
-def eventually(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 90
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 # --- what is seen -------------------------------------------------------------------
@@ -282,15 +260,6 @@ def test_a_call_is_read_out_of_a_description(description: str, call: tuple[Any, 
     assert found[: len(call)] == call and bool(found) is bool(call)
 
 
-def test_a_job_that_expired_is_shown_as_gone(client: Client, queue: rq.Queue) -> None:
-    queue.enqueue(rq_tasks.fails, "luck", job_id="bad")
-    work(client)
-    client.delete("rq:job:bad")
-    (orphan,) = entries(ours(client), "dead")
-    assert orphan.problem == "its job is gone"
-    assert bulk(client, "replay", "dead", "bad").outcome.skipped == {"gone": 1}
-
-
 def test_a_suspended_deployment_is_paused(client: Client, queue: rq.Queue) -> None:
     queue.enqueue(rq_tasks.fine, 1)
     rq.suspension.suspend(client)
@@ -313,30 +282,10 @@ def test_a_deployment_is_looked_at_as_a_whole(client: Client, queue: rq.Queue) -
 # --- what operators change ----------------------------------------------------------
 
 
-def test_replay_does_what_rq_requeue_does(client: Client, queue: rq.Queue) -> None:
-    for id in ("bad", "same"):
-        queue.enqueue(rq_tasks.fails, "luck", job_id=id)
-    work(client)
-    assert bulk(client, "replay", "dead", "bad").outcome.done == 1
-    Job.fetch("same", connection=client).requeue()
-    times = {b"enqueued_at", b"created_at", b"last_heartbeat"}
-    mine, theirs = (client.hgetall(f"rq:job:{id}") for id in ("bad", "same"))
-    assert {k: v for k, v in mine.items() if k not in times} == {
-        k: v for k, v in theirs.items() if k not in times
-    }
-    assert len(mine[b"enqueued_at"]) == len(theirs[b"enqueued_at"])
-    assert client.lrange("rq:queue:mail", 0, -1) == [b"bad", b"same"]
-    assert not client.exists("rq:failed:mail")
-    # RQ leaves the time at which the failure would have been forgotten, and then the job is gone.
-    assert client.ttl("rq:job:bad") == -1 and client.ttl("rq:job:same") > 0
-    work(client)
-    assert {e.id for e in entries(ours(client), "dead")} == {"bad", "same"}
-
-
 def test_a_job_with_a_time_to_live_gets_it_anew(client: Client, queue: rq.Queue) -> None:
     queue.enqueue(rq_tasks.fails, "luck", job_id="bad", ttl=500)
     work(client)
-    bulk(client, "replay", "dead", "bad")
+    changed(ours(client), "replay", "dead", "bad")
     assert 0 < client.ttl("rq:job:bad") <= 500
 
 
@@ -351,61 +300,12 @@ def prepared(client: Client, queue: rq.Queue) -> None:
     queue.enqueue(rq_tasks.fine, 9, job_id="after", depends_on=["w1", "bad1"])
 
 
-CHANGES: dict[str, tuple[Verb, State, tuple[str, ...]]] = {
-    "replay": ("replay", "dead", ("bad0", "bad2")),
-    "requeue": ("requeue", "delayed", ("s1", "s2")),
-    "reschedule": ("reschedule", "delayed", ("s0", "s3")),
-    "purge waiting": ("purge", "waiting", ("w1", "w2")),
-    "purge dead": ("purge", "dead", ("bad1",)),
-    "purge delayed": ("purge", "delayed", ("s0", "s1")),
-}
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_undo_restores_every_key(client: Client, queue: rq.Queue, change: str) -> None:
-    prepared(client, queue)
-    before = keys(client)
-    verb, state, ids = CHANGES[change]
-    more = {"at_ms": int(time.time() * 1000) + 10**7} if verb == "reschedule" else {}
-    done = bulk(client, verb, state, *ids, **more)
-    assert done.outcome.done == len(ids) and keys(client) != before
-    assert undone(client, done).outcome.done == len(ids)
-    assert keys(client) == before
-
-
-def test_a_purge_leaves_what_rq_leaves(client: Client, queue: rq.Queue) -> None:
-    prepared(client, queue)
-    bulk(client, "purge", "waiting", "w0")
-    bulk(client, "purge", "dead", "bad0")
-    mine = keys(client)
-    client.flushdb()
-    prepared(client, queue)
-    for id in ("w0", "bad0"):
-        Job.fetch(id, connection=client).delete()
-    assert set(mine) == set(keys(client))
-
-
-def test_restore_and_its_undo(client: Client, queue: rq.Queue) -> None:
-    prepared(client, queue)
-    before = keys(client)
-    bulk(client, "purge", "dead", "bad1")
-    purged = keys(client)
-    assert [e.id for e in entries(ours(client), "trash")] == ["bad1"]
-    back = bulk(client, "restore", "trash", "bad1")
-    assert keys(client) == before
-    undone(client, back)
-    assert keys(client) == purged
-    assert [e.id for e in entries(ours(client), "trash")] == ["bad1"]
-    bulk(client, "hard", "trash", "bad1")
-    assert ours(client).counts().trash == 0
-
-
 def test_what_is_due_is_the_schedulers(client: Client, queue: rq.Queue) -> None:
     queue.enqueue_in(timedelta(seconds=30), rq_tasks.fine, 1, job_id="soon")
     queue.enqueue_in(timedelta(hours=1), rq_tasks.fine, 1, job_id="later")
     for verb in ("requeue", "purge", "hard"):
-        assert bulk(client, verb, "delayed", "soon").outcome.skipped == {"due": 1}
-    assert bulk(client, "requeue", "delayed", "later").outcome.done == 1
+        assert changed(ours(client), verb, "delayed", "soon").outcome.skipped == {"due": 1}
+    assert changed(ours(client), "requeue", "delayed", "later").outcome.done == 1
     assert client.lrange("rq:queue:mail", 0, -1) == [b"later"]
     work(client, schedule=True)
     assert [e.id for e in entries(ours(client), "done")] == ["later"]
@@ -414,7 +314,7 @@ def test_what_is_due_is_the_schedulers(client: Client, queue: rq.Queue) -> None:
 def test_a_requeued_job_is_run_once_by_the_scheduler(client: Client, queue: rq.Queue) -> None:
     queue.enqueue_in(timedelta(hours=1), rq_tasks.fine, 1, job_id="later")
     at = int(time.time() * 1000) - 1000
-    assert bulk(client, "reschedule", "delayed", "later", at_ms=at).outcome.done == 1
+    assert changed(ours(client), "reschedule", "delayed", "later", at_ms=at).outcome.done == 1
     work(client, schedule=True)
     assert [e.id for e in entries(ours(client), "done")] == ["later"]
     assert not client.exists("rq:queue:mail", "rq:scheduled:mail")
@@ -423,31 +323,12 @@ def test_a_requeued_job_is_run_once_by_the_scheduler(client: Client, queue: rq.Q
 def test_deferred_and_rate_limited_jobs_are_rqs(client: Client, queue: rq.Queue) -> None:
     queue.enqueue(rq_tasks.fine, 1, job_id="first")
     queue.enqueue(rq_tasks.fine, 1, job_id="after", depends_on="first")
-    assert bulk(client, "requeue", "delayed", "after").outcome.skipped == {"deferred": 1}
+    assert changed(ours(client), "requeue", "delayed", "after").outcome.skipped == {"deferred": 1}
     queue.enqueue(rq_tasks.fails, "x", job_id="limited", rate_limit=RateLimit("k", 1))
     client.ltrim("rq:queue:mail", 1, -1)
     work(client)
     before = keys(client)
-    assert bulk(client, "replay", "dead", "limited").outcome.skipped == {"limited": 1}
-    assert keys(client) == before
-
-
-def test_another_job_of_the_same_id_is_left_alone(client: Client, queue: rq.Queue) -> None:
-    queue.enqueue(rq_tasks.fine, 1, job_id="one")
-    purge = bulk(client, "purge", "waiting", "one")
-    queue.enqueue(rq_tasks.fine, 2, job_id="one")
-    before = keys(client)
-    assert undone(client, purge).outcome.skipped == {"changed": 1}
-    assert keys(client) == before
-
-
-def test_a_replayed_job_that_was_taken_is_not_taken_back(client: Client, queue: rq.Queue) -> None:
-    queue.enqueue(rq_tasks.fails, "luck", job_id="bad")
-    work(client)
-    replay = bulk(client, "replay", "dead", "bad")
-    work(client)
-    before = keys(client)
-    assert undone(client, replay).outcome.skipped == {"changed": 1}
+    assert changed(ours(client), "replay", "dead", "limited").outcome.skipped == {"limited": 1}
     assert keys(client) == before
 
 
@@ -494,7 +375,7 @@ def test_what_is_replayed_beside_a_live_worker_runs_once_more(
         eventually(lambda: client.scard("rq:workers"))
         with ThreadPoolExecutor() as pool:
             wanted: list[tuple[Verb, State]] = [("replay", "dead"), ("requeue", "delayed")] * 2
-            changes = [pool.submit(bulk, client, verb, state) for verb, state in wanted]
+            changes = [pool.submit(changed, ours(client), verb, state) for verb, state in wanted]
             moved = sum(change.result().outcome.done for change in changes)
         eventually(lambda: client.zcard("rq:finished:mail") == len(ids))
     finally:
@@ -507,59 +388,10 @@ def test_what_is_replayed_beside_a_live_worker_runs_once_more(
 # --- every face -----------------------------------------------------------------------
 
 
-def test_the_command_line(client: Client, queue: rq.Queue, redisq: Redisq) -> None:
-    prepared(client, queue)
-    assert [row["name"] for row in redisq.rows("discover")] == ["rq:mail"]
-    assert redisq.rows("discover", "--register", "--yes")[-1]["done"] == 1
-    (row,) = redisq.rows("ls")
-    assert (row["name"], row["waiting"], row["dead"], row["delayed"]) == ("rq:mail", 4, 3, 5)
-    assert "ValueError" in redisq("dlq", "groups", "rq:mail")
-    assert "no luck" in redisq("explain", "rq:mail/bad0")
-    exported = redisq.rows("export", "rq:mail", "--state", "dead")
-    assert [row["id"] for row in exported if "id" in row] == ["bad0", "bad1", "bad2"]
-    (op,) = [row["op"] for row in redisq.rows("replay", "rq:mail/bad0", "--yes")]
-    assert client.lrange("rq:queue:mail", -1, -1) == [b"bad0"]
-    redisq("undo", op, "--yes")
-    assert client.zscore("rq:failed:mail", "bad0")
-    assert redisq.rows("workers", "ls") == []
-
-
-@pytest.mark.slow
-def test_the_dashboard(client: Client, queue: rq.Queue, url: str) -> None:
-    prepared(client, queue)
-    run(client, register(Deployment(client), [Registered("rq:mail", "rq", 1, at="rq:")]))
-
-    async def body(app: Top, pilot: Pilot[Exception]) -> None:
-        await see(pilot, "rq:mail")
-        await pilot.press("enter")
-        await until(pilot, lambda: app.queue == "rq:mail")
-        await app.run_action("view('dead')")
-        await see(pilot, "bad0", "ValueError", f"{TASKS}.fails")
-        await pilot.press("slash", *"tas")
-        await see(pilot, "task=")  # the rest of the name, which the right arrow takes
-        await pilot.press("right", *"nothing", "enter")
-        await see(pilot, "nothing matches /task=nothing/")
-        await app.run_action("view('delayed')")
-        await see(pilot, "s3", "after")
-
-    drive(url, body, size=(120, 30))
-
-
-def test_neighbours_come_back_to_their_places(client: Client, queue: rq.Queue) -> None:
-    """In whatever order they were named, and also when the first of the list was among them."""
-    for n in range(6):
-        queue.enqueue(rq_tasks.fine, n, job_id=f"w{n}")
-    before = keys(client)
-    purge = bulk(client, "purge", "waiting", "w3", "w0", "w2", "w1", "w5")
-    assert client.lrange("rq:queue:mail", 0, -1) == [b"w4"]
-    assert undone(client, purge).outcome.done == 5
-    assert keys(client) == before
-
-
 def test_what_was_next_is_next_again(client: Client, queue: rq.Queue) -> None:
     for n in range(4):
         queue.enqueue(rq_tasks.fine, n, job_id=f"w{n}")
-    purge = bulk(client, "purge", "waiting", "w1")
+    purge = changed(ours(client), "purge", "waiting", "w1")
     client.lpop("rq:queue:mail")
     undone(client, purge)
     assert client.lrange("rq:queue:mail", 0, -1) == [b"w1", b"w2", b"w3"]
@@ -575,7 +407,7 @@ def test_jobs_in_the_middle_of_a_long_list(client: Client, queue: rq.Queue) -> N
     client.rpush("rq:queue:mail", *ids)
     client.hset("rq:job:front", "origin", "mail")
     before = keys(client)
-    purge = bulk(client, "purge", "waiting", "front", "middle", "back")
+    purge = changed(ours(client), "purge", "waiting", "front", "middle", "back")
     assert purge.outcome.done == 2
     word = ours(client).move(
         "op", 1, ["middle"], source="waiting", target="trash", high_water_ms=2**52

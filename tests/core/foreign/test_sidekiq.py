@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ import redis
 import redis.asyncio
 
 from redisq_ops.core.foreign import undo_search
-from redisq_ops.core.foreign.resque import ResqueQueue
 from redisq_ops.core.foreign.ruby_jobs import Job
 from redisq_ops.core.foreign.ruby_jobs import job as records
 from redisq_ops.core.foreign.sidekiq import SidekiqQueue
@@ -43,26 +41,18 @@ from redisq_ops.core.redis.client import connect
 from redisq_ops.core.worker import Worker
 from redisq_ops.core.worker.handler import Work
 from redisq_ops.core.worker.retry import Reject, Retry
-from redisq_ops.demo.server import binaries, cluster
-from redisq_ops.ops.change import audit_log
-from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.ops.change.runner import ChangeRun
-from redisq_ops.ops.change.undo import UndoSteps
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.filter.filter import Filter
-from redisq_ops.ops.filter.selection import select
 
-from ...changes import entry_change
 from ...command_line import Redisq
+from ...conftest import Clusters
 from ...foreign_keys import Sidekiq, put, sidekiq
-from ...queue_steps import end, take
+from ...queue_steps import end, pages, take
 
 __all__ = ["sidekiq"]  # the fixture
 
 Ours = SidekiqQueue[redis.Redis]
 T = 1_700_000_000_000
 BOOM = Failure("Boom", "it broke", "a.py\nb.py").encoded()
-AUTHOR = Author("ann", "here")
 
 
 @pytest.fixture
@@ -473,18 +463,6 @@ def test_due_jobs_of_all_queues_are_promoted_as_they_are(
     assert [d.id for d in take(queue)] == ["soon"]
 
 
-def test_a_lost_worker_s_jobs_run_again_in_their_order(queue: Ours, clock: FakeClock) -> None:
-    queue.push([Job("A", [], f"j{n}") for n in range(5)])
-    first = take(queue, 3)
-    clock.advance(30_001)
-    again = take(queue, worker="w2")
-    assert [d.id for d in again] == [f"j{n}" for n in range(5)]
-    assert [d.lost for d in again] == [1, 1, 1, 0, 0]
-    assert {end(queue, d) for d in first} == {"stale"}
-    assert queue.extend(first) == [False] * 3
-    assert {end(queue, d) for d in again} == {"done"}
-
-
 def test_what_kills_its_workers_is_dead_in_the_end(
     queue: Ours, client: redis.Redis, clock: FakeClock
 ) -> None:
@@ -577,26 +555,6 @@ def test_the_worker_runs_it(
     assert [e.reason for e in live.page("dead").entries] == ["rejected"]
 
 
-def test_a_call_sent_again_changes_nothing(queue: Ours, client: redis.Redis) -> None:
-    from ...model.wire import run_twice
-
-    client_run(client, queue._register_again())
-    run_twice(client, queue.push.op([Job("A", [], "a"), Job("B", [], "b")]))
-    assert client.llen("queue:default") == 2
-    taken = run_twice(client, queue.take.op(2, consumer="w1"))
-    a, b = taken.deliveries
-    assert run_twice(client, queue.settle.op([Settlement(a, "fail", BOOM)])) == ["retry"]
-    run_twice(client, queue.settle.op([Settlement(b, "reject", BOOM)]))
-    given = {"high_water_ms": queue.now()}
-    for op, id, source, target in (("r", "a", "delayed", "waiting"), ("p", "b", "dead", "trash")):
-        step = queue.move.op(op, 1, [id], source=source, target=target, **given)  # type: ignore[arg-type]
-        assert run_twice(client, step) == ["moved"]
-        assert moved(queue, [id], source, target, op) == ["moved"], "the same step, anew"  # type: ignore[arg-type]
-        assert run_twice(client, queue.undo.op(op, 1, target=target, by=f"u{op}", seq=1)) == (1, 0)
-    assert (client.zcard("retry"), client.zcard("dead")) == (1, 1)
-    run_twice(client, queue.sweep.op(0))
-
-
 def test_pause_drain_and_full(queue: Ours, client: redis.Redis) -> None:
     queue.push([Job("A")])
     queue.configure("c", 1, {"paused": "lunch", "max_waiting": "2"})
@@ -654,26 +612,26 @@ def test_a_namespace_stands_before_everything(client: redis.Redis) -> None:
 
 
 @pytest.mark.slow
-def test_on_a_cluster_its_keys_need_a_hash_tag() -> None:
-    with cluster(binaries()["valkey"]) as nodes:
-        client = connect(nodes.urls[0].replace("redis://", "redis+cluster://"))
-        with pytest.raises(Refused, match="hash tag"):
-            SidekiqQueue(client, "sidekiq:default").push([Job("A")])
-        queue = SidekiqQueue(client, "sidekiq:default", at="{app}:")
-        queue.push([Job("A", [n], f"j{n}", {"retry": 0}) for n in range(9)])
+def test_on_a_cluster_its_keys_need_a_hash_tag(clusters: Clusters) -> None:
+    nodes = clusters("valkey")
+    client = connect(nodes.urls[0].replace("redis://", "redis+cluster://"))
+    with pytest.raises(Refused, match="hash tag"):
+        SidekiqQueue(client, "sidekiq:default").push([Job("A")])
+    queue = SidekiqQueue(client, "sidekiq:default", at="{app}:")
+    queue.push([Job("A", [n], f"j{n}", {"retry": 0}) for n in range(9)])
 
-        def handle(work: Work) -> None:
-            if work.id == "j3":
-                raise ValueError("no")
+    def handle(work: Work) -> None:
+        if work.id == "j3":
+            raise ValueError("no")
 
-        Worker(queue, handle, batch=3, burst=True).run()
-        (dead,) = queue.page("dead").entries
-        assert queue.move(
-            "op", 1, ["j3"], source="dead", target="waiting", high_water_ms=queue.now()
-        ) == ["moved"]
-        assert queue.undo("op", 1, target="waiting", by="u", seq=1) == (1, 0)
-        assert queue.get("j3") == dead
-        assert SidekiqQueue(client, "sidekiq", at="{app}:").counts().done == 8
+    Worker(queue, handle, batch=3, burst=True).run()
+    (dead,) = queue.page("dead").entries
+    assert queue.move(
+        "op", 1, ["j3"], source="dead", target="waiting", high_water_ms=queue.now()
+    ) == ["moved"]
+    assert queue.undo("op", 1, target="waiting", by="u", seq=1) == (1, 0)
+    assert queue.get("j3") == dead
+    assert SidekiqQueue(client, "sidekiq", at="{app}:").counts().done == 8
 
 
 def client_run(client: redis.Redis, description: Any) -> Any:
@@ -690,30 +648,7 @@ def test_the_example_of_the_page_runs(url: str, capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out == "WelcomeMail ['ann@example.org']\n"
 
 
-def test_awaited_it_is_the_same(aclient: Callable[[], redis.asyncio.Redis]) -> None:
-    async def go() -> int:
-        async with aclient() as client:
-            queue = SidekiqQueue(client, "sidekiq:default")
-            await queue.push([Job("A", [], "a"), Job("B", [], "b")])
-            (delivery,) = (await queue.take(1, consumer="w1")).deliveries
-            assert await queue.settle([Settlement(delivery, "ack")]) == ["done"]
-            return (await queue.counts()).waiting
-
-    assert asyncio.run(go()) == 1
-
-
 # --- operators ------------------------------------------------------------------------------------
-
-
-def test_entries_of_the_same_score_are_told_apart(queue: Ours, client: redis.Redis) -> None:
-    members = {record(f"j{n}", args=[n]): 1700000000.123456 for n in range(9)}
-    client.zadd("retry", members)
-    assert moved(queue, ["j4"], "delayed", "trash") == ["moved"]
-    left = dict(members)
-    del left[record("j4", args=[4])]
-    assert dict(scored(client, "retry")) == left
-    assert queue.undo("op", 1, target="trash", by="u", seq=1) == (1, 0)
-    assert dict(scored(client, "retry")) == members, "to the last digit"
 
 
 def test_two_operators_at_once_move_each_entry_once(url: str, client: redis.Redis) -> None:
@@ -822,51 +757,16 @@ def test_a_set_is_paged_while_members_come_and_go(queue: Ours, client: redis.Red
     client.zadd("dead", {record(f"j{n:03}"): 5.0 for n in range(250)})
     client.zadd("dead", {record(f"o{n}", queue="other"): 5.0 for n in range(250)})
     seen: list[str] = []
-    cursor = None
-    while True:
-        page = queue.page("dead", cursor, max=40)
+    for page in pages(queue, "dead", 40):
         seen += ids(page)
         client.zadd("dead", {record(f"aa{len(seen)}"): 1.0})
         client.zrem("dead", record(seen[-1]))
-        cursor = page.cursor
-        if cursor is None:
-            break
     assert seen == [f"j{n:03}" for n in range(250)], "each once, none of others'"
     assert queue.counts().of("dead") == 250, "the set has 500, small enough to be read"
     client.zadd("dead", {record("more"): 5.0})
     assert queue.counts().of("dead") is None and "dead" in queue.counts().unknown
     assert SidekiqQueue(client, "sidekiq").counts().dead > 500
     assert len(queue.page("dead", start=10, max=20).entries) == 20
-
-
-def test_pending_is_moved_by_its_receipt(queue: Ours, client: redis.Redis) -> None:
-    queue.push([Job("A", [], "a"), Job("B", [], "b"), Job("C", [], "c")])
-    a, b, c = take(queue)
-    assert moved(queue, ["a"], "pending", "pending", "claim", consumer="ann") == ["moved"]
-    mine = queue.get("a")
-    assert mine and mine.consumer == "ann" and mine.op == "claim"
-    assert end(queue, a) == "stale", "claimed"
-    assert queue.undo("claim", 1, target="pending", by="u", seq=1) == (1, 0)
-    assert end(queue, a) == "done", "given back"
-    assert moved(queue, ["b"], "pending", "waiting", "rq") == ["moved"]
-    assert end(queue, b) == "stale"
-    assert [d.id for d in take(queue)] == ["b"], "to the front"
-    assert moved(queue, ["c"], "pending", "trash", "pg") == ["moved"]
-    assert end(queue, c) == "stale"
-    assert moved(queue, ["c"], "trash", "restore", "rs") == ["moved"]
-    assert ids(queue.page("waiting")) == ["c"]
-    assert queue.undo("rs", 1, target="restore", by="u2", seq=1) == (1, 0)
-    assert ids(queue.page("trash")) == ["c"]
-
-
-def test_an_undo_leaves_alone_what_another_change_did(queue: Ours, client: redis.Redis) -> None:
-    client.zadd("dead", {record("a"): 1.0})
-    assert moved(queue, ["a"], "dead", "trash", "first") == ["moved"]
-    assert moved(queue, ["a"], "trash", "restore", "back") == ["moved"]
-    assert moved(queue, ["a"], "dead", "trash", "second") == ["moved"]
-    assert queue.undo("first", 1, target="trash", by="u1", seq=1) == (0, 1)
-    assert queue.undo("second", 1, target="trash", by="u2", seq=1) == (1, 0)
-    assert client.zscore("dead", record("a")) == 1.0
 
 
 def test_what_was_counted_of_a_job_that_others_ended_is_forgotten(
@@ -901,56 +801,6 @@ def test_what_came_back_since_is_late(queue: Ours, client: redis.Redis, clock: F
     assert moved(queue, ["a"], "dead", "waiting", high_water_ms=seen) == ["late"]
     client.zadd("dead", {record("ahead"): (T + 7_200_000) / 1000})
     assert moved(queue, ["ahead"], "dead", "waiting", "x") == ["moved"], "a clock hours ahead"
-
-
-@pytest.mark.slow
-def test_bulk_changes_journal_and_undo(client: redis.Redis) -> None:
-    client.zadd(
-        "dead",
-        {
-            record(f"j{n}", error_class="KeyError", error_message=str(n)): 1e9 + n
-            for n in range(1200)
-        },
-    )
-    before = scored(client, "dead")
-    deployment = Deployment(client)
-
-    async def all_of_it() -> Any:
-        queue = await deployment.queue("sidekiq:default")
-        chosen = await select(queue, "dead", Filter(max=1100))
-        bulk = entry_change(chosen, "replay", AUTHOR)
-        while await bulk.step():
-            pass
-        return bulk.outcome
-
-    outcome = client_run(client, all_of_it())
-    assert (outcome.matched, outcome.done, outcome.skipped) == (1100, 1100, {})
-    assert (client.zcard("dead"), client.llen("queue:default")) == (100, 1100)
-    (taken,) = take(SidekiqQueue(client, "sidekiq:default"), 1)
-    assert taken.id == "j0"
-
-    async def back() -> Any:
-        queue, operation = await audit_log.find(deployment, outcome.op)
-        undo = ChangeRun(UndoSteps(queue, operation), AUTHOR)
-        while await undo.step():
-            pass
-        return undo.outcome
-
-    undone = client_run(client, back())
-    assert (undone.done, undone.skipped) == (1099, {"changed": 1})
-    assert scored(client, "dead") == before[1:]
-    assert client.llen("queue:default") == 0
-
-
-def test_trash_is_swept_in_its_time(queue: Ours, client: redis.Redis, clock: FakeClock) -> None:
-    client.zadd("dead", {record("a"): 1.0})
-    moved(queue, ["a"], "dead", "trash")
-    clock.advance(24 * 3_600_000 - 1)
-    queue.sweep()
-    assert ids(queue.page("trash")) == ["a"]
-    clock.advance(2)
-    assert queue.sweep() == 1 and ids(queue.page("trash")) == []
-    assert queue.invariants() == []
 
 
 def test_trash_of_a_queue_that_we_don_t_work_on_goes_as_well(
@@ -1036,22 +886,6 @@ def test_what_isn_t_rescued_is_said_to_be_lost(whole: Ours, client: redis.Redis)
     pruned = whole.prune_process(identity, silent_ms=0)
     assert (pruned.word, pruned.waiting, pruned.lost) == ("pruned", 0, 2)
     assert client.llen("queue:default") == 0
-
-
-def test_an_older_reschedule_s_undo_leaves_the_newer_one(queue: Ours, client: redis.Redis) -> None:
-    client.zadd("schedule", {record("a"): T / 1000 + 10})
-    assert moved(queue, ["a"], "delayed", "delayed", "old", lease_ms=T + 50_000) == ["moved"]
-    assert moved(queue, ["a"], "delayed", "delayed", "new", lease_ms=T + 90_000) == ["moved"]
-    assert queue.undo("old", 1, target="delayed", by="u1", seq=1) == (0, 1)
-    assert client.zscore("schedule", record("a")) == T / 1000 + 90
-    assert queue.undo("new", 1, target="delayed", by="u2", seq=1) == (1, 0)
-    assert client.zscore("schedule", record("a")) == T / 1000 + 50
-
-    assert moved(queue, ["a"], "delayed", "trash", "purge") == ["moved"]
-    assert moved(queue, ["a"], "trash", "restore", "back") == ["moved"]
-    assert moved(queue, ["a"], "delayed", "delayed", "later", lease_ms=T + 70_000) == ["moved"]
-    assert queue.undo("back", 1, target="restore", by="u3", seq=1) == (0, 1)
-    assert client.zscore("schedule", record("a")) == T / 1000 + 70
 
 
 def test_an_undo_puts_back_whatever_is_untouched_in_a_long_list(
@@ -1205,18 +1039,15 @@ def test_a_page_of_equal_scores_costs_what_every_page_costs(
     """Also when the entry that the last page ended with was taken since."""
     client.zadd("dead", {record(f"j{n:04}"): 5.0 for n in range(3000)})
     names: list[str] = []
-    cursor, costs = None, []
-    while True:
-        client.config_resetstat()
-        page = whole.page("dead", cursor, max=100)
+    costs = []
+    client.config_resetstat()
+    for page in pages(whole, "dead", 100):
         ran: Any = client.info("commandstats")
         costs.append(ran["cmdstat_zrange"]["calls"])
         names += ids(page)
-        cursor = page.cursor
-        if cursor is None:
-            break
         if gone:
             client.zrem("dead", record(names[-1]))
+        client.config_resetstat()
     assert names == [f"j{n:04}" for n in range(3000)], "each once"
     assert max(costs) <= (16 if gone else 1), costs
 
@@ -1245,40 +1076,6 @@ def test_discover_knows_a_sidekiq_that_has_nothing_waiting(
         "sidekiq:default",
         "raw-delay:ns:schedule",
     }
-
-
-def test_the_command_line_knows_it(
-    client: redis.Redis,
-    url: str,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Any,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    put(client, "sidekiq-8")
-    redisq = Redisq(url, capsys)
-    named = "8c3e1b0c5c1f4a2f9d8e"
-    (row,) = redisq.rows("dlq", "ls", "sidekiq:default")
-    assert (row["id"], row["owner_state"], row["reason"]) == (f"{named}0005", "dead", "failed")
-    assert "KeyError" in redisq("inspect", "entry", f"sidekiq:default/{named}0005")
-    redisq("inspect", "queue", "sidekiq:default")
-    assert [r["owner_state"] for r in redisq.rows("pending", "ls", "sidekiq")] == ["busy"]
-    assert len(redisq.rows("delay", "ls", "sidekiq")) == 2
-    done = redisq.rows("replay", "--queue", "sidekiq:default", "--yes")[-1]
-    assert (done["matched"], done["done"]) == (1, 1)
-    (queue,) = redisq.rows("ls")
-    assert (queue["name"], queue["kind"], queue["waiting"], queue["done"]) == (
-        "sidekiq:default",
-        "sidekiq",
-        3,
-        None,
-    )
-    redisq("undo", "--yes", done["op"])
-    assert client.zcard("dead") == 1
-    (tmp_path / "jobs_here.py").write_text("def handle(work):\n    pass\n")
-    monkeypatch.chdir(tmp_path)
-    redisq("work", "jobs_here:handle", "--queue", "sidekiq:default", "--burst")
-    assert client.llen("queue:default") == 0
-    assert redisq("fsck", "sidekiq:default").startswith("sidekiq:default: adds up")
 
 
 def test_half_a_character_is_no_reason_to_bury_a_job(queue: Ours, client: redis.Redis) -> None:
@@ -1358,20 +1155,6 @@ def test_who_asks_one_queue_asks_the_deployment(
     assert (
         SidekiqQueue(client, "sidekiq").queue_position().asked_ms == queue.queue_position().asked_ms
     )
-
-
-@pytest.mark.parametrize("step", [1, -1])
-@pytest.mark.parametrize("kind", [SidekiqQueue, ResqueQueue])
-def test_neighbours_are_restored_in_their_order(client: redis.Redis, kind: Any, step: int) -> None:
-    queue = kind(client, f"{kind.kind}:low")
-    queue.push([Job("T", [n]) for n in "pzaq"])
-    before = client.lrange(queue.list_key, 0, -1)
-    some = ids(queue.page("waiting"))[1:3]
-    assert moved(queue, some, "waiting", "trash", "p") == ["moved"] * 2
-    back = {id.partition(".")[0]: id for id in ids(queue.page("trash"))}
-    chosen = [back[id] for id in some[::step]]
-    assert moved(queue, chosen, "trash", "restore", "r") == ["moved"] * 2
-    assert client.lrange(queue.list_key, 0, -1) == before
 
 
 def test_what_is_appended_displaces_nothing_in_a_long_list(client: redis.Redis) -> None:

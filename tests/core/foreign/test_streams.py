@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import redis
@@ -15,11 +12,8 @@ import redis.asyncio
 from redisq_ops.core.engine.queue_classes import foreign_class
 from redisq_ops.core.foreign.streams import StreamQueue
 from redisq_ops.core.foreign.streams.checkup import SILENT_MS
-from redisq_ops.core.model.entry import Page
-from redisq_ops.core.model.errors import Refused
 
-from ...command_line import Redisq
-from ...model.wire import picture
+from ...queue_steps import paged_ids
 
 Stream = StreamQueue[redis.Redis]
 
@@ -51,16 +45,6 @@ def queue(client: redis.Redis, ids: list[str]) -> Stream:
     return StreamQueue(client, "stream:orders")
 
 
-def everything(read: Callable[[str | None], Page]) -> list[str]:
-    found, cursor, pages = [], None, 0
-    while True:
-        page = read(cursor)
-        found += [entry.id for entry in page.entries]
-        cursor, pages = page.cursor, pages + 1
-        if cursor is None or pages > 50:
-            return found
-
-
 def test_waiting_is_what_the_group_furthest_behind_lacks(queue: Stream, ids: list[str]) -> None:
     counts = queue.counts()
     assert (counts.waiting, counts.pending, counts.dead, counts.delayed) == (9, 5, 0, 0)
@@ -71,7 +55,7 @@ def test_waiting_is_what_the_group_furthest_behind_lacks(queue: Stream, ids: lis
 def test_pending_pages_go_over_all_groups_once_each(queue: Stream, ids: list[str]) -> None:
     wanted = [*(f"mail:{id}" for id in ids[2:6]), f"slow:{ids[0]}"]
     for max in (1, 2, 3, 5, 100):
-        assert everything(lambda at, n=max: queue.page("pending", at, n)) == wanted  # type: ignore[misc]
+        assert paged_ids(queue, "pending", max) == wanted
     windows = [queue.page("pending", start=start, max=2) for start in (0, 2, 4, 6)]
     assert [entry.id for page in windows for entry in page.entries] == wanted
     assert {page.total for page in windows} == {5}
@@ -81,7 +65,7 @@ def test_pending_pages_go_over_all_groups_once_each(queue: Stream, ids: list[str
 
 def test_waiting_pages_are_of_the_group_furthest_behind(queue: Stream, ids: list[str]) -> None:
     wanted = [f"slow:{id}" for id in ids[1:]]
-    assert everything(lambda at: queue.page("waiting", at, 4)) == wanted
+    assert paged_ids(queue, "waiting", 4) == wanted
     window = queue.page("waiting", start=3, max=2)
     assert ([entry.id for entry in window.entries], window.total) == (wanted[3:5], 9)
     assert window.entries[0].since_ms == int(ids[4].partition("-")[0])
@@ -106,10 +90,10 @@ def test_what_waits_is_gone_on_with_when_another_group_is_furthest_behind(
     first = queue.page("waiting", None, 2)
     assert first.cursor == f"slow:{ids[2]}"
     client.xgroup_destroy("orders", "slow")
-    rest = everything(lambda at: queue.page("waiting", at or first.cursor, 2))
+    rest = paged_ids(queue, "waiting", 2, first.cursor)
     assert rest == [f"mail:{id}" for id in ids[6:]], "mail has had six"
     client.xgroup_create("orders", "abc", id="0")
-    rest = everything(lambda at: queue.page("waiting", at or first.cursor, 3))
+    rest = paged_ids(queue, "waiting", 3, first.cursor)
     assert rest == [f"abc:{id}" for id in ids[3:]], "what was seen isn't shown again"
 
 
@@ -236,67 +220,6 @@ def test_a_look_is_bounded_and_says_so(client: redis.Redis) -> None:
 
 
 # --- read-only ------------------------------------------------------------------
-
-
-def test_nothing_can_be_changed_and_nothing_is(
-    queue: Stream, client: redis.Redis, redisq: Redisq
-) -> None:
-    before = picture(client)
-    with pytest.raises(Refused, match=r"only that program.s workers run"):
-        queue.take(1, consumer="w")
-    with pytest.raises(Refused):
-        queue.move("op", 1, ["x"], source="pending", target="waiting", high_water_ms=0)
-    for words in (
-        "queue pause",
-        "queue drain",
-        "pending requeue",
-        "pending purge",
-        "queue destroy",
-    ):
-        redisq(*words.split(), "stream:orders", "--yes", code=1)
-        assert "stream" in redisq.err
-    for line in (
-        "work --exec true --queue stream:orders",
-        "retention stream:orders max_lost=1 --yes",
-        "delay schedule stream:orders/e1 --in 5m x",
-    ):
-        redisq(*line.split(), code=1)
-        assert redisq.err.count("\n") == 1 and "stream:orders" in redisq.err
-    assert redisq("retention", "stream:orders").split() == ["setting", "value", "default"]
-    assert picture(client) == before
-
-
-def test_it_is_shown_like_any_queue_without_being_registered(
-    redisq: Redisq, client: redis.Redis, ids: list[str]
-) -> None:
-    before = picture(client)
-    (row,) = redisq.rows("inspect", "queue", "stream:orders")
-    assert (row["waiting"], row["pending"], row["done"], row["in_per_min"]) == (9, 5, None, None)
-    assert {consumer["name"] for consumer in row["consumers"]} == {"slow:w9", "mail:w1", "mail:w2"}
-    assert row["faults"] == [] and len(row["known_faults"]) >= 3
-    pending = redisq.rows("pending", "ls", "stream:orders")
-    assert [r["id"] for r in pending][:-1] == [f"mail:{id}" for id in ids[2:6]]
-    assert pending[0]["payload"] == '{"n": "2"}'
-    (one,) = redisq.rows("inspect", "entry", f"stream:orders/mail:{ids[2]}")
-    assert (one["state"], one["consumer"], one["deliveries"]) == ("pending", "w1", 1)
-    assert len(redisq.rows("waiting", "ls", "stream:orders", "--max", "4")) == 4
-    # Fields of a stream are texts, and still 9 comes before 10.
-    assert len(redisq.rows("waiting", "ls", "stream:orders", "--where", "payload.n<10")) == 9
-    redisq("fsck", "stream:orders")
-    redisq("inspect", "queue", "stream:nope", code=1)
-    said = redisq("inspect", "queue", "stream:orders")
-    assert "known faults of this layout" in said and "settings" not in said
-    assert picture(client) == before
-
-
-def test_awaited_it_is_the_same(queue: Stream, aclient: Callable[[], redis.asyncio.Redis]) -> None:
-    async def awaited() -> tuple[Any, ...]:
-        async with aclient() as client:
-            other = StreamQueue(client, "stream:orders")
-            return await other.counts(), await other.get(queue.page("pending").entries[0].id)
-
-    counts, entry = asyncio.run(awaited())
-    assert counts == queue.counts() and entry.state == "pending"
 
 
 def test_the_kind_is_known() -> None:

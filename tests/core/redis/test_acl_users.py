@@ -19,12 +19,13 @@ from redisq_ops.core.queues.fair.sharded import ShardedFairQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import run
 from redisq_ops.core.worker.upkeep import TransferRecoverer
-from redisq_ops.demo.server import binaries, cluster
+from redisq_ops.demo.server import binaries
 from redisq_ops.ops.acl_roles import _READS
 
 from ...atomicity.database import Database
 from ...atomicity.stages import KINDS, stage
 from ...command_line import Redisq, dead_letters
+from ...conftest import Clusters
 from ...model.wire import picture
 from ..cluster.test_failover import USERS, users
 
@@ -280,36 +281,43 @@ def test_a_new_rule_takes_from_a_user_what_it_had(admin: Any, url: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(binaries()))
 def test_on_a_cluster_each_role_needs_what_the_page_adds(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    clusters: Clusters,
+    kind: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     (more,) = re.findall(r"`(\+cluster\|[^`]*)`", USERS.read_text())
     (tmp_path / "upper.py").write_text("def handle(d):\n    return d.payload.upper()\n")
     (tmp_path / "lines").write_text("one\ntwo\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    with cluster(binaries()[kind]) as nodes:
-        for node in nodes.nodes:
-            for role in ("redisq-viewer", "redisq-operator"):
-                node.command("ACL", "SETUSER", role, *ROLES[role], *more.split(" "))
-        url = nodes.urls[0].replace("://", "+cluster://{}:change-me@")
-        operator, viewer = (
-            Redisq(url.format(f"redisq-{role}"), capsys) for role in ("operator", "viewer")
-        )
-        for name in ("a", "b", "c"):  # slots of all three nodes
-            operator("submit", "lines", "--queue", name, "--id", f"job-{name}")
-        for words in (
-            "work upper:handle --queue a --queue b --burst",
-            "results job-a",
-            "queue pause c --yes",
-            "undo --yes",
-            "purge c --state waiting --yes",
-            "trash restore c --yes",
-            "fsck",
-            "queue destroy b --hard --yes",
-        ):
-            operator(*words.split(" "))
-        for words in ("ls", "top --once", "fsck", "inspect request a/job-a", "explain c", "log"):
-            viewer(*words.split(" "))
-        viewer("wait", "request", "a/job-a", "--timeout", "5s")
-        viewer("queue", "pause", "c", "--yes", code=1)
-        assert "ACL SETUSER redisq-viewer +eval +evalsha" in viewer.err
+    nodes = clusters(kind)
+    for node in nodes.nodes:
+        for role in ("redisq-viewer", "redisq-operator"):
+            node.command("ACL", "SETUSER", role, *ROLES[role], *more.split(" "))
+    url = nodes.urls[0].replace("://", "+cluster://{}:change-me@")
+    operator, viewer = (
+        Redisq(url.format(f"redisq-{role}"), capsys) for role in ("operator", "viewer")
+    )
+    for name in ("a", "b", "c"):  # slots of all three nodes
+        operator("submit", "lines", "--queue", name, "--id", f"job-{name}")
+    for words in (
+        "work upper:handle --queue a --queue b --burst",
+        "results job-a",
+        "queue pause c --yes",
+        "undo --yes",
+        "purge c --state waiting --yes",
+        "trash restore c --yes",
+        "fsck",
+        "queue destroy b --hard --yes",
+    ):
+        operator(*words.split(" "))
+    for words in ("ls", "top --once", "fsck", "inspect request a/job-a", "explain c", "log"):
+        viewer(*words.split(" "))
+    viewer("wait", "request", "a/job-a", "--timeout", "5s")
+    viewer("queue", "pause", "c", "--yes", code=1)
+    assert "ACL SETUSER redisq-viewer +eval +evalsha" in viewer.err
+    for address in nodes.urls:
+        with redis.Redis.from_url(address) as node:
+            node.acl_deluser("redisq-viewer", "redisq-operator")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops import DelaySet, RequestQueue
+from redisq_ops import RequestQueue
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Settlement
 from redisq_ops.core.model.errors import Superseded
@@ -142,32 +142,6 @@ def test_two_edits_are_taken_back_in_turn(queue: Any) -> None:
     assert payloads(queue) == had
 
 
-def test_a_delayed_entry_keeps_its_time(client: redis.Redis) -> None:
-    queue = DelaySet(client, "q", clock=FakeClock())
-    queue.schedule([("e", b"old")], after_ms=5000)
-    (entry,) = queue.page("delayed").entries
-    rows = [("e", b"old", b"new")]
-    assert queue.edit("op", 1, rows, source="delayed", high_water_ms=queue.now()) == ["moved"]
-    (after,) = queue.page("delayed", payloads=True).entries
-    assert (after.at_ms, after.payload) == (entry.at_ms, b"new")
-
-
-def test_an_edit_is_forgotten_with_its_sub_request(client: redis.Redis) -> None:
-    clock = FakeClock()
-    queue = RequestQueue(client, "q", clock=clock)
-    queue.submit([b"1", b"2", b"3"], id="r1", limit=5)
-    bury(queue)
-    clock.advance(1)
-    edit(queue, "op", ["r1/1", "r1/2", "r1/3"], lambda old: old + b"!")
-    high = queue.now()
-    queue.move("back", 1, ["r1/1"], source="dead", target="waiting", high_water_ms=high)
-    queue.move("purge", 1, ["r1/2"], source="dead", target="gone", high_water_ms=high)
-    (one,) = queue.take(5, consumer="w").deliveries
-    assert one.payload == b"1!"
-    queue.settle([Settlement(one, "ack")])
-    assert client.hgetall(queue.keys["edited"]) == {b"r1/3": b"3!"}
-
-
 def test_what_undo_counts_is_not_kept_for_ever(queue: Any, client: redis.Redis) -> None:
     id = next(iter(payloads(queue)))
     started(queue, "op", 1)
@@ -191,50 +165,6 @@ def test_an_edit_undone_while_it_runs_stops(queue: Any) -> None:
             while run(queue.client, change.step()):
                 pass
     assert payloads(queue) == had
-
-
-def test_undo_leaves_no_record_where_there_was_none(client: redis.Redis) -> None:
-    queue = DelaySet(client, "q", clock=FakeClock())
-    queue.schedule([("e", b"old")], after_ms=5000)
-    started(queue, "op", 1)
-    rows = [("e", b"old", b"new")]
-    queue.edit("op", 1, rows, source="delayed", high_water_ms=queue.now())
-    assert undo(queue, "op").outcome.done == 1
-    assert client.hgetall(queue.keys["meta"]) == {}
-    assert [e.payload for e in queue.page("delayed", payloads=True).entries] == [b"old"]
-
-
-def test_an_edit_that_was_undone_takes_no_room(client: redis.Redis) -> None:
-    queue = RequestQueue(client, "q", clock=FakeClock())
-    queue.submit([b"1", b"2"], id="r1", limit=5)
-    bury(queue)
-    for op in ("one", "two"):
-        started(queue, op, 1)
-        edit(queue, op, ["r1/1"], lambda old: old + b"!")
-    assert undo(queue, "two").outcome.done == 1
-    assert client.hgetall(queue.keys["edited"]) == {b"r1/1": b"1!"}
-    assert undo(queue, "one").outcome.done == 1
-    assert not client.exists(queue.keys["edited"])
-    assert set(payloads(queue).values()) == {b"1", b"2"}
-
-
-def test_what_was_edited_goes_with_a_cancelled_request(client: redis.Redis) -> None:
-    clock = FakeClock()
-    queue = RequestQueue(client, "q", clock=clock)
-    queue.submit([b"1", b"2", b"3"], id="r1", limit=5)
-    bury(queue)
-    clock.advance(1)
-    edit(queue, "op", ["r1/1", "r1/2"], lambda old: old + b"!")
-    high = queue.now()
-    queue.move(
-        "back", 1, ["r1/1", "r1/2", "r1/3"], source="dead", target="waiting", high_water_ms=high
-    )
-    queue.control("stop", 1, "cancel", "r1")
-    clock.advance(365 * 86_400_000)
-    while queue.sweep():
-        pass
-    assert queue.request("r1") is None
-    assert not client.exists(queue.keys["edited"], queue.keys["meta"], queue.keys["err"])
 
 
 def test_a_take_sent_again_is_not_stopped_by_a_lost_payload(client: redis.Redis) -> None:

@@ -12,7 +12,6 @@ import stat
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import count
 from math import nan
@@ -663,37 +662,6 @@ class Ticks:
         return self._now
 
 
-def test_two_operators_at_once(redisq: Redisq, client: redis.Redis) -> None:
-    queue = dead_letters(client, 600)
-    redisq("replay", "mail", "--plan", "p")
-    told: list[Counter[str]] = [Counter(), Counter()]
-    ann, bob = (
-        applying(
-            client, report=lambda id, said, heard=heard: heard.update([f"{id} {said}"]), hand=by
-        )
-        for heard, by in zip(told, ("a1", "b2"), strict=True)
-    )
-    over = [False, False]
-    turn = 0
-    while not all(over):
-        which = (turn * 7 // 3) % 2
-        over[which] = over[which] or drive(client, (ann, bob)[which], 1 + turn % 3)
-        turn += 1
-    for change, heard in ((ann, told[0]), (bob, told[1])):
-        run(client, change.steps.finish())
-        assert (change.outcome.done, change.outcome.skipped, change.steps.left) == (600, {}, 0)
-        # Each learned of each entry, once, either what was said of it or that another did it.
-        assert len({row.split()[0] for row in heard}) == 600 and set(heard.values()) == {1}
-    moved = [row for heard in told for row in heard if row.endswith(" moved")]
-    assert len(moved) == len(set(moved)) == 600  # and no two of them say that they did it
-    assert states(queue) == (0, 600)
-    found, operation = run(client, audit_log.find(Deployment(client), ann.op))
-    assert operation.done == 600 and operation.ended
-    undo = ChangeRun(UndoSteps(found, operation), ME)
-    drive(client, undo)
-    assert (undo.outcome.done, undo.outcome.skipped) == (600, {})
-
-
 @pytest.mark.parametrize("shards", [1, 4])
 def test_the_same_step_of_two_is_told_by_who_was_first(
     redisq: Redisq, client: redis.Redis, shards: int
@@ -739,20 +707,6 @@ def test_two_reports_share_no_moved_entry(redisq: Redisq, client: redis.Redis) -
     redisq("apply", "p", "--yes", "--report", "r")
     one, two = ({x["id"] for x in lines(name) if x.get("said") == "moved"} for name in "rs")
     assert len(one | two) == 120 and not one & two and len(two) == 30
-
-
-def test_one_that_comes_late_is_told_and_moves_nothing(redisq: Redisq, client: redis.Redis) -> None:
-    queue = dead_letters(client, 400)
-    redisq("replay", "mail", "--plan", "p")
-    old = applying(client)
-    assert not drive(client, old, 2)
-    assert redisq.rows("apply", "p", "--yes")[0]["done"] == 400
-    before = picture(client)
-    assert drive(client, old)
-    run(client, old.steps.finish())
-    assert (old.outcome.done, old.outcome.skipped, old.steps.left) == (400, {}, 0)
-    assert picture(client) == before
-    assert queue.invariants() == []
 
 
 @pytest.mark.parametrize("shards", [1, 4])
@@ -851,23 +805,6 @@ def test_an_undo_that_begins_in_the_midst_of_another_speaks_of_the_whole(
     for outcome in (second.outcome, late.outcome):
         assert outcome.done == 0 and outcome.skipped[OTHERS] == 291
     assert states(queue)[0] == 291
-
-
-def test_steps_may_be_cut_differently(redisq: Redisq, client: redis.Redis) -> None:
-    """One with --max and one without: nobody takes the other's step for its own."""
-    queue = dead_letters(client, 200)
-    redisq("replay", "mail", "--plan", "p")
-    small, large = applying(client, most=7), applying(client)
-    run(client, small.open())
-    run(client, large.open())
-    drive(client, small, 1)  # step 1 is 7 entries
-    drive(client, large, 1)  # and so was not 50 of them
-    assert states(queue) == (193, 7)
-    drive(client, large)
-    run(client, large.steps.finish())
-    assert (large.outcome.done, large.outcome.skipped) == (200, {})
-    run(client, small.steps.finish())
-    assert (small.outcome.done, small.outcome.skipped) == (200, {})
 
 
 def test_a_step_of_which_a_shard_never_heard_is_sent_again(client: redis.Redis) -> None:

@@ -35,7 +35,7 @@ from redisq_ops.core.redis import operation as core_io
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import run, together
 from redisq_ops.core.redis.transport import exchange
-from redisq_ops.demo.server import EmbeddedServer, binaries, cluster
+from redisq_ops.demo.server import EmbeddedServer, binaries
 from redisq_ops.ops.change import audit_log, transfer
 from redisq_ops.ops.change.apply import PlanSteps
 from redisq_ops.ops.change.entry_steps import EntryAction, Pick
@@ -49,6 +49,7 @@ from redisq_ops.ops.deployment import Deployment
 from ...atomicity.database import Database
 from ...changes import plan_change
 from ...command_line import ERROR, Redisq, dead_letters
+from ...conftest import Clusters
 from ...model.wire import picture
 
 pytestmark = [pytest.mark.alike, pytest.mark.slow]
@@ -725,46 +726,6 @@ def test_an_undo_that_is_killed_anywhere_is_mended(
     assert nth > 20
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("kind", "shards"), [("delay", 1), ("fair", 2)])
-def test_a_second_undo_that_is_killed_anywhere_is_mended(
-    redisq: Redisq,
-    client: redis.Redis,
-    kind: str,
-    shards: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Of what was purged over there, and isn't any more."""
-    source = filled(client, kind, "a", 12, shards)
-    target = made(client, kind, "b", shards)
-    all_ids = ids(source)
-    redisq("move", "a", "--to", "b", "--state", "waiting", "--plan", "p")
-    change = applied(client)
-    finish(client, change)
-    purged = [entry.id for entry in target.page("waiting", None, 5).entries]
-    words = ("purge", *(f"b/{id}" for id in purged), "--yes")
-    purge = redisq.rows(*words)[-1]["op"]
-    undo(client, change.op)
-    assert not ids(source) & Counter(purged)
-    undo(client, purge)
-    scene = Database(client)
-    scene.save()
-    link, nth, killed = Link(monkeypatch), 0, True
-    while killed:
-        nth += 1
-        scene.restore()
-        killed = link.until(nth, partial(undo, client, change.op))
-        found = ids(source, target)
-        assert max(found.values()) == 1 and found <= all_ids
-        sound(source, target)
-        if run(client, audit_log.find(Deployment(client), change.op))[1].undoable:
-            undo(client, change.op)
-        assert ids(source) == all_ids and not ids(target)
-        assert not entries(source, "trash")
-        sound(source, target)
-    assert nth > 10
-
-
 class Undoing:
     """An undo that comes one exchange further when it is told to."""
 
@@ -812,14 +773,6 @@ def test_two_undos_at_once_double_nothing_that_could_come_back_just_then(
     sound(source, target)
 
 
-POINTS = {
-    "out": ("redisq_ops.core.engine.queue.Queue.move", "behind"),
-    "read": ("redisq_ops.core.engine.transfer.read_step", "behind"),
-    "in": ("redisq_ops.core.engine.transfer.accept_entries", "behind"),
-    "refused": ("redisq_ops.core.engine.transfer.restore_entries", "before"),
-    "put back": ("redisq_ops.core.engine.transfer.restore_entries", "behind"),
-    "end": ("redisq_ops.ops.change.transfer.MoveAction.end", "before"),
-}
 KILLING = """
 import os, signal, sys
 from redisq_ops.cli import main as cli
@@ -1086,29 +1039,6 @@ def test_it_is_said_of_each_that_it_was_moved(redisq: Redisq, client: redis.Redi
 # --- two at once --------------------------------------------------------------
 
 
-def hear(heard: Counter[str], id: str, said: str) -> None:
-    heard.update([f"{id} {said}"])
-
-
-def test_two_operators_share_a_plan(redisq: Redisq, client: redis.Redis) -> None:
-    source, target = filled(client, "fair", "a", 120), made(client, "fair", "b")
-    all_ids = ours(source)
-    redisq("move", "a", "--to", "b", "--state", "waiting", "--plan", "p")
-    told_of: list[Counter[str]] = [Counter(), Counter()]
-    changes = [applied(client, report=partial(hear, heard)) for heard in told_of]
-    over, turn = [False, False], 0
-    while not all(over):
-        which = (turn * 7 // 3) % 2
-        over[which] = over[which] or not run(client, changes[which].step())
-        turn += 1
-    for change, heard in zip(changes, told_of, strict=True):
-        run(client, change.steps.finish())
-        assert (change.outcome.done, change.outcome.skipped, change.steps.left) == (120, {}, 0)
-        assert len({row.split()[0] for row in heard}) == 120 and set(heard.values()) == {1}
-    assert ours(source, target) == all_ids and len(entries(target, "waiting")) == 120
-    sound(source, target)
-
-
 class Late(Link):
     """The n-th exchange comes late: before it, somebody else does what is to be done."""
 
@@ -1343,19 +1273,6 @@ def test_late_arrivals_are_not_touched(redisq: Redisq, client: redis.Redis) -> N
     assert {first, "new"} <= set(entries(source, "dead"))
 
 
-def test_an_applied_plan_says_so(redisq: Redisq, client: redis.Redis) -> None:
-    source, target = filled(client, "delay", "a"), made(client, "delay", "b")
-    redisq("move", "a", "--to", "b", "--state", "dead", "--plan", "p")
-    redisq("apply", "p", "--yes")
-    before = picture(client)
-    assert redisq("apply", "p", "--yes").startswith("already applied ")
-    assert picture(client) == before
-    redisq("undo", "--yes")
-    assert "applied and undone" in redisq.refusal("apply", "p", "--yes", code=1)
-    assert len(entries(source, "dead")) == 6
-    sound(source, target)
-
-
 # --- refused ------------------------------------------------------------------
 
 
@@ -1458,18 +1375,6 @@ def test_a_move_without_a_right_in_one_queue_writes_nothing_in_the_other(
     redisq(*move, code=None)
     client.acl_deluser("half")
     assert (redisq.code, picture(client)) == (1, before) and "ACL says no" in redisq.err
-
-
-def test_an_edited_plan_is_refused(redisq: Redisq, client: redis.Redis) -> None:
-    filled(client, "delay", "a")
-    made(client, "delay", "b")
-    made(client, "delay", "c")
-    redisq("move", "a", "--to", "b", "--state", "dead", "--plan", "p")
-    text = Path("p").read_text()
-    Path("p").write_text(text.replace('"into": "b"', '"into": "c"'))
-    assert "p, line 1" in redisq.refusal("apply", "p", "--yes", code=2)
-    Path("p").write_text(text[: len(text) // 2])
-    assert redisq.refusal("apply", "p", "--yes", code=2)
 
 
 def test_a_full_server_leaves_all_where_it_was(
@@ -1576,43 +1481,45 @@ def test_large_entries_are_read_once(client: redis.Redis) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("binary", sorted(binaries()))
-def test_on_a_cluster(binary: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_on_a_cluster(
+    clusters: Clusters, binary: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     """Queues on different nodes, one of them on all; a kill between the two, undone, done again."""
-    with cluster(binaries()[binary]) as nodes:
-        url = nodes.urls[0].replace("redis://", "redis+cluster://")
-        redisq = Redisq(url, capsys)
-        link: Any = connect(url)
-        for kind, name, other in (
-            ("delay", "a", "b"),
-            ("fair", "f", "g"),
-            ("circular", "c", "d"),
-            ("carmine", "%7Bx%7D", "%7By%7D"),
-        ):
-            source, target = filled(link, kind, name, 30), made(link, kind, named(kind, other))
-            if kind != "carmine":
-                wide = made(link, kind, f"{name}-wide", 5)
-            all_ids = ours(source)
-            held = min(entries(source, "dead"))
-            put(target, [held], b"another ")
-            plan = str(tmp_path / f"{name}.ndjson")
-            redisq("move", source.name, "--to", target.name, "--state", "dead", "--plan", plan)
-            op = PlanFile(plan).header.op
-            killed(redisq, "out", 1, "apply", plan, "--max", "10", "--yes")
-            once(source, target, all_ids, op)
-            killed(redisq, "in", 1, "apply", plan, "--max", "5", "--yes")
-            once(source, target, all_ids, op)
-            (outcome,) = redisq.rows("apply", plan, "--yes", code=3)
-            assert (outcome["done"], outcome["left"]) == (29, 0)
-            assert set(entries(source, "dead")) == {held}
-            assert ours(source, target) == all_ids
-            assert redisq.rows("undo", op, "--yes")[0]["done"] == 29
-            assert ours(source) == all_ids
-            sound(source, target)
-            if kind != "carmine":
-                for state in STATES:
-                    words = ("move", name, "--to", wide.name, "--state", state)
-                    assert redisq.rows(*words, "--yes")[0]["done"] == 30
-                assert ours(wide) == all_ids and not ours(source)
-                sound(source, wide)
-        assert len({link.get_node_from_key(f"redisq:{{{name}}}:x").name for name in "abfgcd"}) > 1
-        link.close()
+    nodes = clusters(binary)
+    url = nodes.urls[0].replace("redis://", "redis+cluster://")
+    redisq = Redisq(url, capsys)
+    link: Any = connect(url)
+    for kind, name, other in (
+        ("delay", "a", "b"),
+        ("fair", "f", "g"),
+        ("circular", "c", "d"),
+        ("carmine", "%7Bx%7D", "%7By%7D"),
+    ):
+        source, target = filled(link, kind, name, 30), made(link, kind, named(kind, other))
+        if kind != "carmine":
+            wide = made(link, kind, f"{name}-wide", 5)
+        all_ids = ours(source)
+        held = min(entries(source, "dead"))
+        put(target, [held], b"another ")
+        plan = str(tmp_path / f"{name}.ndjson")
+        redisq("move", source.name, "--to", target.name, "--state", "dead", "--plan", plan)
+        op = PlanFile(plan).header.op
+        killed(redisq, "out", 1, "apply", plan, "--max", "10", "--yes")
+        once(source, target, all_ids, op)
+        killed(redisq, "in", 1, "apply", plan, "--max", "5", "--yes")
+        once(source, target, all_ids, op)
+        (outcome,) = redisq.rows("apply", plan, "--yes", code=3)
+        assert (outcome["done"], outcome["left"]) == (29, 0)
+        assert set(entries(source, "dead")) == {held}
+        assert ours(source, target) == all_ids
+        assert redisq.rows("undo", op, "--yes")[0]["done"] == 29
+        assert ours(source) == all_ids
+        sound(source, target)
+        if kind != "carmine":
+            for state in STATES:
+                words = ("move", name, "--to", wide.name, "--state", state)
+                assert redisq.rows(*words, "--yes")[0]["done"] == 30
+            assert ours(wide) == all_ids and not ours(source)
+            sound(source, wide)
+    assert len({link.get_node_from_key(f"redisq:{{{name}}}:x").name for name in "abfgcd"}) > 1
+    link.close()

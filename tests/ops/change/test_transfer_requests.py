@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,29 +19,23 @@ from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.queues.request.sharded import ShardedRequestQueue
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import run
-from redisq_ops.demo.server import binaries, cluster
-from redisq_ops.ops.change import audit_log, transfer
+from redisq_ops.demo.server import binaries
+from redisq_ops.ops.change import transfer
 from redisq_ops.ops.change.entry_steps import Pick
-from redisq_ops.ops.change.outcome import OTHERS
 from redisq_ops.ops.change.plan import PlanFile
 from redisq_ops.ops.change.transfer_plan import route_to
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.required_features import requests_of
 
-from ...atomicity.database import Database
 from ...command_line import ERROR, Redisq
+from ...conftest import Clusters
 from .test_transfer import (
     STATES,
     Killed,
-    Link,
-    applied,
     entries,
-    finish,
     killed,
-    recalled,
     sound,
     told,
-    undo,
 )
 
 pytestmark = [pytest.mark.alike, pytest.mark.slow]
@@ -254,54 +247,6 @@ def test_what_was_said_there_is_kept_as_long_as_it_can_be_put_back(
     assert client.pttl(said) > client.pttl(list_) > 6 * 86_400_000
 
 
-@pytest.mark.parametrize("state", STATES)
-def test_two_undo_it_at_once(
-    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, state: State
-) -> None:
-    """One stands still between taking out there and putting back here; the other does it all."""
-    source, _ = filled(client, "a"), made(client, "b")
-    before = of_payload(source, state)
-    op = redisq.rows("move", "a", "--to", "b", "--state", state, "--yes")[0]["op"]
-    one, other = recalled(client, op), recalled(client, op)
-    real = core_transfer.restore_entries
-
-    async def late(*given: Any, **more: Any) -> set[str]:
-        monkeypatch.setattr(core_transfer, "restore_entries", real)
-        await run_inside(other)
-        return await real(*given, **more)
-
-    monkeypatch.setattr(core_transfer, "restore_entries", late)
-    finish(client, one)
-    assert of_payload(source, state) == before and other.outcome.done == 6
-    assert (one.outcome.done, one.outcome.skipped) == (0, {OTHERS: 6})
-    assert one.outcome.exit_code == 0 and not one.steps.sample
-    sound(source)
-
-
-async def run_inside(change: Any) -> None:
-    while await change.step():
-        pass
-
-
-def test_there_and_back_again(redisq: Redisq, client: redis.Redis) -> None:
-    """An id is always free over there; names don't grow; a way that was gone on from stays."""
-    source, target = filled(client, "a"), filled(client, "b", payload=b"there ")
-    all_ours, theirs = ours_by_payload(source), of_payload(target, "dead")
-    for _ in range(2):
-        for one, other in (("a", "b"), ("b", "a")):
-            for state in STATES:
-                words = ("move", one, "--to", other, "--where", f"state:{state} payload~^x")
-                (outcome,) = redisq.rows(*words, "--yes")
-                assert outcome["done"] == 6
-            sound(source, target)
-    assert ours_by_payload(source) == all_ours and of_payload(target, "dead") == theirs
-    assert all(id.count(".") <= 2 for id in {*requests(source), *requests(target)})
-    first = [row["id"] for row in redisq.rows("log", "--queue", "a") if not row.get("origin")][-1]
-    (outcome,) = redisq.rows("undo", first, "--yes", code=1)
-    assert outcome["done"] == 0 and ours_by_payload(source) == all_ours
-    sound(source, target)
-
-
 def ours_by_payload(queue: Any) -> dict[bytes, tuple[Any, ...]]:
     return {
         payload: row
@@ -309,21 +254,6 @@ def ours_by_payload(queue: Any) -> dict[bytes, tuple[Any, ...]]:
         for payload, row in of_payload(queue, state).items()
         if payload.startswith(b"x")
     }
-
-
-def test_a_full_target_takes_what_fits(redisq: Redisq, client: redis.Redis) -> None:
-    source, target = filled(client, "a"), made(client, "b")
-    target.submit([b"there"], id="r0")
-    redisq("retention", "b", "max_waiting=4", "--yes")
-    redisq("move", "a", "--to", "b", "--state", "waiting", "--plan", "p")
-    (outcome,) = redisq.rows("apply", "p", "--yes", code=3)
-    assert (outcome["done"], outcome["left"], outcome["halted"]) == (3, 3, "full")
-    assert len(entries(source, "waiting")) == 3 and len(entries(target, "waiting")) == 4
-    # What is dead doesn't wait.
-    assert redisq.rows("move", "a", "--to", "b", "--state", "dead", "--yes")[0]["done"] == 6
-    redisq("retention", "b", "max_waiting=", "--yes")
-    assert redisq.rows("apply", "p", "--yes")[0]["done"] == 6
-    sound(source, target)
 
 
 def test_a_request_that_was_cancelled_there_takes_nothing(
@@ -527,99 +457,6 @@ def test_queues_of_different_shards(
     sound(source, target)
 
 
-@pytest.mark.parametrize("mended", ["apply", "undo"])
-@pytest.mark.parametrize("shards", [1, 3])
-def test_an_apply_that_is_killed_anywhere_is_mended(
-    redisq: Redisq,
-    client: redis.Redis,
-    shards: int,
-    mended: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    source, target = filled(client, "a", 12, shards), made(client, "b", shards)
-    before = ours_by_payload(source)
-    redisq("move", "a", "--to", "b", "--state", "dead", "--plan", "p")
-    op = PlanFile("p").header.op
-    scene = Database(client)
-    scene.save()
-    link, nth, was_killed = Link(monkeypatch), int(mended == "undo"), True
-    while was_killed:
-        nth += 1 if shards == 1 else 2
-        scene.restore()
-        was_killed = link.until(nth, lambda: finish(client, applied(client)))
-        found = [*ours_by_payload(source), *ours_by_payload(target)]
-        assert len(found) == len(set(found))
-        sound(source, target)
-        operation = run(client, audit_log.read(source, op))
-        if mended == "apply":
-            finish(client, applied(client))
-            assert not entries(source, "dead") and len(entries(target, "dead")) == 24
-        elif operation is not None and operation.undoable:
-            finish(client, recalled(client, op))
-            assert len(entries(source, "dead")) == 24 and not entries(target, "dead")
-            assert not entries(source, "trash")
-        assert ours_by_payload(source) | ours_by_payload(target) == before
-        sound(source, target)
-    assert nth > 15
-
-
-def test_an_undo_that_is_killed_anywhere_is_mended(
-    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source, target = filled(client, "a", 12), made(client, "b")
-    before = of_payload(source, "waiting")
-    redisq("move", "a", "--to", "b", "--state", "waiting", "--plan", "p")
-    change = applied(client)
-    finish(client, change)
-    taken = target.take(3, consumer="w", lease_ms=3_600_000).deliveries
-    target.settle([Settlement(d, "ack") for d in taken[:2]])
-    gone = {d.payload for d in taken}
-    scene = Database(client)
-    scene.save()
-    link, nth, was_killed = Link(monkeypatch), 0, True
-    while was_killed:
-        nth += 1
-        scene.restore()
-        was_killed = link.until(nth, partial(undo, client, change.op))
-        found = [*of_payload(source, "waiting"), *of_payload(target, "waiting")]
-        assert len(found) == len(set(found)) and not gone & set(found)
-        sound(source, target)
-        operation = run(client, audit_log.find(Deployment(client), change.op))[1]
-        if operation.undoable:
-            finish(client, recalled(client, change.op))
-        assert set(of_payload(source, "waiting")) == set(before) - gone
-        assert not entries(target, "waiting")
-        assert target.settle([Settlement(taken[2], "ack")]) == ["done"]
-        sound(source, target)
-    assert nth > 15
-
-
-def test_a_killed_process_leaves_nothing_that_apply_does_not_mend(
-    redisq: Redisq, client: redis.Redis
-) -> None:
-    source, target = filled(client, "a", 50), made(client, "b")
-    before = ours_by_payload(source)
-    redisq("move", "a", "--to", "b", "--state", "dead", "--plan", "p")
-    op = PlanFile("p").header.op
-    for point in ("out", "read", "in"):
-        killed(redisq, point, 1, "apply", "p", "--max", "12", "--yes")
-        found = [*ours_by_payload(source), *ours_by_payload(target)]
-        assert len(found) == len(set(found))
-        sound(source, target)
-    killed(redisq, "end", 1, "apply", "p", "--yes")
-    (outcome,) = redisq.rows("apply", "p", "--yes")
-    assert (outcome["done"], outcome["left"]) == (100, 0)
-    assert ours_by_payload(source) | ours_by_payload(target) == before
-    for point in ("put away", "put back", "forgotten"):
-        killed(redisq, point, 1, "undo", op, "--yes")
-        found = [*ours_by_payload(source), *ours_by_payload(target)]
-        assert len(found) == len(set(found))
-        sound(source, target)
-    redisq("undo", op, "--yes")
-    assert ours_by_payload(source) == before and not ours_by_payload(target)
-    sound(source, target)
-
-
 def test_every_call_can_be_sent_twice(redisq: Redisq, client: redis.Redis) -> None:
     from ...model.wire import run_twice
 
@@ -720,24 +557,24 @@ def test_edited_payloads_and_long_names_go_along(redisq: Redisq, client: redis.R
 
 
 @pytest.mark.parametrize("binary", sorted(binaries()))
-def test_on_a_cluster(binary: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_on_a_cluster(clusters: Clusters, binary: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Queues on different nodes, one of them on all; a kill between the two, undone, done again."""
-    with cluster(binaries()[binary]) as nodes:
-        url = nodes.urls[0].replace("redis://", "redis+cluster://")
-        redisq, link = Redisq(url, capsys), connect(url)
-        source, target, wide = filled(link, "a", 20), made(link, "b"), made(link, "wide", 5)
-        before = ours_by_payload(source)
-        redisq("move", "a", "--to", "b", "--state", "dead", "--plan", "p")
-        op = PlanFile("p").header.op
-        killed(redisq, "out", 1, "apply", "p", "--max", "10", "--yes")
-        killed(redisq, "in", 1, "apply", "p", "--max", "5", "--yes")
-        assert redisq.rows("apply", "p", "--yes")[0]["done"] == 40
-        assert ours_by_payload(source) | ours_by_payload(target) == before
-        assert redisq.rows("undo", op, "--yes")[0]["done"] == 40
-        assert ours_by_payload(source) == before
-        for state in STATES:
-            outcome = redisq.rows("move", "a", "--to", "wide", "--state", state, "--yes")[0]
-            assert outcome["done"] == 40
-        assert ours_by_payload(wide) == before and not ours_by_payload(source)
-        sound(source, target, wide)
-        link.close()
+    nodes = clusters(binary)
+    url = nodes.urls[0].replace("redis://", "redis+cluster://")
+    redisq, link = Redisq(url, capsys), connect(url)
+    source, target, wide = filled(link, "a", 20), made(link, "b"), made(link, "wide", 5)
+    before = ours_by_payload(source)
+    redisq("move", "a", "--to", "b", "--state", "dead", "--plan", "p")
+    op = PlanFile("p").header.op
+    killed(redisq, "out", 1, "apply", "p", "--max", "10", "--yes")
+    killed(redisq, "in", 1, "apply", "p", "--max", "5", "--yes")
+    assert redisq.rows("apply", "p", "--yes")[0]["done"] == 40
+    assert ours_by_payload(source) | ours_by_payload(target) == before
+    assert redisq.rows("undo", op, "--yes")[0]["done"] == 40
+    assert ours_by_payload(source) == before
+    for state in STATES:
+        outcome = redisq.rows("move", "a", "--to", "wide", "--state", state, "--yes")[0]
+        assert outcome["done"] == 40
+    assert ours_by_payload(wide) == before and not ours_by_payload(source)
+    sound(source, target, wide)
+    link.close()
