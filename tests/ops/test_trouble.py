@@ -7,7 +7,7 @@ import pytest
 from redisq_ops.core.model.activity import Activity
 from redisq_ops.core.model.entry import Client, Counts, Entry, Request
 from redisq_ops.core.model.rates import Rates
-from redisq_ops.ops.inspect.overview import Evidence, QueueRow
+from redisq_ops.ops.inspect.overview import CommonError, Evidence, QueueRow
 from redisq_ops.ops.trouble import Severity, Thresholds, rank, reasons, rough_age, troubles
 
 NOW = 1_773_457_965_000
@@ -107,8 +107,9 @@ STILL = rates()
          "all requests are paused"),
         (row(WAITING, Activity(NOW, 1, None, 9)), ""),
         (row(WAITING, Activity(NOW, 1, None, 10)), "10 dead in 5 m"),
-        (row(WAITING, Activity(NOW, 1, None, 1_211), evidence=Evidence(error="IOError")),
-         "1,211 dead in 5 m, mostly IOError"),
+        (row(WAITING, Activity(NOW, 1, None, 1_211), evidence=Evidence(
+            error=CommonError("IOError", 20))),
+         "1,211 dead in 5 m, latest 20 mostly IOError"),
         (row(WAITING, pace=rates(5, 2, 1)), ""),
         (row(WAITING, pace=rates(5, 2, 2)), "12 of 24 attempts failed in 5 m"),
         (row(WAITING, pace=rates(5, 1, 2)), ""),  # 18 attempts: too few to mean something

@@ -24,6 +24,7 @@ from ..model.settings import LEASE_MS
 from ..model.states import EDIT, FIXED
 from ..redis.operation import C_co, Call, Description, both, operation
 from ..redis.parsers import scored, words
+from .acknowledgement import ACKNOWLEDGE, replace_acknowledgement
 from .parallel_reads import ParallelReads
 
 T = TypeVar("T")
@@ -368,6 +369,12 @@ class OperatorChanges(ParallelReads[C_co]):
         op, seq, left = undo.op, undo.seq, undo.left
         if undo.verb in ARRIVALS:
             return await self._put_away(undo)
+        if undo.verb == ACKNOWLEDGE:
+            before, after = map(unquote, undo.args)
+            back = await replace_acknowledgement(self.name, after, before, self.prefix)
+            if not back:
+                left([ACKNOWLEDGE])
+            return int(back)
         if undo.verb != "set":
             raise Refused(f"queue {self.name} can't take back {undo.verb!r}")
         name, *values = undo.args
