@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from .terminal import count
 
 if TYPE_CHECKING:
-    from redisq_ops.core.model.activity import Activity
+    from redisq_ops.core.model.activity import Activity, ConsumerSign
     from redisq_ops.core.model.entry import Counts, Entry
     from redisq_ops.core.model.rates import Rates
 
@@ -132,6 +132,8 @@ class _Finding:
 
 
 _Rule = Callable[["QueueRow", int, Thresholds], Iterator[_Finding]]
+LONG_LEASE_MS: Final = 60_000
+"""a lease with more to go than this was probably not renewed"""
 _UNKNOWN_WORK: Final = 1 << 53
 """of a queue that can't be read: any number of entries may be affected"""
 
@@ -149,9 +151,12 @@ def _no_worker(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[_Find
     if counts is None or seen is None or seen.askers is None or _held(counts):
         return
     late = 0 if seen.deadline_ms is None else now_ms - seen.deadline_ms
-    leased = seen.deadline_ms is not None and late < limits.overdue_ms
-    if leased and not _abandoned(counts, seen, now_ms, limits):
-        return
+    if seen.deadline_ms is not None and late < limits.overdue_ms:
+        beating = [sign.silent_ms(now_ms, 0) for sign in seen.signs if sign.beats]
+        if not beating:
+            yield from _unasked(counts, seen, now_ms, limits)
+        if not beating or None in beating:
+            return
     silent = None if seen.asked_ms is None else now_ms - seen.asked_ms
     if silent is not None and silent < limits.no_worker_ms:
         return
@@ -177,15 +182,18 @@ def _no_worker(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[_Find
     yield _Finding(reason, work, max(oldest, late, due, silent or 0))
 
 
-def _abandoned(counts: Counts, seen: Activity, now_ms: int, limits: Thresholds) -> bool:
-    """Whether nobody works, although leases run: all registered workers are silent; or, where none
-    is registered, entries wait and nobody has asked for longer than a handler usually takes."""
-    workers = [sign.silent_ms(now_ms, 0) for sign in seen.signs if sign.beats]
-    if workers:
-        return None not in workers
-    waited = 0 if counts.oldest_ms is None else now_ms - counts.oldest_ms
-    silent = 0 if seen.asked_ms is None else now_ms - seen.asked_ms
-    return bool(counts.waiting) and min(waited, silent) >= limits.stalled_ms
+def _unasked(counts: Counts, seen: Activity, now_ms: int, limits: Thresholds) -> Iterator[_Finding]:
+    """Entries wait while leases run of consumers without heartbeats: perhaps these are busy. A
+    lease that is renewed as `Worker` does it never has long to go."""
+    if seen.asked_ms is None or seen.deadline_ms is None or counts.oldest_ms is None:
+        return
+    silent, waited = now_ms - seen.asked_ms, now_ms - counts.oldest_ms
+    renewed = seen.deadline_ms - now_ms < LONG_LEASE_MS
+    if counts.waiting and not renewed and min(silent, waited) >= limits.stalled_ms:
+        reason = (
+            f"nobody asked for {rough_age(silent)}, {count(counts.pending)} held on long leases"
+        )
+        yield _Finding(reason, counts.waiting, silent, Severity.WARNING)
 
 
 def _none_arrived(row: QueueRow, period_ms: int) -> bool:
@@ -265,24 +273,35 @@ def _held_in_silence(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator
     tried = row.evidence.tried if row.evidence else None
     if tried is None or row.activity is None or row.counts is None:
         return
-    signs = {one.name: one.silent_ms(now_ms, limits.held_ms) for one in row.activity.signs}
+    signs = {one.name: one for one in row.activity.signs}
+    silent: dict[str, int] = {
+        name: ms
+        for name, sign in signs.items()
+        if (ms := sign.silent_ms(now_ms, limits.held_ms)) is not None
+    }
     holders = Counter(
         entry.consumer
         for entry in tried
         if entry.state == "pending"
-        and entry.consumer is not None
-        and signs.get(entry.consumer) is not None
-        and (entry.at_ms is None or entry.at_ms > now_ms)
+        and entry.consumer in silent
+        and _lasts(entry, signs[entry.consumer], now_ms)
     )
     if not holders:
         return
-    silent_ms = max(signs[name] or 0 for name in holders)
     (first, _), held = holders.most_common(1)[0], holders.total()
+    silent_ms = max(silent[name] for name in holders if name is not None)
     seen = sum(entry.state == "pending" for entry in tried)
     least = "" if seen >= (row.counts.of("pending") or 0) else "at least "
     others = f" and {count(len(holders) - 1)} more" if len(holders) > 1 else ""
     reason = f"{least}{count(held)} held by {first}{others}, silent for {rough_age(silent_ms)}"
-    yield _Finding(reason, held, silent_ms)
+    sure = any(signs[name].beats or signs[name].gone for name in holders if name is not None)
+    yield _Finding(reason, held, silent_ms, None if sure else Severity.WARNING)
+
+
+def _lasts(entry: Entry, sign: ConsumerSign, now_ms: int) -> bool:
+    """Whether the entry's lease still runs, and was probably not renewed."""
+    rest = None if entry.at_ms is None else entry.at_ms - now_ms
+    return rest is None or rest > (0 if sign.beats or sign.gone else LONG_LEASE_MS)
 
 
 def _far_ahead(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[_Finding]:

@@ -106,7 +106,7 @@ def draining(client: redis.Redis, name: str, now: int) -> str:
     return "draining by kim: moves to eu-2"
 
 
-FAULTS = (unreadable, no_worker, held_tokens, dying, failing, old, blocked, paused, draining)
+FAULTS = (unreadable, dying, held_tokens, no_worker, old, failing, blocked, draining, paused)
 """the worst first"""
 
 

@@ -148,7 +148,10 @@ def _until(typed: str, now_ms: int, *, utc: bool) -> int:
     """A time, or a time span from now."""
     if typed[-1:] in "smhd" and typed[:1].isdigit():
         return now_ms + duration_ms(typed)
-    return moment_ms(typed, now_ms, ahead=True, utc=utc)
+    at_ms = moment_ms(typed, now_ms, ahead=True, utc=utc)
+    if at_ms <= now_ms:
+        raise BadInput(f"--until {typed}: that is over already")
+    return at_ms
 
 
 def destroy(s: Session, name: str, go: Go, *, hard: bool) -> int:

@@ -205,12 +205,13 @@ class PlacedQueue(PlacedPages[C_co]):
             return None
         keys = [self.at + one.key.replace("{q}", self.own_name) for one in told]
         lows = [f"({time_ms / one.unit_ms!r}" for one in told]
-        return sum(
-            await together(
+        found = await attempt(
+            together(
                 Call(("ZCOUNT", key, low, "+inf"), int, key=key)
                 for key, low in zip(keys, lows, strict=True)
             )
         )
+        return None if isinstance(found, Exception) else sum(found)  # the counts say what is wrong
 
     def _serving(self, processes: Sequence[Process]) -> list[Process]:
         """The processes that take jobs of this queue now."""

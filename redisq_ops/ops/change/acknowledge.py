@@ -14,7 +14,7 @@ from redisq_ops.core.engine.acknowledgement import (
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import server_ms
 from redisq_ops.core.model.entry import Counts
-from redisq_ops.core.model.errors import BadInput, Refused
+from redisq_ops.core.model.errors import Refused
 from redisq_ops.core.redis.operation import both
 
 from ..terminal import count, date, kind_of
@@ -62,8 +62,6 @@ async def acknowledge(
         both(queue.counts.op(), server_ms()), acknowledgement(queue.name, queue.prefix)
     )
     dead = dead_letters(queue, counts)
-    if until_ms is not None and until_ms <= now:
-        raise BadInput("the time until which they are known is over already")
     if not (before if end else dead):
         return ChangeOutcome(None, 0)
     known = Acknowledgement(now, dead, until_ms, author.who, author.why)

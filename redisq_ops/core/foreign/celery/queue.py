@@ -178,8 +178,9 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         clients: Call[Any] = Call(
             ("INFO", "clients"), lambda reply: reply.get("blocked_clients"), key=key
         )
-        held, blocked = await both(Call(("HLEN", key), int, key=key), attempt(clients))
-        return Activity(askers=0, unasked=True) if not held and blocked == 0 else Activity()
+        delivered: Call[Any] = Call(("HLEN", key), int, key=key)
+        held, blocked = await both(attempt(delivered), attempt(clients))
+        return Activity(askers=0, unasked=True) if held == blocked == 0 else Activity()
 
     # --- records ---------------------------------------------------------------------------------
 
