@@ -18,6 +18,7 @@ from redisq_ops.ops.inspect.snapshot import ListedQueue, View
 from redisq_ops.ops.terminal import age, count, printable, short_count
 from redisq_ops.tui.theme import BAD, DIM, HELD, INK, OK, WARN
 from redisq_ops.tui.views import ALL, QueueView, numbered
+from redisq_ops.tui.views.overview import OverviewSum
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +39,8 @@ class State:
     word: str = ""
     """the context's name in the header, from the configuration file"""
     color: str = ""
-    in_trouble: int | None = None
-    """queues in trouble; None: unknown, or another view than the overview is open"""
+    sum: OverviewSum | None = None
+    """all queues together; None: unknown, or another view than the overview is open"""
     crumbs: str = ""
     """the places to which back leads"""
     server: str = ""
@@ -50,6 +51,10 @@ class State:
     """seconds since the last snapshot, while the refresh is stopped"""
 
 
+_LEFT = 30
+"""columns that the sums leave for the server's name"""
+
+
 class Banner(Widget):
     """Server and queue on the left, cut if too long; flags, staleness and time on the right."""
 
@@ -58,8 +63,9 @@ class Banner(Widget):
     state: reactive[State] = reactive(State())
 
     def render(self) -> Text:
-        left, right = _left(self.state), _right(self.state)
-        width = self.size.width
+        left, width, figures = _left(self.state), self.size.width, 2
+        while (right := _right(self.state, figures)).cell_len > width - _LEFT and figures:
+            figures -= 1
         text = Text(no_wrap=True, overflow="ellipsis", end="")
         room = width - right.cell_len - 1
         if room > 3:
@@ -84,16 +90,18 @@ def _left(state: State) -> Text:
     return text
 
 
-def _right(state: State) -> Text:
+def _right(state: State, figures: int) -> Text:
+    """``figures``: how many of the overview's sums are shown."""
     said: list[tuple[str, str]] = []
     if state.counts is not None:
         if state.counts.paused is not None:
             said.append(("PAUSED", f"bold {WARN}"))
         if state.counts.closed is not None:
             said.append(("DRAINING", f"bold {WARN}"))
-    if state.in_trouble is not None:
-        words = f"{count(state.in_trouble)} in trouble (!)" if state.in_trouble else "no trouble"
-        said.append((words, f"bold {BAD}" if state.in_trouble else OK))
+    if state.sum is not None:
+        bad = state.sum.in_trouble
+        said.append((f"{count(bad)} in trouble (!)", f"bold {BAD}") if bad else ("no trouble", OK))
+        said += [(f"· {words}", DIM) for words in state.sum.words[:figures]]
     if state.read_only:
         said.append(("read-only", WARN))
     if state.frozen_s is not None:

@@ -98,7 +98,7 @@ def test_acknowledged_dead_letters_are_no_trouble_until_others_die_or_the_time_i
     assert found.startswith("WARNING: mail: 1 dead since acknowledged"), found
     redisq("dlq", "acknowledge", "mail", "--end", "--yes")
     assert line(redisq, "--set", "dead=100", code=1)[0].startswith("WARNING: mail: 2 dead")
-    ended = redisq.rows("log", "--queue", "mail")[0]["op"]
+    ended = redisq.rows("log", "--queue", "mail")[0]["id"]
     redisq("undo", ended, "--yes")
     assert "since acknowledged" in line(redisq, "--set", "dead=100", code=1)[0]
     redisq("dlq", "acknowledge", "mail", "--until", "1ms", "--yes")
