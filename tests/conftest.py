@@ -3,6 +3,7 @@
 import gc
 import multiprocessing
 import os
+import re
 import signal
 import threading
 import time
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from zlib import crc32
 
 # Textual reads these once, at import; the pictures in `snapshots/` depend on them.
 os.environ["TEXTUAL_ANIMATIONS"] = "none"
@@ -53,6 +55,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Processes that tests kill by the hundred begin with what they run, in whichever test is the first.
 multiprocessing.set_forkserver_preload(["tests.core.worker.test_crash"])
 
+TESTS = Path(__file__).parent
+ON_ALL = frozenset({"core", "atomicity"})
+"""folders whose tests run on every kind of server"""
 BINARIES = binaries()
 # Valkey always. Redis where it is installed, or where its absence is to be a failure, not a gap.
 WANTED = ["valkey"]
@@ -70,12 +75,32 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.definition.add_marker(one)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """`make quick` runs on one kind of server; the whole suite on every kind."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The core's scripts run on every kind of server, but on one in `make quick`. Other tests use
+    the same scripts, and run on one by turns."""
+    kept, left = list[pytest.Item](), list[pytest.Item]()
     for item in items:
-        spec = getattr(item, "callspec", None)
-        if spec is not None and spec.params.get("server") == "redis":
-            item.add_marker(pytest.mark.slow)
+        kind = _kind_of_server(item)
+        if kind is None:
+            kept.append(item)
+        elif not ON_ALL.isdisjoint(item.path.relative_to(TESTS).parts):
+            kept.append(item)
+            if kind == "redis":
+                item.add_marker(pytest.mark.slow)
+        else:
+            turn = crc32(re.sub(rf"\b{kind}\b", "", item.nodeid).encode()) % len(WANTED)
+            (kept if WANTED[turn] == kind else left).append(item)
+    items[:] = kept
+    config.hook.pytest_deselected(items=left)
+
+
+def _kind_of_server(item: pytest.Item) -> str | None:
+    """The one of all kinds on which this copy of a test runs; None: it has no copies."""
+    named = any("server" in mark.args[0] for mark in item.iter_markers("parametrize"))
+    if named or item.get_closest_marker("alike") is not None:
+        return None
+    spec = getattr(item, "callspec", None)
+    return None if spec is None else spec.params.get("server")
 
 
 def pytest_collection() -> None:

@@ -992,6 +992,7 @@ async def settled(app: Top, pilot: Pilot[Exception]) -> None:
     while app.problem is None and (app.snapshot is None or not _seen(app)):
         await asyncio.sleep(0.005)
         await pilot.pause()
+        app.poller.wake()  # a change of size may reach a view after the read
     await pilot.pause()
     app.say_status()  # of the columns as they are drawn
     await pilot.pause()
