@@ -51,6 +51,7 @@ class State:
     """seconds since the last snapshot, while the refresh is stopped"""
 
 
+NO_TROUBLE = Text("no trouble", OK)
 _LEFT = 30
 """columns that the sums leave for the server's name"""
 
@@ -92,32 +93,33 @@ def _left(state: State) -> Text:
 
 def _right(state: State, figures: int) -> Text:
     """``figures``: how many of the overview's sums are shown."""
-    said: list[tuple[str, str]] = []
+    said: list[Text] = []
     if state.counts is not None:
         if state.counts.paused is not None:
-            said.append(("PAUSED", f"bold {WARN}"))
+            said.append(Text("PAUSED", f"bold {WARN}"))
         if state.counts.closed is not None:
-            said.append(("DRAINING", f"bold {WARN}"))
+            said.append(Text("DRAINING", f"bold {WARN}"))
     if state.sum is not None:
         bad = state.sum.in_trouble
-        said.append((f"{count(bad)} in trouble (!)", f"bold {BAD}") if bad else ("no trouble", OK))
-        said += [(f"· {words}", DIM) for words in state.sum.words[:figures]]
+        judged = Text(f"{count(bad)} in trouble (!)", f"bold {BAD}") if bad else NO_TROUBLE
+        sums = ((f" · {words}", DIM) for words in state.sum.words[:figures])
+        said.append(Text.assemble(judged, *sums))
     if state.read_only:
-        said.append(("read-only", WARN))
+        said.append(Text("read-only", WARN))
     if state.frozen_s is not None:
-        said.append((f"FROZEN {age(1000 * state.frozen_s)} (z)", f"bold {WARN}"))
+        said.append(Text(f"FROZEN {age(1000 * state.frozen_s)} (z)", f"bold {WARN}"))
     if state.server:
-        said.append((state.server, f"bold {WARN}"))
+        said.append(Text(state.server, f"bold {WARN}"))
     if state.login_refused:
-        said.append(("LOGIN REFUSED", f"bold {BAD}"))
+        said.append(Text("LOGIN REFUSED", f"bold {BAD}"))
     if state.stale_s is not None:
-        said.append((f"stale {age(1000 * state.stale_s)}", f"bold {BAD}"))
+        said.append(Text(f"stale {age(1000 * state.stale_s)}", f"bold {BAD}"))
     if state.now_ms is not None:
         when = datetime.fromtimestamp(state.now_ms / 1000, UTC).astimezone(state.zone)
-        said.append((when.strftime("%H:%M:%S %Z"), DIM if state.stale_s is not None else OK))
+        said.append(Text(when.strftime("%H:%M:%S %Z"), DIM if state.stale_s is not None else OK))
     elif state.failing:
-        said.append(("no answer", f"bold {BAD}"))
-    return Text("  ").join(Text(*words) for words in said).append(" ")
+        said.append(Text("no answer", f"bold {BAD}"))
+    return Text("  ").join(said).append(" ")
 
 
 class FixedText(Static):
