@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from .terminal import count
 
 if TYPE_CHECKING:
+    from redisq_ops.core.model.activity import Activity, ConsumerSign
     from redisq_ops.core.model.entry import Counts, Entry
     from redisq_ops.core.model.rates import Rates
 
@@ -36,6 +37,10 @@ class Trouble:
     rule: str
     """the name of the rule that found it"""
     reason: str
+    work: int = 0
+    """how many entries it affects, as far as is known"""
+    for_ms: int = 0
+    """for how long, as far as is known"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,12 @@ class Thresholds:
     """length of the period in which failures and dead entries are counted"""
     dead: int = 10
     """dead entries in that period"""
+    dead_letters: int = 1
+    """dead entries that nobody acknowledged, however old"""
+    many_dead_letters: int = 1000
+    """as many of them are critical"""
+    held_ms: int = 900_000
+    """a consumer without heartbeats holds entries and asked for nothing since"""
     attempts: int = 20
     """attempts in that period that are needed to judge the share of failures"""
     failing_percent: int = 50
@@ -78,18 +89,19 @@ USUAL: Final = Thresholds()
 def troubles(row: QueueRow, now_ms: int, limits: Thresholds = USUAL) -> tuple[Trouble, ...]:
     """Everything that is wrong with a queue, the worst first; empty: nothing is known to be."""
     found = [
-        Trouble(severity, name, reason)
+        Trouble(one.severity or severity, name, one.reason, one.work, one.for_ms)
         for name, (severity, rule) in RULES.items()
-        for reason in rule(row, now_ms, limits)
+        for one in rule(row, now_ms, limits)
     ]
     return tuple(sorted(found, key=lambda one: -one.severity))
 
 
-def rank(found: Sequence[Trouble]) -> tuple[int, int]:
-    """Sorts queues by their worst trouble, those without any last."""
-    if not found:
-        return 0, len(RULES)
-    return -found[0].severity, list(RULES).index(found[0].rule)
+def rank(found: Sequence[Trouble]) -> tuple[int, int, int, int]:
+    """Sorts queues by their worst trouble, those without any last: by its severity, then by how
+    many entries it affects, then by how long it has lasted."""
+    names = list(RULES)
+    ranks = [(-one.severity, -one.work, -one.for_ms, names.index(one.rule)) for one in found]
+    return min(ranks, default=(0, 0, 0, len(RULES)))
 
 
 def reasons(found: Sequence[Trouble]) -> str:
@@ -107,24 +119,44 @@ def rough_age(ms: int) -> str:
 
 # --- the rules: each yields a reason for what it finds ------------------------------------------
 
-_Rule = Callable[["QueueRow", int, Thresholds], Iterator[str]]
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    """What a rule found."""
+
+    reason: str
+    work: int = 0
+    for_ms: int = 0
+    severity: Severity | None = None
+    """None: that of the rule"""
 
 
-def _unreadable(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
+_Rule = Callable[["QueueRow", int, Thresholds], Iterator[_Finding]]
+LONG_LEASE_MS: Final = 60_000
+"""a lease with more to go than this was probably not renewed"""
+_UNKNOWN_WORK: Final = 1 << 53
+"""of a queue that can't be read: any number of entries may be affected"""
+
+
+def _unreadable(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[_Finding]:
     if row.problem is not None:
-        yield row.problem
+        yield _Finding(row.problem, _UNKNOWN_WORK)
     if row.counts is not None and row.counts.problem is not None:
-        yield row.counts.problem
+        yield _Finding(row.counts.problem, _UNKNOWN_WORK)
 
 
-def _no_worker(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
+def _no_worker(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[_Finding]:
     """No worker asks for work. Workers that are busy, with running leases, need not ask."""
     counts, seen = row.counts, row.activity
     if counts is None or seen is None or seen.askers is None or _held(counts):
         return
     late = 0 if seen.deadline_ms is None else now_ms - seen.deadline_ms
     if seen.deadline_ms is not None and late < limits.overdue_ms:
-        return
+        beating = [sign.silent_ms(now_ms, 0) for sign in seen.signs if sign.beats]
+        if not beating:
+            yield from _unasked(counts, seen, now_ms, limits)
+        if not beating or None in beating:
+            return
     silent = None if seen.asked_ms is None else now_ms - seen.asked_ms
     if silent is not None and silent < limits.no_worker_ms:
         return
@@ -132,17 +164,36 @@ def _no_worker(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
     if not counts.waiting and not counts.pending and due <= 0 and not _missed_runs(row):
         return
     if counts.oldest_ms is None:  # some layouts don't keep the time
-        known = seen.registered or _none_arrived(row, limits.no_worker_ms)
+        known = seen.registered or seen.unasked or _none_arrived(row, limits.no_worker_ms)
         oldest = limits.no_worker_ms if known else 0
     else:
         oldest = now_ms - counts.oldest_ms
     if silent is None and max(oldest, late, due) < limits.no_worker_ms and not _missed_runs(row):
         return
-    if silent is None and seen.registered:
-        yield "no worker is registered for it"
+    work = counts.waiting + counts.pending + _missed_runs(row)
+    if seen.unasked:
+        reason = "no worker asks for its entries"
+    elif silent is None and seen.registered:
+        reason = "no worker is registered for it"
+    elif silent is None and not counts.done:
+        reason = "no worker seen yet"
+    else:
+        reason = f"no worker for {'a day or more' if silent is None else rough_age(silent)}"
+    yield _Finding(reason, work, max(oldest, late, due, silent or 0))
+
+
+def _unasked(counts: Counts, seen: Activity, now_ms: int, limits: Thresholds) -> Iterator[_Finding]:
+    """Entries wait while leases run of consumers without heartbeats: perhaps these are busy. A
+    lease that is renewed as `Worker` does it never has long to go."""
+    if seen.asked_ms is None or seen.deadline_ms is None or counts.oldest_ms is None:
         return
-    since = "a day or more" if silent is None else rough_age(silent)
-    yield "no worker seen yet" if silent is None and not counts.done else f"no worker for {since}"
+    silent, waited = now_ms - seen.asked_ms, now_ms - counts.oldest_ms
+    renewed = seen.deadline_ms - now_ms < LONG_LEASE_MS
+    if counts.waiting and not renewed and min(silent, waited) >= limits.stalled_ms:
+        reason = (
+            f"nobody asked for {rough_age(silent)}, {count(counts.pending)} held on long leases"
+        )
+        yield _Finding(reason, counts.waiting, silent, Severity.WARNING)
 
 
 def _none_arrived(row: QueueRow, period_ms: int) -> bool:
@@ -152,7 +203,7 @@ def _none_arrived(row: QueueRow, period_ms: int) -> bool:
     return len(arrived) == minutes and not any(arrived) and bool(row.counts and row.counts.waiting)
 
 
-def _stalled(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
+def _stalled(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[_Finding]:
     """Workers ask, but nothing is handed out: who or what holds it."""
     counts, seen, rates = row.counts, row.activity, row.rates
     if counts is None or seen is None or rates is None or _held(counts) or not counts.waiting:
@@ -167,35 +218,110 @@ def _stalled(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
     waiting = [r for r in evidence.requests if r.waiting] if evidence else []
     if evidence and waiting and all(r.paused for r in waiting):
         which = f"request {waiting[0].id} is" if len(waiting) == 1 else "all requests are"
-        yield f"{which} paused"
+        reason = f"{which} paused"
     elif evidence and evidence.holders and all(r.paused or r.pending >= r.limit for r in waiting):
         holders = Counter(evidence.holders)
         (first, _), more = holders.most_common(1)[0], len(holders) - 1
         others = f" and {count(more)} more" if more else ""
-        yield f"{'request limit used up' if waiting else 'entries held'} by {first}{others}"
+        reason = f"{'request limit used up' if waiting else 'entries held'} by {first}{others}"
     elif not any(client.blocked for client in row.clients):
-        yield f"nothing settled for {limits.minutes} m although workers ask"
-
-
-def _dying(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
-    died = row.activity.dead_lately if row.activity else None
-    if died is None or died < limits.dead:
+        reason = f"nothing settled for {limits.minutes} m although workers ask"
+    else:
         return
+    yield _Finding(reason, counts.waiting, now_ms - counts.oldest_ms)
+
+
+def _dying(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[_Finding]:
+    died = row.activity.dead_lately if row.activity else None
+    if died is not None and died >= limits.dead:
+        reason = f"{count(died)} dead in {limits.minutes} m{_mostly(row, died)}"
+        yield _Finding(reason, died, limits.minutes * 60_000)
+
+
+def _dead(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[_Finding]:
+    """Dead letters that nobody has dealt with, however long ago they died."""
+    dead, known = row.counts.of("dead") if row.counts else None, row.acknowledged
+    if dead is None:
+        return
+    lately = row.activity.dead_lately if row.activity else None
+    words = "dead"
+    if known is not None and known.holds(now_ms):
+        since = row.activity.dead_since if row.activity else None
+        dead = max(0, dead - known.dead) if since is None else min(since, dead)
+        words = "dead since acknowledged"
+    if dead < limits.dead_letters:
+        return
+    severity = Severity.CRITICAL if dead >= limits.many_dead_letters else None
+    if lately is None or lately < limits.dead:
+        yield _Finding(f"{count(dead)} {words}{_mostly(row, dead)}", dead, severity=severity)
+    elif dead > lately:  # those of the latest minutes have a reason of their own
+        yield _Finding(f"{count(dead)} {words} in all", dead, severity=severity)
+
+
+def _mostly(row: QueueRow, counted: int) -> str:
+    """The most common error of so many dead entries, as the end of a sentence."""
     error = row.evidence.error if row.evidence else None
-    mostly = f", mostly {error}" if error else ""
-    yield f"{count(died)} dead in {limits.minutes} m{mostly}"
+    if error is None:
+        return ""
+    if error.looked == counted:
+        return f", mostly {error.type}"
+    return f", latest {count(error.looked)} mostly {error.type}"
 
 
-def _failing(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
+def _held_in_silence(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[_Finding]:
+    """Consumers without a sign of life hold entries, however long the leases still run."""
+    tried = row.evidence.tried if row.evidence else None
+    if tried is None or row.activity is None or row.counts is None:
+        return
+    signs = {one.name: one for one in row.activity.signs}
+    silent: dict[str, int] = {
+        name: ms
+        for name, sign in signs.items()
+        if (ms := sign.silent_ms(now_ms, limits.held_ms)) is not None
+    }
+    holders = Counter(
+        entry.consumer
+        for entry in tried
+        if entry.state == "pending"
+        and entry.consumer in silent
+        and _lasts(entry, signs[entry.consumer], now_ms)
+    )
+    if not holders:
+        return
+    (first, _), held = holders.most_common(1)[0], holders.total()
+    silent_ms = max(silent[name] for name in holders if name is not None)
+    seen = sum(entry.state == "pending" for entry in tried)
+    least = "" if seen >= (row.counts.of("pending") or 0) else "at least "
+    others = f" and {count(len(holders) - 1)} more" if len(holders) > 1 else ""
+    reason = f"{least}{count(held)} held by {first}{others}, silent for {rough_age(silent_ms)}"
+    sure = any(signs[name].beats or signs[name].gone for name in holders if name is not None)
+    yield _Finding(reason, held, silent_ms, None if sure else Severity.WARNING)
+
+
+def _lasts(entry: Entry, sign: ConsumerSign, now_ms: int) -> bool:
+    """Whether the entry's lease still runs, and was probably not renewed."""
+    rest = None if entry.at_ms is None else entry.at_ms - now_ms
+    return rest is None or rest > (0 if sign.beats or sign.gone else LONG_LEASE_MS)
+
+
+def _far_ahead(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[_Finding]:
+    far = row.activity.far_ahead if row.activity else None
+    if far:
+        what = "delayed entry is" if far == 1 else "delayed entries are"
+        yield _Finding(f"{count(far)} {what} ready in more than a year", far)
+
+
+def _failing(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[_Finding]:
     if row.rates is None:
         return
     failed = sum(_lately(row.rates.failed, limits))
     attempts = failed + sum(_lately(row.rates.settled, limits))
     if attempts >= limits.attempts and 100 * failed >= limits.failing_percent * attempts:
-        yield f"{count(failed)} of {count(attempts)} attempts failed in {limits.minutes} m"
+        reason = f"{count(failed)} of {count(attempts)} attempts failed in {limits.minutes} m"
+        yield _Finding(reason, failed, limits.minutes * 60_000)
 
 
-def _poison(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
+def _poison(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[_Finding]:
     """Entries come back again and again: they kill their workers, or fail as before."""
     tried = row.evidence.tried if row.evidence else None
     if tried is None or row.counts is None or not suspect(row):
@@ -214,10 +340,11 @@ def _poison(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
         found = {id: n for id, n in numbers.items() if n >= limit}
         often = count(max(found.values(), default=0))
         if len(found) == 1:
-            yield f"{next(iter(found))} {what} {often} times{one_ends}"
+            yield _Finding(f"{next(iter(found))} {what} {often} times{one_ends}", 1)
         elif found:
             least = "" if all_seen else "at least "
-            yield f"{least}{count(len(found))} entries {what} up to {often} times{they_end}"
+            several = f"{least}{count(len(found))} entries"
+            yield _Finding(f"{several} {what} up to {often} times{they_end}", len(found))
 
 
 def lost(entry: Entry) -> int:
@@ -234,35 +361,35 @@ def suspect(row: QueueRow) -> bool:
     return counts is not None and bool(counts.of("pending") or counts.of("delayed"))
 
 
-def _paused(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
+def _paused(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[_Finding]:
     counts = row.counts
     if counts is not None and counts.paused is not None:
-        yield _by("paused", row.evidence.paused_by if row.evidence else None, counts.paused)
+        by = row.evidence.paused_by if row.evidence else None
+        yield _Finding(_by("paused", by, counts.paused), counts.waiting)
 
 
-def _draining(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
+def _draining(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[_Finding]:
     counts = row.counts
     if counts is not None and counts.closed is not None:
-        yield _by("draining", row.evidence.closed_by if row.evidence else None, counts.closed)
+        by = row.evidence.closed_by if row.evidence else None
+        yield _Finding(_by("draining", by, counts.closed), counts.waiting)
 
 
-def _blocked(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
+def _blocked(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[_Finding]:
     blocked = [client for client in row.clients if client.blocked and client.waiting]
     if blocked:
         first = max(blocked, key=lambda client: client.waiting)
         more = f" and {count(len(blocked) - 1)} more" if len(blocked) > 1 else ""
-        yield f"client {first.client}{more} blocked"
+        waiting = sum(client.waiting for client in blocked)
+        yield _Finding(f"client {first.client}{more} blocked", waiting)
 
 
-def _missed(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
-    """Runs are missed although workers, who schedule them, ask."""
+def _missed(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[_Finding]:
+    """Runs of periodic entries are overdue; workers schedule them."""
     missed, counts = _missed_runs(row), row.counts
-    asked_ms = row.activity.asked_ms if row.activity else None
-    if not missed or counts is None or _held(counts) or asked_ms is None:
-        return
-    if now_ms - asked_ms < limits.no_worker_ms:
+    if missed and counts is not None and not _held(counts):
         what = "periodic entry" if missed == 1 else "periodic entries"
-        yield f"{count(missed)} {what} missed a run"
+        yield _Finding(f"{count(missed)} {what} missed a run", missed)
 
 
 def _missed_runs(row: QueueRow) -> int:
@@ -270,18 +397,18 @@ def _missed_runs(row: QueueRow) -> int:
     return row.periodic[1] if row.periodic is not None else 0
 
 
-def _unfinished(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
+def _unfinished(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[_Finding]:
     if row.unfinished:
-        yield f"unfinished move: {', '.join(row.unfinished)}"
+        yield _Finding(f"unfinished move: {', '.join(row.unfinished)}")
 
 
-def _resizing(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
+def _resizing(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[_Finding]:
     """Workers visit the shards of both numbers, and moves are refused."""
     if row.resize is not None:
-        yield str(row.resize)
+        yield _Finding(str(row.resize))
 
 
-def _old(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
+def _old(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[_Finding]:
     """The oldest entry has waited for long, although nobody paused the queue."""
     counts, rates = row.counts, row.rates
     if counts is None or counts.oldest_ms is None or not counts.waiting or _held(counts):
@@ -289,32 +416,34 @@ def _old(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
     waited = now_ms - counts.oldest_ms
     if waited < limits.oldest_ms:
         return
-    yield f"oldest waits {rough_age(waited)}{drains(counts, rates, now_ms)}"
+    reason = f"oldest waits {rough_age(waited)}{drains(counts, rates, now_ms)}"
+    yield _Finding(reason, counts.waiting, waited)
 
 
-def _overdue(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
+def _overdue(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[_Finding]:
     """Workers ask, and still nobody takes back an entry whose lease expired."""
     seen = row.activity
     if seen is None or seen.deadline_ms is None or row.counts is None or _held(row.counts):
         return
     asked = seen.asked_ms is not None and now_ms - seen.asked_ms < limits.no_worker_ms
     if asked and now_ms - seen.deadline_ms >= limits.overdue_ms:
-        late = rough_age(now_ms - seen.deadline_ms)
-        yield f"a lease expired {late} ago, and nobody took its entry back"
+        late = now_ms - seen.deadline_ms
+        reason = f"a lease expired {rough_age(late)} ago, and nobody took its entry back"
+        yield _Finding(reason, 1, late)
 
 
-def _deep(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
+def _deep(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[_Finding]:
     waiting = row.counts.of("waiting") if row.counts is not None else None
     if limits.depth is not None and waiting is not None and waiting >= limits.depth:
-        yield f"{count(waiting)} waiting"
+        yield _Finding(f"{count(waiting)} waiting", waiting)
 
 
-def _growing(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[str]:
+def _growing(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[_Finding]:
     if limits.growth is None or row.rates is None:
         return
     more = sum(_lately(row.rates.arrived, limits)) - sum(_lately(row.rates.settled, limits))
     if more >= limits.growth:
-        yield f"{count(more)} more came than went in {limits.minutes} m"
+        yield _Finding(f"{count(more)} more came than went in {limits.minutes} m", more)
 
 
 RULES: Mapping[str, tuple[Severity, _Rule]] = {
@@ -322,6 +451,8 @@ RULES: Mapping[str, tuple[Severity, _Rule]] = {
     "no-worker": (Severity.CRITICAL, _no_worker),
     "stalled": (Severity.CRITICAL, _stalled),
     "dying": (Severity.CRITICAL, _dying),
+    "held": (Severity.CRITICAL, _held_in_silence),
+    "dead": (Severity.WARNING, _dead),
     "poison": (Severity.WARNING, _poison),
     "overdue": (Severity.WARNING, _overdue),
     "failing": (Severity.WARNING, _failing),
@@ -330,12 +461,13 @@ RULES: Mapping[str, tuple[Severity, _Rule]] = {
     "growing": (Severity.WARNING, _growing),
     "blocked": (Severity.WARNING, _blocked),
     "missed": (Severity.WARNING, _missed),
+    "far-ahead": (Severity.WARNING, _far_ahead),
     "paused": (Severity.WARNING, _paused),
     "draining": (Severity.WARNING, _draining),
     "unfinished": (Severity.WARNING, _unfinished),
     "resizing": (Severity.WARNING, _resizing),
 }
-"""rule -> its severity and function; rules of the same severity rank in this order"""
+"""rule -> its severity and function; reasons of the same severity are said in this order"""
 
 
 def judged(row: QueueRow) -> frozenset[str]:
@@ -349,6 +481,9 @@ def judged(row: QueueRow) -> frozenset[str]:
         "no-worker": not asked,
         "stalled": not (asked and dated and rates is not None),
         "dying": seen is None or seen.dead_lately is None,
+        "dead": counts.of("dead") is None,
+        "held": suspect(row) and (row.evidence is None or row.evidence.tried is None),
+        "far-ahead": seen is None or seen.far_ahead is None,
         "overdue": seen is None or seen.askers is None or seen.registered,
         "failing": rates is None,
         "growing": rates is None,

@@ -18,6 +18,7 @@ from redisq_ops.ops.inspect.snapshot import ListedQueue, View
 from redisq_ops.ops.terminal import age, count, printable, short_count
 from redisq_ops.tui.theme import BAD, DIM, HELD, INK, OK, WARN
 from redisq_ops.tui.views import ALL, QueueView, numbered
+from redisq_ops.tui.views.overview import OverviewSum
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +39,8 @@ class State:
     word: str = ""
     """the context's name in the header, from the configuration file"""
     color: str = ""
-    in_trouble: int | None = None
-    """queues in trouble; None: unknown, or another view than the overview is open"""
+    sum: OverviewSum | None = None
+    """all queues together; None: unknown, or another view than the overview is open"""
     crumbs: str = ""
     """the places to which back leads"""
     server: str = ""
@@ -50,6 +51,11 @@ class State:
     """seconds since the last snapshot, while the refresh is stopped"""
 
 
+NO_TROUBLE = Text("no trouble", OK)
+_LEFT = 30
+"""columns that the sums leave for the server's name"""
+
+
 class Banner(Widget):
     """Server and queue on the left, cut if too long; flags, staleness and time on the right."""
 
@@ -58,8 +64,9 @@ class Banner(Widget):
     state: reactive[State] = reactive(State())
 
     def render(self) -> Text:
-        left, right = _left(self.state), _right(self.state)
-        width = self.size.width
+        left, width, figures = _left(self.state), self.size.width, 2
+        while (right := _right(self.state, figures)).cell_len > width - _LEFT and figures:
+            figures -= 1
         text = Text(no_wrap=True, overflow="ellipsis", end="")
         room = width - right.cell_len - 1
         if room > 3:
@@ -84,32 +91,35 @@ def _left(state: State) -> Text:
     return text
 
 
-def _right(state: State) -> Text:
-    said: list[tuple[str, str]] = []
+def _right(state: State, figures: int) -> Text:
+    """``figures``: how many of the overview's sums are shown."""
+    said: list[Text] = []
     if state.counts is not None:
         if state.counts.paused is not None:
-            said.append(("PAUSED", f"bold {WARN}"))
+            said.append(Text("PAUSED", f"bold {WARN}"))
         if state.counts.closed is not None:
-            said.append(("DRAINING", f"bold {WARN}"))
-    if state.in_trouble is not None:
-        words = f"{count(state.in_trouble)} in trouble (!)" if state.in_trouble else "no trouble"
-        said.append((words, f"bold {BAD}" if state.in_trouble else OK))
+            said.append(Text("DRAINING", f"bold {WARN}"))
+    if state.sum is not None:
+        bad = state.sum.in_trouble
+        judged = Text(f"{count(bad)} in trouble (!)", f"bold {BAD}") if bad else NO_TROUBLE
+        sums = ((f" · {words}", DIM) for words in state.sum.words[:figures])
+        said.append(Text.assemble(judged, *sums))
     if state.read_only:
-        said.append(("read-only", WARN))
+        said.append(Text("read-only", WARN))
     if state.frozen_s is not None:
-        said.append((f"FROZEN {age(1000 * state.frozen_s)} (z)", f"bold {WARN}"))
+        said.append(Text(f"FROZEN {age(1000 * state.frozen_s)} (z)", f"bold {WARN}"))
     if state.server:
-        said.append((state.server, f"bold {WARN}"))
+        said.append(Text(state.server, f"bold {WARN}"))
     if state.login_refused:
-        said.append(("LOGIN REFUSED", f"bold {BAD}"))
+        said.append(Text("LOGIN REFUSED", f"bold {BAD}"))
     if state.stale_s is not None:
-        said.append((f"stale {age(1000 * state.stale_s)}", f"bold {BAD}"))
+        said.append(Text(f"stale {age(1000 * state.stale_s)}", f"bold {BAD}"))
     if state.now_ms is not None:
         when = datetime.fromtimestamp(state.now_ms / 1000, UTC).astimezone(state.zone)
-        said.append((when.strftime("%H:%M:%S %Z"), DIM if state.stale_s is not None else OK))
+        said.append(Text(when.strftime("%H:%M:%S %Z"), DIM if state.stale_s is not None else OK))
     elif state.failing:
-        said.append(("no answer", f"bold {BAD}"))
-    return Text("  ").join(Text(*words) for words in said).append(" ")
+        said.append(Text("no answer", f"bold {BAD}"))
+    return Text("  ").join(said).append(" ")
 
 
 class FixedText(Static):

@@ -40,7 +40,7 @@ class Bars:
             app.zone,
             connected.word if connected else "",
             connected.color if connected else "",
-            app.overview.in_trouble if app.view == "overview" and app.answered else None,
+            app.overview.sum if app.view == "overview" and app.answered else None,
             app.navigation.crumbs,
             app.snapshot.server if app.snapshot else "",
             failing and _is_login(app.problem),

@@ -17,7 +17,7 @@ from redisq_ops.core.model.entry import Settlement
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
 
-from ..command_line import Redisq, everywhere
+from ..command_line import Redisq, dead_letters, everywhere
 
 PERFDATA = re.compile(r"(\w+=(\d+s?|U) ?)+")
 
@@ -53,9 +53,10 @@ def test_nothing_is_wrong_with_no_queue_and_with_a_healthy_one(
 def test_a_warning_is_1_and_what_is_critical_is_2(redisq: Redisq, client: redis.Redis) -> None:
     everywhere(client, "mail")
     sentence, numbers = line(redisq, "--warning", "dead>0", code=1)
-    assert sentence == "WARNING: mail: dead>0" and numbers["warning"] == "1"
+    assert sentence == "WARNING: mail: 1 dead, mostly SMTP; mail: dead>0"
+    assert numbers["warning"] == "2"
     sentence, numbers = line(redisq, "--warning", "dead>0", "--critical", "waiting>3", code=2)
-    assert sentence == "CRITICAL: mail: waiting>3; mail: dead>0"
+    assert sentence == "CRITICAL: mail: waiting>3; mail: 1 dead, mostly SMTP; mail: dead>0"
     assert (numbers["critical"], numbers["dead"], numbers["waiting"]) == ("1", "1", "4")
 
 
@@ -63,6 +64,7 @@ def test_a_number_that_no_queue_keeps_is_unknown_and_not_0(
     redisq: Redisq, client: redis.Redis
 ) -> None:
     client.lpush("celery", b"{}")
+    client.hset("unacked", "tag", b"[]")  # of some worker: nobody can tell which queues it has
     client.sadd("_kombu.binding.celery", b"celery\x06\x16\x06\x16celery")
     redisq("discover", "--register", "--yes")
     sentence, numbers = line(redisq, "--set", "no_worker=1d", code=0)
@@ -74,8 +76,45 @@ def test_a_number_that_no_queue_keeps_is_unknown_and_not_0(
     (row,) = redisq.rows("ls")
     assert (row["waiting"], row["dead"], row["oldest_age_ms"]) == (1, None, None)
     everywhere(client, "mail")
-    sentence, numbers = line(redisq, "--set", "no_worker=1d", code=0)
+    sentence, numbers = line(redisq, "--set", "no_worker=1d", code=1)
     assert numbers["dead"] == "1" and "oldest, workers of celery:celery" in sentence
+
+
+def test_acknowledged_dead_letters_are_no_trouble_until_others_die_or_the_time_is_over(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    dead_letters(client, 3)
+    assert line(redisq, "--set", "dead=100", code=1)[0] == "WARNING: mail: 3 dead, mostly SMTP"
+    plan = redisq("dlq", "acknowledge", "mail", "--until", "3d", code=5)
+    assert "3 dead: no trouble until " in plan
+    redisq("dlq", "acknowledge", "mail", "--until", "3d", "--reason", "known", "--yes")
+    line(redisq, "--set", "dead=100", code=0)
+    time.sleep(0.002)
+    redisq("dlq", "purge", "mail", "--max", "2", "--yes")  # the number falls below the known one
+    mail = RequestQueue(client, "mail")
+    mail.submit([b"x"], id="r2")
+    mail.settle([Settlement(mail.take(1, consumer="w").deliveries[0], "reject", b"{}")])
+    found = line(redisq, "--set", "dead=100", code=1)[0]
+    assert found.startswith("WARNING: mail: 1 dead since acknowledged"), found
+    redisq("dlq", "acknowledge", "mail", "--end", "--yes")
+    assert line(redisq, "--set", "dead=100", code=1)[0].startswith("WARNING: mail: 2 dead")
+    ended = redisq.rows("log", "--queue", "mail")[0]["id"]
+    redisq("undo", ended, "--yes")
+    assert "since acknowledged" in line(redisq, "--set", "dead=100", code=1)[0]
+    redisq("dlq", "acknowledge", "mail", "--until", "1ms", "--yes")
+    assert line(redisq, "--set", "dead=100", code=1)[0].startswith("WARNING: mail: 2 dead")
+
+
+def test_what_an_acknowledgement_refuses(redisq: Redisq, client: redis.Redis) -> None:
+    RequestQueue(client, "mail").submit([b"x"], id="r")
+    redisq("dlq", "acknowledge", "mail", "--yes", code=0)
+    assert not client.exists("redisq:acknowledged")
+    redisq("dlq", "acknowledge", "mail", "--until", "soon", "--yes", code=2)
+    redisq("dlq", "acknowledge", "mail", "--until", "2020-01-01T00:00:00Z", "--yes", code=2)
+    redisq("dlq", "acknowledge", "mail", "--until", "3d", "--end", "--yes", code=2)
+    client.hset("redisq:acknowledged", "mail", "{}")  # corrupt: nothing is acknowledged
+    dead_letters(client, 1)
+    line(redisq, "--set", "dead=100", code=1)
 
 
 def test_a_due_retry_is_work_that_waits_for_a_worker(redisq: Redisq, client: redis.Redis) -> None:
@@ -93,7 +132,7 @@ def test_minutes_is_the_period_in_which_deaths_count(redisq: Redisq, client: red
     everywhere(client, "mail")
     (dead,) = RequestQueue(client, "mail").page("dead").entries
     client.zincrby("redisq:{mail}:dead", -600_000, dead.id)  # it died ten minutes ago
-    line(redisq, "--set", "dead=1", code=0)
+    assert line(redisq, "--set", "dead=1", code=1)[0] == "WARNING: mail: 1 dead, mostly SMTP"
     sentence, _ = line(redisq, "--set", "dead=1", "--set", "minutes=30", code=2)
     assert "1 dead in 30 m, mostly" in sentence
     refused = redisq("check", "--set", "minutes=61", code=3)
@@ -116,7 +155,8 @@ def test_a_paused_queue_is_a_warning_unless_the_file_says_otherwise(
     assert "paused by" in sentence and "db / migration" in sentence
     rules = tmp_path / "check.toml"
     rules.write_text(
-        '[[check]]\nqueues = "mail"\nignore = ["paused"]\n[[check]]\nqueues = "mial"\ndead = 1\n'
+        '[[check]]\nqueues = "mail"\nignore = ["paused", "dead"]\n'
+        '[[check]]\nqueues = "mial"\ndead = 1\n'
     )
     line(redisq, "--rules", str(rules), code=0)
     explained = redisq("check", "--rules", str(rules), "--explain", code=0)
@@ -160,11 +200,17 @@ def test_as_json(redisq: Redisq, client: redis.Redis) -> None:
         "status": "critical",
         "queues": 1,
         "findings": [
-            {"severity": "critical", "queue": "mail", "rule": "condition", "reason": "dead>0"}
+            {"severity": "critical", "queue": "mail", "rule": "condition", "reason": "dead>0"},
+            {
+                "severity": "warning",
+                "queue": "mail",
+                "rule": "dead",
+                "reason": "1 dead, mostly SMTP",
+            },
         ],
         "error": None,
     }
-    rules = redisq.rows("check", "--explain", code=0)[:-1]
+    rules = redisq.rows("check", "--explain", code=1)[:-1]
     assert {row["rule"] for row in rules} > {"no-worker", "old", "paused"}
     assert json.loads(redisq("check", "x", "--json", code=3))["status"] == "unknown"
 

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from redisq_ops.core.model.activity import Activity
+from redisq_ops.core.engine.acknowledgement import Acknowledgement
+from redisq_ops.core.model.activity import Activity, ConsumerSign
 from redisq_ops.core.model.entry import Client, Counts, Entry, Request
 from redisq_ops.core.model.rates import Rates
-from redisq_ops.ops.inspect.overview import Evidence, QueueRow
+from redisq_ops.ops.inspect.overview import CommonError, Evidence, QueueRow
 from redisq_ops.ops.trouble import Severity, Thresholds, rank, reasons, rough_age, troubles
 
 NOW = 1_773_457_965_000
@@ -81,7 +82,8 @@ STILL = rates()
         (row(RETRIES, replace(SILENT, ready_ms=NOW + MINUTE)), ""),
         (row(RETRIES, Activity(None, 0, ready_ms=NOW - 2 * MINUTE)), "no worker for a day or more"),
         (row(RETRIES, Activity(None, 0, ready_ms=NOW - SECOND)), ""),
-        (row(replace(RETRIES, delayed=0), SILENT, periodic=(3, 1)), "no worker for 13 m"),
+        (row(replace(RETRIES, delayed=0), SILENT, periodic=(3, 1)),
+         "no worker for 13 m; 1 periodic entry missed a run"),
         (row(replace(RETRIES, delayed=0), periodic=(3, 1)), "1 periodic entry missed a run"),
         # Another program's layout doesn't have it.
         (row(WAITING, Activity()), ""),
@@ -107,8 +109,9 @@ STILL = rates()
          "all requests are paused"),
         (row(WAITING, Activity(NOW, 1, None, 9)), ""),
         (row(WAITING, Activity(NOW, 1, None, 10)), "10 dead in 5 m"),
-        (row(WAITING, Activity(NOW, 1, None, 1_211), evidence=Evidence(error="IOError")),
-         "1,211 dead in 5 m, mostly IOError"),
+        (row(WAITING, Activity(NOW, 1, None, 1_211), evidence=Evidence(
+            error=CommonError("IOError", 20))),
+         "1,211 dead in 5 m, latest 20 mostly IOError"),
         (row(WAITING, pace=rates(5, 2, 1)), ""),
         (row(WAITING, pace=rates(5, 2, 2)), "12 of 24 attempts failed in 5 m"),
         (row(WAITING, pace=rates(5, 1, 2)), ""),  # 18 attempts: too few to mean something
@@ -162,8 +165,123 @@ def test_the_worst_comes_first_and_limits_can_be_changed() -> None:
     ]
     lenient = Thresholds(no_worker_ms=HOUR, dead=13)
     assert [one.rule for one in troubles(bad, NOW, lenient)] == ["draining", "unfinished"]
-    ranks = [rank(found), rank(found[1:]), rank(found[2:]), rank(())]
+    ranks = [rank(found), rank(found[:1]), rank(found[2:]), rank(())]
     assert ranks == sorted(ranks) and len(set(ranks)) == 4
+
+
+def test_the_worst_affect_the_most_entries_for_the_longest_time() -> None:
+    """A hiccup of a minute is below an outage of hours, whatever rule finds them."""
+    waiting = replace(WAITING, waiting=500, oldest_ms=NOW - 3 * HOUR)
+    queues = {
+        "hiccup": row(replace(WAITING, waiting=2), replace(SILENT, asked_ms=NOW - MINUTE)),
+        "died long ago": row(replace(WAITING, waiting=0, dead=1_000_000)),
+        "outage": row(waiting, replace(SILENT, asked_ms=NOW - 3 * HOUR)),
+        "one dead": row(replace(WAITING, waiting=0, dead=1)),
+        "shorter": row(waiting, replace(SILENT, asked_ms=NOW - 2 * MINUTE)),
+        "fine": row(WAITING),
+    }
+    found = {name: troubles(queue, NOW) for name, queue in queues.items()}
+    assert sorted(found, key=lambda name: rank(found[name])) == [
+        "died long ago", "outage", "shorter", "hiccup", "one dead", "fine"
+    ]  # fmt: skip
+
+
+KNOWN = Acknowledgement(NOW - HOUR, 400, NOW + HOUR, "kim", "fixed on Monday")
+
+
+@pytest.mark.parametrize(
+    ("dead", "since", "known", "said", "severity"),
+    [
+        (0, None, None, "", 0),
+        (1, None, None, "1 dead", Severity.WARNING),
+        (999, None, None, "999 dead", Severity.WARNING),
+        (1_000_000, None, None, "1,000,000 dead", Severity.CRITICAL),
+        (400, 0, KNOWN, "", 0),
+        (437, 37, KNOWN, "37 dead since acknowledged", Severity.WARNING),
+        # Some of the acknowledged ones were replayed, and others died: only the time tells.
+        (90, 50, KNOWN, "50 dead since acknowledged", Severity.WARNING),
+        # The layout doesn't tell who died when.
+        (437, None, KNOWN, "37 dead since acknowledged", Severity.WARNING),
+        (300, None, KNOWN, "", 0),
+        (400, 0, replace(KNOWN, until_ms=NOW), "400 dead", Severity.WARNING),
+        (400, 0, replace(KNOWN, until_ms=None), "", 0),
+    ],
+)
+def test_dead_letters_are_trouble_until_somebody_acknowledges_them(
+    dead: int, since: int | None, known: Acknowledgement | None, said: str, severity: int
+) -> None:
+    seen = Activity(NOW, 1, None, 0, dead_since=since)
+    found = troubles(row(Counts(0, 0, 0, dead, 0, 50), seen, acknowledged=known), NOW)
+    assert reasons(found) == said
+    assert [one.severity for one in found] == ([severity] if severity else [])
+
+
+def test_dead_letters_older_than_the_latest_minutes_are_counted_beside_these() -> None:
+    seen = Activity(NOW, 1, None, 60)
+    evidence = Evidence(error=CommonError("SMTPServerDisconnected", 20))
+    found = troubles(row(Counts(0, 0, 0, 460, 0, 50), seen, evidence=evidence), NOW)
+    assert reasons(found) == (
+        "60 dead in 5 m, latest 20 mostly SMTPServerDisconnected; 460 dead in all"
+    )
+    found = troubles(row(Counts(0, 0, 0, 60, 0, 50), seen), NOW)
+    assert [one.rule for one in found] == ["dying"]
+
+
+LONG = NOW + 10 * MINUTE
+
+
+@pytest.mark.parametrize(
+    ("sign", "until", "said", "severity"),
+    [
+        (ConsumerSign("w", NOW - SECOND, beats=True), LONG, "", 0),
+        (ConsumerSign("w", NOW - 2 * MINUTE, beats=True), LONG,
+         "2 held by w, silent for 2 m", Severity.CRITICAL),
+        (ConsumerSign("w", NOW - 2 * MINUTE, beats=True), NOW - SECOND, "", 0),  # it is reclaimed
+        (ConsumerSign("w", None, gone=True), None, "2 held by w, silent for 0 s",
+         Severity.CRITICAL),
+        # Without heartbeats a busy consumer is silent: only a long time, and a long lease, tell.
+        (ConsumerSign("w", NOW - 10 * MINUTE), LONG, "", 0),
+        (ConsumerSign("w", NOW - 20 * MINUTE), LONG, "2 held by w, silent for 20 m",
+         Severity.WARNING),
+        (ConsumerSign("w", NOW - 20 * MINUTE), NOW + 20 * SECOND, "", 0),
+        (ConsumerSign("other", NOW - HOUR, beats=True), LONG, "", 0),
+    ],
+)  # fmt: skip
+def test_entries_held_by_a_consumer_without_a_sign_of_life_are_trouble(
+    sign: ConsumerSign, until: int | None, said: str, severity: int
+) -> None:
+    held = tuple(Entry(f"e{n}", "pending", until, consumer="w") for n in range(2))
+    seen = Activity(NOW, 1, until, 0, signs=(sign,))
+    found = troubles(row(Counts(0, 2, 0, 0, 0, 5), seen, evidence=Evidence(tried=held)), NOW)
+    held_ones = [one for one in found if one.rule == "held"]
+    assert reasons(held_ones) == said
+    assert [one.severity for one in held_ones] == ([severity] if severity else [])
+
+
+def test_a_dead_worker_with_a_running_lease_is_no_worker() -> None:
+    dead = ConsumerSign("w", NOW - 50 * MINUTE, beats=True)
+    silent = Activity(NOW - 50 * MINUTE, 1, NOW + 10 * MINUTE, 0, signs=(dead,))
+    assert reasons(troubles(row(HELD, silent), NOW)) == "no worker for 50 m"
+    alive = replace(silent, signs=(dead, ConsumerSign("v", NOW - SECOND, beats=True)))
+    assert not troubles(row(HELD, alive), NOW)
+    unregistered = replace(silent, signs=(ConsumerSign("w", NOW - 50 * MINUTE),))
+    assert reasons(troubles(row(HELD, unregistered), NOW)) == (
+        "nobody asked for 50 m, 2 held on long leases"
+    )
+
+
+def test_entries_of_a_program_whose_workers_nobody_registers() -> None:
+    celery = replace(WAITING, oldest_ms=None)
+    assert reasons(troubles(row(celery, Activity(askers=0, unasked=True)), NOW)) == (
+        "no worker asks for its entries"
+    )
+
+
+def test_an_entry_that_is_ready_in_years_is_probably_a_mistake() -> None:
+    far = Activity(NOW, 1, None, 0, far_ahead=1)
+    assert reasons(troubles(row(RETRIES, far), NOW)) == (
+        "1 delayed entry is ready in more than a year"
+    )
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ from redisq_ops.ops.inspect.consumers import (
 )
 from redisq_ops.ops.inspect.details import EntryDetails, PendingEntry, RequestDetails
 from redisq_ops.ops.inspect.history import EntryHistory
-from redisq_ops.ops.inspect.overview import Evidence, QueueRow
+from redisq_ops.ops.inspect.overview import CommonError, Evidence, QueueRow
 from redisq_ops.ops.inspect.periodic import PeriodicStatus
 from redisq_ops.ops.inspect.snapshot import (
     ChartData,
@@ -186,7 +186,7 @@ def overview() -> tuple[QueueRow, ...]:
         "webhooks": Activity(NOW - SECOND, 8, NOW + SECOND, 2),
     }
     evidence = {
-        "mail": Evidence(error="SMTPRecipientsRefused"),
+        "mail": Evidence(error=CommonError("SMTPRecipientsRefused", 20)),
         "nightly-reports": Evidence(paused_by="root"),
         "search-index": Evidence(closed_by="kim"),
     }

@@ -60,7 +60,7 @@ def held_tokens(client: redis.Redis, name: str, now: int) -> str:
 def dying(client: redis.Redis, name: str, now: int) -> str:
     bury(client, "refused", 61, Failure("ValueError", "no"), name)
     bury(client, "lost", 150, Failure("ConnectionError", "reset"), name)
-    return "211 dead in 5 m, mostly ConnectionError"
+    return "211 dead in 5 m, latest 20 mostly ConnectionError"
 
 
 def failing(client: redis.Redis, name: str, now: int) -> str:
@@ -106,7 +106,7 @@ def draining(client: redis.Redis, name: str, now: int) -> str:
     return "draining by kim: moves to eu-2"
 
 
-FAULTS = (unreadable, no_worker, held_tokens, dying, failing, old, blocked, paused, draining)
+FAULTS = (unreadable, dying, held_tokens, no_worker, old, failing, blocked, draining, paused)
 """the worst first"""
 
 

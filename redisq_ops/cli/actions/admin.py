@@ -11,7 +11,10 @@ from redisq_ops.core.model.errors import BadInput, NotFound, Refused, Unreachabl
 from redisq_ops.core.model.exit_codes import INTERRUPTED
 from redisq_ops.core.model.keys import known_name
 from redisq_ops.core.queues.request.queue import Control
+from redisq_ops.core.redis.operation import both
 from redisq_ops.ops.change import audit_log, control
+from redisq_ops.ops.change.acknowledge import acknowledge as acknowledge_dead_letters
+from redisq_ops.ops.change.acknowledge import acknowledge_preview
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.control_preview import (
     queue_preview,
@@ -25,6 +28,7 @@ from redisq_ops.ops.change.transfer_undo import undo_of
 from redisq_ops.ops.change.undo import UndoSteps, why_not
 from redisq_ops.ops.change.undo_preview import MOST_ASKED, MOST_DRY, undo_preview
 from redisq_ops.ops.files.submit import opened
+from redisq_ops.ops.filter.time import duration_ms, moment_ms
 from redisq_ops.ops.hint import hint
 
 from ..address import place
@@ -127,6 +131,27 @@ def change_queue(s: Session, verb: str, name: str, go: Go) -> int:
     preview = queue_preview([queue], [s.run(queue.counts.op())], verb)
     act = {"pause": control.pause, "resume": control.resume, "drain": control.drain}[verb]
     return confirm_and_run(s, preview, go, partial(act, queue))
+
+
+def acknowledge(s: Session, name: str, typed: str | None, go: Go, *, end: bool) -> int:
+    if end and typed:
+        raise BadInput("--until and --end contradict each other")
+    queue = s.run(s.deployment.queue(name))
+    counts, now = s.run(both(queue.counts.op(), queue.now.op()))
+    until_ms = typed and _until(typed, now, utc=s.utc)
+    preview = acknowledge_preview(queue, counts, until_ms or None, end=end)
+    act = partial(acknowledge_dead_letters, queue, until_ms=until_ms or None, end=end)
+    return confirm_and_run(s, preview, go, act)
+
+
+def _until(typed: str, now_ms: int, *, utc: bool) -> int:
+    """A time, or a time span from now."""
+    if typed[-1:] in "smhd" and typed[:1].isdigit():
+        return now_ms + duration_ms(typed)
+    at_ms = moment_ms(typed, now_ms, ahead=True, utc=utc)
+    if at_ms <= now_ms:
+        raise BadInput(f"--until {typed}: that is over already")
+    return at_ms
 
 
 def destroy(s: Session, name: str, go: Go, *, hard: bool) -> int:

@@ -266,6 +266,29 @@ def group(s: Session, *, queue: str = QUEUE, group: str = argument("GROUP")) -> 
     return compared(s, queue, group)
 
 
+@command(GROUPS["dlq"], "acknowledge", prints="Plan Outcome")
+def acknowledge(
+    s: Session,
+    *,
+    name: str = QUEUE,
+    until: str | None = option(
+        "--until", "TIME|SPAN", "Time from which they are trouble again: 09:00, 3d. [never]"
+    ),
+    end: bool = flag("--end", "End the acknowledgement: they count as trouble again."),
+    go: Go,
+) -> int:
+    """Say that a queue's dead letters are known: the overview and `redisq check` name only entries
+    that die later. Nothing of the queue itself is changed.
+
+    Examples:
+      redisq dlq acknowledge mail --until 3d --reason "fixed on Monday"
+      redisq dlq acknowledge mail --end
+    """
+    from ..actions.admin import acknowledge
+
+    return acknowledge(s, name, until, go, end=end)
+
+
 def edit(
     s: Session,
     *,

@@ -24,6 +24,7 @@ from ..model.settings import LEASE_MS
 from ..model.states import EDIT, FIXED
 from ..redis.operation import C_co, Call, Description, both, operation
 from ..redis.parsers import scored, words
+from .acknowledgement import ACKNOWLEDGE, replace_acknowledgement
 from .parallel_reads import ParallelReads
 
 T = TypeVar("T")
@@ -362,7 +363,16 @@ class OperatorChanges(ParallelReads[C_co]):
         ``verb``, ``args``: the inverse that the audit log keeps. ``left`` is called with the things
         that were changed since, and stay. `undo_change_size` says how many things there are.
         """
-        return self._undo_change(ChangeUndo(op, seq, verb, args, left))
+        undo = ChangeUndo(op, seq, verb, args, left)
+        return self._end_known(undo) if verb == ACKNOWLEDGE else self._undo_change(undo)
+
+    async def _end_known(self, undo: ChangeUndo) -> int:
+        """Take an acknowledgement of dead letters back, of any kind of queue."""
+        before, after = map(unquote, undo.args)
+        if await replace_acknowledgement(self.name, after, before, self.prefix):
+            return 1
+        undo.left([ACKNOWLEDGE])
+        return 0
 
     async def _undo_change(self, undo: ChangeUndo) -> int:
         op, seq, left = undo.op, undo.seq, undo.left

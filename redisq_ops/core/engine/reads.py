@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from ..model import record
-from ..model.activity import Activity
+from ..model.activity import FAR_MS, Activity, ConsumerSign
 from ..model.consumer_load import (
     PENDING_PAGE,
     GroupLoad,
@@ -36,7 +36,6 @@ _HOURS = 26
 """hours for which per-minute counters can exist"""
 _FEW_MINUTES = 5
 """minutes whose counters are read by their names, not with all of their hour"""
-_TIMED: Final[tuple[State, ...]] = ("pending", "delayed")
 _NAMED = 20
 """corrupt records that a checkup names; it counts the others"""
 _CHECKED = 500
@@ -240,17 +239,32 @@ class QueueReads(QueueBase[C_co]):
         )
 
     @operation
-    async def activity(self, since_ms: int) -> Activity:
-        """Whether the queue is worked on; `Activity.dead_lately` counts from ``since_ms`` on."""
-        dead = self.keys[ZSETS["dead"]]
-        reads: list[Call[Any]] = [
-            recent_consumers(self.keys["callers"]),
-            *(scored(self.keys[ZSETS[state]], "0", "0") for state in _TIMED),
-            Call(("ZCOUNT", dead, since_ms, "+inf"), int, key=dead),
-        ]
-        seen, *firsts, died = await together(reads)
-        deadline, ready = (moment(first[0][1]) if first else None for first in firsts)
-        return Activity(seen.asked_ms, seen.askers, deadline, died, ready_ms=ready)
+    async def activity(self, since_ms: int, known_ms: int | None = None) -> Activity:
+        """Whether the queue is worked on; `Activity.dead_lately` counts from ``since_ms`` on.
+
+        ``known_ms``: up to when an operator acknowledged dead letters; None: nobody did.
+        """
+        lease, delay, dead = (self.keys[ZSETS[state]] for state in ("pending", "delayed", "dead"))
+        ranges = [(delay, f"({since_ms + FAR_MS}"), (dead, f"{since_ms}")]
+        ranges += [] if known_ms is None else [(dead, f"({known_ms}")]
+        seen, (times, (far, lately, *since)) = await both(
+            _callers(self.keys["callers"]),
+            both(
+                together(scored(key, "0", "0") for key in (lease, delay)),
+                together(Call(("ZCOUNT", key, low, "+inf"), int, key=key) for key, low in ranges),
+            ),
+        )
+        deadline, ready = (moment(rows[0][1]) if rows else None for rows in times)
+        return Activity(
+            seen.position.asked_ms,
+            seen.position.askers,
+            deadline,
+            lately,
+            ready_ms=ready,
+            far_ahead=far,
+            dead_since=since[0] if since else None,
+            signs=seen.signs,
+        )
 
     @operation
     def history(self, max: int = 100, before: str = "+") -> Call[list[Event]]:
@@ -395,21 +409,65 @@ class QueueReads(QueueBase[C_co]):
                 return found, unseen + long
 
 
-def recent_consumers(key: str) -> Call[QueuePosition]:
-    """When a worker last took or tried to take entries, from a queue's caller slots.
+WORKER_FIELD = ":worker"
+"""the end of a field of ``callers`` in which a worker of redisq registers: its value's second word
+is the time of its last heartbeat"""
+_TAKE_FIELD = ":take"
+_EITHER = "*:[tw][ao][kr][ek]*"
+"""matches both"""
 
-    Every take writes its time there, also an idle worker's; slots are kept for a day.
-    """
 
-    def read(reply: Any) -> QueuePosition:
-        cursor, rows = reply
-        values = list(rows.values()) if isinstance(rows, Mapping) else list(rows[1::2])
-        times = [int(value.split(b" ", 2)[1]) for value in values]
+@dataclass(frozen=True, slots=True)
+class _Callers:
+    """What the caller slots of a queue tell of its consumers; slots are kept for a day."""
+
+    asked: Mapping[str, int]
+    """consumer -> when it last took or tried to take entries (ms): also an idle worker asks"""
+    beats: Mapping[str, int | None]
+    """registered worker -> its last heartbeat (ms); None: its field is corrupt"""
+    complete: bool
+    """False: there are more than were read"""
+
+    @property
+    def position(self) -> QueuePosition:
         return QueuePosition(
-            asked_ms=max(times, default=None), askers=len(times), askers_all=int(cursor) == 0
+            asked_ms=max(self.asked.values(), default=None),
+            askers=len(self.asked),
+            askers_all=self.complete,
         )
 
-    return Call(("HSCAN", key, 0, "MATCH", "*:take", "COUNT", SEEN), read, key=key)
+    @property
+    def signs(self) -> tuple[ConsumerSign, ...]:
+        """The latest sign of each consumer."""
+        found = {name: ConsumerSign(name, at) for name, at in self.asked.items()}
+        for name, beat in self.beats.items():
+            seen = [at for at in (beat, self.asked.get(name)) if at is not None]
+            found[name] = ConsumerSign(name, max(seen, default=None), beats=True)
+        return tuple(found.values())
+
+
+def _callers(key: str) -> Call[_Callers]:
+    def read(reply: Any) -> _Callers:
+        cursor, rows = reply
+        pairs = (
+            rows.items() if isinstance(rows, Mapping) else zip(rows[::2], rows[1::2], strict=True)
+        )
+        asked, beats = dict[str, int](), dict[str, int | None]()
+        for field, value in ((text(field), value) for field, value in pairs):
+            if field.endswith(_TAKE_FIELD):
+                asked[field.removesuffix(_TAKE_FIELD)] = int(value.split(b" ", 2)[1])
+            elif field.endswith(WORKER_FIELD):
+                beat = value.split(b" ", 2)[1:2]
+                known = int(beat[0]) if beat and beat[0].isdigit() else None
+                beats[field.removesuffix(WORKER_FIELD)] = known
+        return _Callers(asked, beats, int(cursor) == 0)
+
+    return Call(("HSCAN", key, 0, "MATCH", _EITHER, "COUNT", SEEN), read, key=key)
+
+
+async def recent_consumers(key: str) -> QueuePosition:
+    """When a worker last took or tried to take entries, from a queue's caller slots."""
+    return (await _callers(key)).position
 
 
 def _event(id: str, raw: dict[bytes, bytes]) -> Event:

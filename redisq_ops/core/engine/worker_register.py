@@ -11,18 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..model.activity import BEATS_MS
 from ..model.consumer_load import PENDING_PAGE, PendingDelivery
 from ..model.quoting import text
 from ..model.worker_process import Process, RunningJob
 from ..redis.operation import Call, both
 from .queue import Queue
+from .reads import WORKER_FIELD
 from .registry import server_ms
 
-SILENT_MS = 90_000
-"""a worker is silent after this time without a heartbeat: it sends one every 30 s"""
 READ = 250
 """fields of ``callers`` that one look goes through, at least"""
-_SUFFIX = ":worker"
 
 
 @dataclass(slots=True)
@@ -46,11 +45,11 @@ class WorkerRegistration:
         self.since_ms = self.since_ms or now
         value = f"1 {now} {self.since_ms} {self.slots} {self.pid} {self.host}"
         key = queue.keys["callers"]
-        await Call(("HSET", key, self.consumer + _SUFFIX, value), int, key=key)
+        await Call(("HSET", key, self.consumer + WORKER_FIELD, value), int, key=key)
 
     async def leave(self, queue: Queue[Any]) -> None:
         key = queue.keys["callers"]
-        await Call(("HDEL", key, self.consumer + _SUFFIX), int, key=key)
+        await Call(("HDEL", key, self.consumer + WORKER_FIELD), int, key=key)
 
 
 async def registered_workers(queue: Queue[Any]) -> list[Process]:
@@ -59,7 +58,7 @@ async def registered_workers(queue: Queue[Any]) -> list[Process]:
     A silent one that holds nothing is left out: it ended, and there is nothing to take over.
     """
     key = queue.keys["callers"]
-    scan = Call(("HSCAN", key, 0, "MATCH", f"*{_SUFFIX}", "COUNT", READ), _fields, key=key)
+    scan = Call(("HSCAN", key, 0, "MATCH", f"*{WORKER_FIELD}", "COUNT", READ), _fields, key=key)
     (found, now), pending = await both(
         both(scan, server_ms()), queue.pending_deliveries.op("", PENDING_PAGE, glance=True)
     )
@@ -75,7 +74,7 @@ async def registered_workers(queue: Queue[Any]) -> list[Process]:
 def _fields(reply: Any) -> list[tuple[str, str]]:
     _, rows = reply
     pairs = rows.items() if isinstance(rows, Mapping) else zip(rows[::2], rows[1::2], strict=True)
-    return [(text(field).removesuffix(_SUFFIX), text(value)) for field, value in pairs]
+    return [(text(field).removesuffix(WORKER_FIELD), text(value)) for field, value in pairs]
 
 
 def _process(
@@ -85,12 +84,12 @@ def _process(
         _, beat, since, _, pid, host = value.split(" ", 5)
         times = int(beat), int(since), int(pid)
     except ValueError:
-        return Process(name, problem=f"its field {name}{_SUFFIX} is corrupt")
+        return Process(name, problem=f"its field {name}{WORKER_FIELD} is corrupt")
     silent_ms = max(0, now - times[0])
     work = tuple(
         RunningJob(each.id, queue.name, b"", None if each.age_ms is None else now - each.age_ms)
         for each in held
     )
     return Process(
-        name, host, times[2], (queue.name,), times[1], silent_ms, silent_ms < SILENT_MS, work
+        name, host, times[2], (queue.name,), times[1], silent_ms, silent_ms < BEATS_MS, work
     )

@@ -197,7 +197,7 @@ class ForeignQueue(Queue[C_co]):
         return Rates()
 
     @operation
-    async def activity(self, since_ms: int) -> Activity:
+    async def activity(self, since_ms: int, known_ms: int | None = None) -> Activity:
         return Activity()
 
     @operation

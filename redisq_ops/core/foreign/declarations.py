@@ -29,6 +29,8 @@ class Zset(Declared):
     type = "zset"
     ready: bool = False
     """whether scores are the times at which the entries become ready"""
+    died: bool = False
+    """whether scores are the times at which the entries died"""
     unit_ms: float = 1000
     """milliseconds in one unit of these times: 1000 for seconds, 1 for milliseconds"""
 

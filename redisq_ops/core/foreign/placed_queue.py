@@ -10,17 +10,19 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import Literal
 
 from ..engine.optional_features import HasWorkerProcesses
 from ..engine.reads import recent_consumers
-from ..model.activity import Activity
+from ..model.activity import FAR_MS, Activity, ConsumerSign
 from ..model.cut_element import UNREAD
 from ..model.entry import Entry, State
 from ..model.errors import WrongKind
 from ..model.queue_position import Ahead, QueuePosition, joined
 from ..model.quoting import legal, raw_of, stored
 from ..model.worker_process import Process
-from ..redis.operation import C_co, attempt, both, operation, together
+from ..redis.operation import C_co, Call, attempt, both, operation, together
+from .declarations import Zset
 from .list_place import DEPTH, reachable
 from .placed_pages import PAGE, PlacedPages, named
 from .places import LocatedEntry, Place
@@ -157,17 +159,59 @@ class PlacedQueue(PlacedPages[C_co]):
         return await self.worker_processes.op() if isinstance(self, HasWorkerProcesses) else []
 
     @operation
-    async def activity(self, since_ms: int) -> Activity:
+    async def activity(self, since_ms: int, known_ms: int | None = None) -> Activity:
         """Whether our own workers or the owner's processes serve the queue. A process that its
         owner takes for alive counts as asking now. Unknown if the owner registers no processes."""
+        beyond = both(
+            both(
+                self._beyond("dead", "died", since_ms),
+                self._beyond("delayed", "ready", since_ms + FAR_MS),
+            ),
+            self._beyond("dead", "died", known_ms),
+        )
         if not isinstance(self, HasWorkerProcesses):
-            return Activity()
-        (own, now), processes = await both(
-            both(self._recent_consumers(), self._now()), self.worker_processes.op()
+            (lately, far), since = await beyond
+            return Activity(dead_lately=lately, far_ahead=far, dead_since=since)
+        ((own, now), processes), ((lately, far), since) = await both(
+            both(both(self._recent_consumers(), self._now()), self.worker_processes.op()), beyond
         )
         serving = len(self._serving(processes))
-        asked_ms = now if serving else own.asked_ms
-        return Activity(asked_ms, (own.askers or 0) + serving, registered=True)
+        return Activity(
+            now if serving else own.asked_ms,
+            (own.askers or 0) + serving,
+            dead_lately=lately,
+            registered=True,
+            far_ahead=far,
+            dead_since=since,
+            signs=tuple(
+                ConsumerSign(p.name, None if p.silent_ms is None else now - p.silent_ms, gone=True)
+                for p in processes
+                if p.alive is False and p.work
+            ),
+        )
+
+    async def _beyond(
+        self, state: State, scores: Literal["died", "ready"], time_ms: int | None
+    ) -> int | None:
+        """How many entries of a state died, or become ready, after a time; None: the layout doesn't
+        tell, or no time is given."""
+        places = [one for one in self.states[state] if isinstance(one, Zset)]
+        told = [one for one in places if getattr(one, scores)]
+        if time_ms is None or not told or self._shared(state):
+            return None
+        if scores == "died" and len(told) < len(self.states[state]):
+            return None
+        if not self.own_name and any("{q}" in one.key for one in told):
+            return None
+        keys = [self.at + one.key.replace("{q}", self.own_name) for one in told]
+        lows = [f"({time_ms / one.unit_ms!r}" for one in told]
+        found = await attempt(
+            together(
+                Call(("ZCOUNT", key, low, "+inf"), int, key=key)
+                for key, low in zip(keys, lows, strict=True)
+            )
+        )
+        return None if isinstance(found, Exception) else sum(found)  # the counts say what is wrong
 
     def _serving(self, processes: Sequence[Process]) -> list[Process]:
         """The processes that take jobs of this queue now."""

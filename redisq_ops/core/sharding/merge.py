@@ -44,8 +44,9 @@ class MergedReads(ShardMap[C_co, ShardT]):
         )
 
     @operation
-    async def activity(self, since_ms: int) -> Activity:
-        return joined_activity(await self._on_each_shard(lambda part: part.activity.op(since_ms)))
+    async def activity(self, since_ms: int, known_ms: int | None = None) -> Activity:
+        parts = await self._on_each_shard(lambda part: part.activity.op(since_ms, known_ms))
+        return joined_activity(parts)
 
     async def _page(self, state: State, query: PageQuery) -> Page:
         """As for one queue: the shards' pages are merged by time, and a cursor is for all of them.

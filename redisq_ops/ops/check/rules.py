@@ -35,11 +35,14 @@ SPANS: Final = {
     "overdue": "overdue_ms",
     "stalled": "stalled_ms",
     "oldest": "oldest_ms",
+    "held": "held_ms",
 }
 """thresholds given as a time span -> the field of `Thresholds`"""
 NUMBERS: Final = (
     "minutes",
     "dead",
+    "dead_letters",
+    "many_dead_letters",
     "attempts",
     "failing_percent",
     "failures",

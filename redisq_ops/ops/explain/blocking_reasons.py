@@ -23,13 +23,13 @@ NO_TAKE_MS = 60_000
 
 
 Rule: TypeAlias = Literal[
-    "behind", "blocked", "busy", "cancelled", "cap", "children", "closed", "dead", "delayed",
-    "done", "done-dead", "due", "dying", "empty", "failing", "gone", "group", "held", "holder",
-    "limit", "moved", "moving", "next", "no-worker", "only-shown", "open", "overdue", "parent",
-    "paused", "pending", "periodic", "periodic-corrupt", "periodic-held", "periodic-overdue",
-    "periodic-paused", "periodic-run", "poison", "purged", "removed", "request-paused", "resizing",
-    "retry", "sealed", "silent", "touched", "trimmed", "turn", "unfinished", "unknown", "unread",
-    "waiting",
+    "behind", "blocked", "busy", "cancelled", "cap", "children", "closed", "dead", "dead-letters",
+    "delayed", "done", "done-dead", "due", "dying", "empty", "failing", "gone", "group", "held",
+    "holder", "limit", "moved", "moving", "next", "no-worker", "only-shown", "open", "overdue",
+    "parent", "paused", "pending", "periodic", "periodic-corrupt", "periodic-held",
+    "periodic-overdue", "periodic-paused", "periodic-run", "poison", "purged", "removed",
+    "request-paused", "resizing", "retry", "sealed", "silent", "touched", "trimmed", "turn",
+    "unfinished", "unknown", "unread", "waiting",
 ]  # fmt: skip
 """the stable names of the rules"""
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from redisq_ops.core.engine.acknowledgement import Acknowledgement, acknowledgement
 from redisq_ops.core.engine.optional_features import HasClients, HasPeriodicEntries, HasRequests
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.relation import Related
@@ -244,15 +245,20 @@ async def _periodic(queue: Queue[Any], name: str, now: int) -> tuple[PeriodicSta
     return () if found is None else tuple(await status(queue, [found], now))
 
 
+EXPLAINED = ("dying", "dead", "poison", "failing")
+"""rules of `trouble` that are among a queue's reasons"""
+
+
 async def _failures(queue: Queue[Any], id: str | None, now: int) -> tuple[Trouble, ...]:
     if id:
         return ()
     rates = queue_rates(queue, now, RATE_MINUTES + 1)
-    row = await queue_row(queue, queue.name, queue.kind, now, rates, USUAL)
+    known = Acknowledgement.decoded((await acknowledgement(queue.name, queue.prefix)).encode())
+    row = await queue_row(queue, queue.name, queue.kind, now, rates, USUAL, known)
     seen = await attempt(evidence(queue, row, {one.rule for one in troubles(row, now)}))
     if not isinstance(seen, Exception):  # without evidence the reason names no entries
         row = replace(row, evidence=seen)
-    return tuple(one for one in troubles(row, now) if one.rule in ("dying", "poison", "failing"))
+    return tuple(one for one in troubles(row, now) if one.rule in EXPLAINED)
 
 
 async def _blocked(

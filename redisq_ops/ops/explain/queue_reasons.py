@@ -121,14 +121,15 @@ class QueueReasons(PeriodicReasons):
         """Entries die or fail again and again. Failing attempts are named only if no other rule
         is."""
         name, found = self.queue.name, {one.rule: one for one in self.observed.failures}
-        commands: dict[Rule, tuple[str, str]] = {
-            "dying": ("dlq", hint("dlq", "groups", name)),
-            "poison": ("select", hint("select", name, where=TRIED_AGAIN)),
-            "failing": ("history", hint("history", name)),
+        commands: dict[str, tuple[Rule, str, str]] = {
+            "dying": ("dying", "dlq", hint("dlq", "groups", name)),
+            "dead": ("dead-letters", "dlq", hint("dlq", "groups", name)),
+            "poison": ("poison", "select", hint("select", name, where=TRIED_AGAIN)),
+            "failing": ("failing", "history", hint("history", name)),
         }
-        for rule, (verb, command) in commands.items():
-            if rule in found and (rule != "failing" or len(found) == 1):
-                yield Reason(rule, found[rule].reason, verb, command)
+        for found_by, (rule, verb, command) in commands.items():
+            if found_by in found and (rule != "failing" or len(found) == 1):
+                yield Reason(rule, found[found_by].reason, verb, command)
 
     def _held(self, waiting: int) -> Reason:
         """No token or client is free."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from redis.exceptions import InvalidResponse, RedisError
 
+from redisq_ops.core.engine.acknowledgement import Acknowledgement, acknowledgements
 from redisq_ops.core.engine.optional_features import HasClients, HasPeriodicEntries, HasRequests
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import Registered, all_queues, server_ms
@@ -45,8 +47,18 @@ SUSPECTS = 100
 """queues without other trouble whose first pending and delayed entries are looked at"""
 _TRIED = 20
 """pending and delayed entries each that are looked at, the first ones by time"""
+NOTHING_KNOWN: Final[Mapping[str, Acknowledgement]] = MappingProxyType({})
 _OPERATIONS = 20
 """latest changes among which a pause is looked for"""
+
+
+@dataclass(frozen=True, slots=True)
+class CommonError:
+    """The error type that most of the latest dead entries have."""
+
+    type: str
+    looked: int
+    """how many entries were looked at: all dead ones, or the latest"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +67,8 @@ class Evidence:
 
     paused_by: str | None = None
     closed_by: str | None = None
-    error: str | None = None
-    """the error of most of the latest dead entries, by its type"""
+    error: CommonError | None = None
+    """the error of most of the latest dead entries"""
     requests: tuple[Request, ...] = ()
     """the oldest open requests"""
     holders: tuple[str, ...] = ()
@@ -84,6 +96,8 @@ class QueueRow:
     """periodic entries, and how many of them missed a run; None: the kind has none"""
     resize: OpenResize | None = None
     """the change of the number of its shards that is not complete"""
+    acknowledged: Acknowledgement | None = None
+    """which of its dead letters an operator knows of"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +121,20 @@ async def overview(
     ``minutes``: length of the rates. With ``signs`` also what `ops.trouble` judges by: three more
     round trips at most. ``limits``: by which thresholds it judges a queue.
     """
-    entries, now = await both(all_queues(deployment.prefix), server_ms())
-    rows = await queue_rows(deployment, entries, now, minutes, limits if signs else None)
+    (entries, now), known = await both(
+        both(all_queues(deployment.prefix), server_ms()), acknowledged(deployment)
+    )
+    rows = await queue_rows(deployment, entries, now, minutes, limits if signs else None, known)
     if signs:
         rows = await _with_evidence(deployment, entries, rows, now, limits)
     return Overview(now, tuple(rows))
+
+
+async def acknowledged(deployment: Deployment) -> dict[str, Acknowledgement]:
+    """The acknowledgements of all queues, by name; none if they can't be read: then every dead
+    letter is trouble."""
+    found = await attempt(acknowledgements(deployment.prefix))
+    return {} if isinstance(found, Exception) else found
 
 
 async def queue_rows(
@@ -120,11 +143,12 @@ async def queue_rows(
     now: int,
     minutes: int,
     limits: Callable[[str], Thresholds] | None = None,
+    known: Mapping[str, Acknowledgement] = NOTHING_KNOWN,
 ) -> list[QueueRow]:
     """The rows of some queues; one round trip."""
     read = await together(
-        apart(_row(deployment, entry, now, minutes, limits and limits(entry.name)))
-        for entry in entries
+        apart(_row(deployment, one, now, minutes, limits and limits(one.name), known.get(one.name)))
+        for one in entries
     )
     return [row_or_problem(entry, row) for entry, row in zip(entries, read, strict=True)]
 
@@ -175,11 +199,16 @@ def queue_fields(row: QueueRow, now_ms: int) -> dict[str, Any]:
 
 
 async def _row(
-    deployment: Deployment, entry: Registered, now: int, minutes: int, limits: Thresholds | None
+    deployment: Deployment,
+    entry: Registered,
+    now: int,
+    minutes: int,
+    limits: Thresholds | None,
+    known: Acknowledgement | None,
 ) -> QueueRow:
     queue: Queue[Any] = deployment.open(entry)
     rates = queue_rates(queue, now, minutes)
-    return await queue_row(queue, entry.name, entry.kind, now, rates, limits)
+    return await queue_row(queue, entry.name, entry.kind, now, rates, limits, known)
 
 
 def row_or_problem(entry: Registered, row: QueueRow | Exception) -> QueueRow:
@@ -202,17 +231,19 @@ async def queue_row(
     now: int,
     rates: Description[Rates | None],
     limits: Thresholds | None,
+    known: Acknowledgement | None,
 ) -> QueueRow:
     """A queue in the overview; ``rates``: how its rates are read.
 
-    ``limits``: the thresholds for its signs of trouble; None: these signs are not read.
+    ``limits``: the thresholds for its signs of trouble; None: these signs are not read. ``known``:
+    the acknowledgement of its dead letters.
     """
     counts, moves, rates_, found, periodic, resize = await together(
         [
             queue.counts.op(now),
             attempt(_unfinished(queue)),
             attempt(rates),
-            attempt(_signs(queue, now, limits)),
+            attempt(_signs(queue, now, limits, known)),
             attempt(_periodic(queue, now)),
             attempt(queue.open_resize.op()),
         ]
@@ -236,6 +267,7 @@ async def queue_row(
         clients,
         periodic=periodic,
         resize=resize,
+        acknowledged=known,
     )
 
 
@@ -247,11 +279,11 @@ async def _periodic(queue: Queue[Any], now: int) -> tuple[int, int] | None:
 
 
 async def _signs(
-    queue: Queue[Any], now: int, limits: Thresholds | None
+    queue: Queue[Any], now: int, limits: Thresholds | None, known: Acknowledgement | None
 ) -> tuple[Activity | None, tuple[Client, ...]]:
     if limits is None:
         return None, ()
-    active = queue.activity.op(now - limits.minutes * 60_000)
+    active = queue.activity.op(now - limits.minutes * 60_000, known and known.at_ms)
     if not isinstance(queue, HasClients):
         return await active, ()
     activity, clients = await both(active, queue.clients.op(0, CLIENTS))
@@ -285,7 +317,7 @@ async def evidence(queue: Queue[Any], row: QueueRow, rules: set[str]) -> Evidenc
     reads: dict[str, Description[Any]] = {}
     if rules & {"paused", "draining"}:
         reads["operations"] = audit_log.last(queue, _OPERATIONS)
-    if "dying" in rules:
+    if rules & {"dying", "dead"}:
         reads["dead"] = _latest_dead(queue, row)
     if "stalled" in rules:
         reads["pending"] = queue.page.op("pending", None, _HELD, glance=True)
@@ -297,17 +329,23 @@ async def evidence(queue: Queue[Any], row: QueueRow, rules: set[str]) -> Evidenc
                 reads[f"tried {state}"] = queue.page.op(state, None, _TRIED, glance=True)
     found = dict(zip(reads, await together(reads.values()), strict=True))
     counts, done = row.counts, found.get("operations", [])
-    errors = Counter(e.error.type for e in found.get("dead", ()) if e.error is not None)
     held = found["pending"].entries if "pending" in found else ()
-    common = errors.most_common(1)
     return Evidence(
         _author(done, "pause", f"paused = {counts.paused if counts else ''}"),
         _author(done, "drain", f"closed = {counts.closed if counts else ''}"),
-        common[0][0] if common and 2 * common[0][1] > errors.total() else None,
+        _common_error(found.get("dead", ())),
         tuple(found.get("requests", ())),
         tuple(e.consumer for e in held if e.consumer is not None),
         tuple(e for name in found if name.startswith("tried ") for e in found[name].entries),
     )
+
+
+def _common_error(latest: Sequence[Entry]) -> CommonError | None:
+    types = Counter(entry.error.type for entry in latest if entry.error is not None)
+    common = types.most_common(1)
+    if not common or 2 * common[0][1] <= len(latest):
+        return None
+    return CommonError(common[0][0], len(latest))
 
 
 def _author(operations: Sequence[Operation], verb: str, what: str) -> str | None:

@@ -5,12 +5,13 @@ A refresh of 210 queues would otherwise take 2,800 commands, for rows that mostl
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import ceil
 from time import monotonic
 from typing import Any
 
+from redisq_ops.core.engine.acknowledgement import Acknowledgement
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import Registered, all_queues, server_ms
 from redisq_ops.core.model.rates import Rates
@@ -21,9 +22,11 @@ from ..trouble import USUAL, Trouble, rank, suspect, troubles
 from .kept_rates import MINUTE_MS, KeptRates
 from .overview import (
     EXAMINED,
+    NOTHING_KNOWN,
     Evidence,
     Overview,
     QueueRow,
+    acknowledged,
     evidence,
     queue_row,
     row_or_problem,
@@ -81,6 +84,7 @@ class RollingOverview:
         """the duration of the last read"""
         self._listed: tuple[list[Registered], int] = [], 0
         self._listed_s = 0.0
+        self._acknowledged: Mapping[str, Acknowledgement] = NOTHING_KNOWN
         self._room: int | None = None
         """rows out of sight that the next stage reads; None: all rows are read at once"""
 
@@ -136,7 +140,10 @@ class RollingOverview:
         age_s = monotonic() - self._listed_s
         slow = self._room is not None or self._took_s > SLOW_S
         if not slow or age_s > REGISTRY_S:
-            self._listed = await both(all_queues(self._deployment.prefix), server_ms())
+            self._listed, self._acknowledged = await both(
+                both(all_queues(self._deployment.prefix), server_ms()),
+                acknowledged(self._deployment),
+            )
             self._listed_s, age_s = monotonic(), 0.0
         entries, then = self._listed
         return entries, then + round(1000 * age_s)
@@ -180,13 +187,14 @@ class RollingOverview:
         if kept.queue is None:
             kept.queue = self._deployment.open(kept.entry)
         rates = self._rates.read(kept.queue, kept.entry, now)
-        if kept.signs_ms is None or not 0 <= now - kept.signs_ms < SIGNS_MS:
-            entry = kept.entry
-            row = await queue_row(kept.queue, entry.name, entry.kind, now, rates, USUAL)
+        entry, known = kept.entry, self._acknowledged.get(kept.entry.name)
+        recent = kept.signs_ms is not None and 0 <= now - kept.signs_ms < SIGNS_MS
+        if not recent or known != kept.row.acknowledged:
+            row = await queue_row(kept.queue, entry.name, entry.kind, now, rates, USUAL, known)
             kept.signs_ms = now
             return row
-        counts, known = await both(kept.queue.counts.op(now), rates)
-        return replace(kept.row, counts=counts, rates=known)
+        counts, minutes = await both(kept.queue.counts.op(now), rates)
+        return replace(kept.row, counts=counts, rates=minutes)
 
     def _continue_rates(self, names: Iterable[str], minutes: int) -> None:
         """Let the rates of rows that were not read end with the present minute too."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
 from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot
-from redisq_ops.ops.terminal import count
+from redisq_ops.ops.terminal import count, short_count
 from redisq_ops.ops.trouble import Severity, Trouble, rank, reasons, rough_age, troubles
 from redisq_ops.tui.charts.blocks import spark
 from redisq_ops.tui.charts.queue_charts import queue_chart
@@ -47,6 +47,38 @@ class JudgedQueue:
     @property
     def waits_since(self) -> int | None:
         return self.row.counts.oldest_ms if self.row.counts else None
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewSum:
+    """All queues in one line. A sum leaves out queues whose number is unknown; None: of all."""
+
+    in_trouble: int
+    dead: int | None
+    waiting: int | None
+    oldest_ms: int | None
+    """the age of the oldest waiting entry"""
+
+    @classmethod
+    def of(cls, judged: Sequence[JudgedQueue], now_ms: int) -> OverviewSum:
+        dead = [number for one in judged if (number := one.of("dead")) is not None]
+        waiting = [number for one in judged if (number := one.of("waiting")) is not None]
+        since = [at for one in judged if (at := one.waits_since) is not None and one.of("waiting")]
+        return cls(
+            sum(bool(one.found) for one in judged),
+            sum(dead) if dead else None,
+            sum(waiting) if waiting else None,
+            now_ms - min(since) if since else None,
+        )
+
+    @property
+    def words(self) -> list[str]:
+        """The figures behind the number of queues in trouble, the gravest first."""
+        said = [f"{short_count(self.dead)} dead"] if self.dead else []
+        if self.waiting:
+            oldest = f", oldest {rough_age(self.oldest_ms)}" if self.oldest_ms is not None else ""
+            said.append(f"{short_count(self.waiting)} waiting{oldest}")
+        return said
 
 
 def _state(state: State) -> Callable[[JudgedQueue], int | None]:
@@ -97,8 +129,8 @@ class OverviewView(QueueView):
         super().__init__()
         self.only_trouble = False
         """whether queues without trouble are left out"""
-        self.in_trouble = 0
-        """how many queues have trouble"""
+        self.sum: OverviewSum | None = None
+        """None: nothing was read yet"""
         self._judged: dict[str, JudgedQueue] = {}
         self._drawn: dict[str, tuple[JudgedQueue, TableRow]] = {}
 
@@ -119,7 +151,7 @@ class OverviewView(QueueView):
         ]
         self._judged = {queue.name: queue for queue in judged}
         bad = [queue for queue in judged if queue.found]
-        self.in_trouble = len(bad)
+        self.sum = OverviewSum.of(judged, now)
         shown = bad if self.only_trouble else judged
         return Items(0, len(shown), shown)
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops.core.engine.worker_register import SILENT_MS, registered_workers
+from redisq_ops.core.engine.worker_register import registered_workers
+from redisq_ops.core.model.activity import BEATS_MS
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue, ShardedRequestQueue
 from redisq_ops.core.redis.client import connect
@@ -54,13 +55,13 @@ def test_a_silent_worker_is_listed_while_it_holds_something(client: redis.Redis)
     queue = RequestQueue(client, "q")
     queue.submit([b"x"] * 2, id="r")
     queue.take(1, consumer="gone-1")
-    beat = queue.now() - SILENT_MS - 1
+    beat = queue.now() - BEATS_MS - 1
     for name in ("gone-1", "gone-2"):
         client.hset(queue.keys["callers"], f"{name}:worker", f"1 {beat} {beat - 9} 4 77 box")
     client.hset(queue.keys["callers"], "odd:worker", "1 2 three")
     gone, odd = run(client, registered_workers(queue))
     assert (gone.name, gone.alive, [job.id for job in gone.work]) == ("gone-1", False, ["r/1"])
-    assert gone.silent_ms and gone.silent_ms > SILENT_MS
+    assert gone.silent_ms and gone.silent_ms > BEATS_MS
     assert odd.problem == "its field odd:worker is corrupt"
     assert queue.take(1, consumer="w").deliveries  # it disturbs nothing
     assert queue.activity(0).askers == 1

@@ -91,9 +91,11 @@ def test_what_breaks_a_rule_is_found_the_worst_first() -> None:
     found = broken(rules, row("a", dead=1), row("b", 150, age_ms=2 * HOUR), row("c", dead=11))
     assert found == [
         ("c", "condition", "dead>10"),
+        ("a", "dead", "1 dead"),
         ("a", "condition", "dead>0"),
         ("b", "old", "oldest waits 2 h"),
         ("b", "deep", "150 waiting"),
+        ("c", "dead", "11 dead"),
         ("c", "condition", "dead>0"),
     ]
 

@@ -373,6 +373,16 @@ def orphans(kind: str) -> list[Situation]:
     return [situation(c) for c in test_orphans.CASES if c.queue.partition(":")[0] == kind]
 
 
+def deaths(key: str, unit_ms: int) -> Situation:
+    """Ten ids died just now."""
+
+    def change(client: Client) -> None:
+        now = int(client.time()[0]) * 1000 // unit_ms
+        client.zadd(key, {f"died-{n}": now for n in range(10)})
+
+    return added(change)
+
+
 PERIODIC = "periodic add {0}/each --every 1h x"
 CANT_OCCUR: list[tuple[str, Callable[[Queue[Any]], bool], str]] = [
     ("has no requests", lambda q: not isinstance(q, HasRequests),
@@ -404,7 +414,18 @@ CANT_OCCUR: list[tuple[str, Callable[[Queue[Any]], bool], str]] = [
     ("shows a delay as a retry", lambda q: q.kind in ("fair", "circular", "carmine"), "delayed"),
 ]  # fmt: skip
 """why a rule can't occur in a queue, of which queues that is so, and the rules"""
-ONLY_LOOKS = {"busy", "done", "due", "empty", "group", "next", "poison", "unread", "waiting"}
+ONLY_LOOKS = {
+    "busy",
+    "dead-letters",
+    "done",
+    "due",
+    "empty",
+    "group",
+    "next",
+    "poison",
+    "unread",
+    "waiting",
+}
 """rules whose commands change nothing, in any queue: none of these is refused"""
 VERBS_OF: dict[str, tuple[Verb, State]] = {
     "dead": ("replay", "dead"),
@@ -451,6 +472,7 @@ MORE: dict[str, list[Situation]] = {
     ],
     "bullmq": [
         *orphans("bullmq"),
+        deaths("bull:mail:failed", 1),
         added(family),
         wrong("bull:mail:failed"),
         added(lambda client: client.hset("bull:mail:meta", "version", "bullmq:99.0.0")),
@@ -458,6 +480,7 @@ MORE: dict[str, list[Situation]] = {
     ],
     "bull": [
         *orphans("bull"),
+        deaths("bull:mail:failed", 1),
         wrong("bull:mail:failed"),
         added(lambda client: client.set("bull:mail:meta-paused", 1)),
     ],
@@ -465,6 +488,7 @@ MORE: dict[str, list[Situation]] = {
     "arq": orphans("arq"),
     "asynq": [
         *orphans("asynq"),
+        deaths("asynq:{low}:archived", 1000),
         wrong("asynq:{low}:archived"),
         added(lambda client: client.set("asynq:{low}:paused", 1)),
     ],

@@ -140,7 +140,7 @@ def test_names_in_reasons_cost_no_further_round_trip(client: redis.Redis) -> Non
         queue.settle([Settlement(delivery, "reject", error)])
     refreshes = Refreshes(client)
     seen, _, _ = refreshes.read()
-    assert "50 dead in 5 m, mostly ConnectionError" in reason(seen)
+    assert "50 dead in 5 m, latest 20 mostly ConnectionError" in reason(seen)
 
     run(client, control.pause(queue, Author("root", "db-1", "db migration")))
     found = []

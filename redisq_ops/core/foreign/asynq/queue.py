@@ -51,7 +51,7 @@ class AsynqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
         "waiting": (List("pending", "pending", "RIGHT"),),
         "pending": (List("active", "active", "RIGHT"),),
         "delayed": (Zset("retry", "retry", ready=True), Zset("scheduled", "scheduled", ready=True)),
-        "dead": (Zset("archived", "archived"),),
+        "dead": (Zset("archived", "archived", died=True),),
         "done": (Zset("completed", "completed"),),
     }
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {

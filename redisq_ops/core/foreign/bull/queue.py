@@ -26,7 +26,7 @@ class BullQueue(BullJobs[C_co]):
         "waiting": (List("{q}:wait", "wait", "RIGHT"), List("{q}:paused", "paused", "RIGHT")),
         "pending": (List("{q}:active", "active", "RIGHT"),),
         "delayed": (Zset("{q}:delayed", "delayed", ready=True, unit_ms=1 / 4096),),
-        "dead": (Zset("{q}:failed", "failed"),),
+        "dead": (Zset("{q}:failed", "failed", died=True, unit_ms=1),),
         "done": (Zset("{q}:completed", "completed"),),
     }
     releases: ClassVar[Releases] = Releases(("3.29", "4.16"))

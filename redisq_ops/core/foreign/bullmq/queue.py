@@ -65,7 +65,7 @@ class BullmqQueue(BullJobs[C_co]):
             Zset("{q}:delayed", "delayed", ready=True, unit_ms=1 / 4096),
             Zset("{q}:waiting-children", CHILDREN),
         ),
-        "dead": (Zset("{q}:failed", "failed"),),
+        "dead": (Zset("{q}:failed", "failed", died=True, unit_ms=1),),
         "done": (Zset("{q}:completed", "completed"),),
     }
     releases: ClassVar[Releases] = Releases(

@@ -12,6 +12,7 @@ from hashlib import sha1
 from typing import Any, ClassVar
 
 from ...engine.optional_features import HasWorkerTraces
+from ...model.activity import Activity
 from ...model.entry import Entry, State
 from ...model.quoting import bytes_of, legal, text
 from ...model.states import Verb
@@ -167,6 +168,19 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         return [
             Process(name, name.partition("@")[2], alive=None, work_known=False) for name in hosts
         ]
+
+    @operation
+    async def activity(self, since_ms: int, known_ms: int | None = None) -> Activity:
+        """Whether a worker serves the queue, as far as the server tells: a worker waits for tasks
+        in a blocking command, or has some that it hasn't acknowledged. Where no client of the
+        server does either, none serves it; otherwise it is unknown whose worker that is."""
+        key = self.at + "unacked"
+        clients: Call[Any] = Call(
+            ("INFO", "clients"), lambda reply: reply.get("blocked_clients"), key=key
+        )
+        delivered: Call[Any] = Call(("HLEN", key), int, key=key)
+        held, blocked = await both(attempt(delivered), attempt(clients))
+        return Activity(askers=0, unasked=True) if held == blocked == 0 else Activity()
 
     # --- records ---------------------------------------------------------------------------------
 

@@ -53,7 +53,7 @@ class DramatiqQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         "waiting": (List("{q}", "queued"),),
         "pending": (Set("__acks__.{worker}.{q}", "fetched"),),
         "delayed": (List("{q}.DQ", "delayed"), Set("__acks__.{worker}.{q}.DQ", HELD)),
-        "dead": (Zset("{q}.XQ", "dead letter"),),
+        "dead": (Zset("{q}.XQ", "dead letter", died=True, unit_ms=1),),
     }
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
         **JOB_VERBS,

@@ -50,7 +50,7 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
         "waiting": (List("queue:{q}", "enqueued", next="RIGHT"),),
         "pending": (),
         "delayed": (Zset("retry", "retry", ready=True), Zset("schedule", "scheduled", ready=True)),
-        "dead": (Zset("dead", "dead"),),
+        "dead": (Zset("dead", "dead", died=True),),
     }
     unit: ClassVar[str] = "s"
     releases: ClassVar[Releases] = Releases(

@@ -113,7 +113,7 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
         )
 
     @operation
-    async def activity(self, since_ms: int) -> Activity:
+    async def activity(self, since_ms: int, known_ms: int | None = None) -> Activity:
         """Of the groups with entries to read, when the most neglected one was last read. Unknown if
         there is no such group: a consumer that waits for new entries looks idle, too."""
         there, now = await both(groups.groups(self.key), self._now())
