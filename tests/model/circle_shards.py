@@ -1,7 +1,7 @@
 """The book of a circular queue of several shards: first in, first out within each.
 
 Another producer pushes to the first shard. What it pushes here has names of its own: an id that
-came both ways may be in two shards, and worked on twice (`core/sharding/test_circular.py`).
+came both ways may be in two shards, and worked on twice (tests/test_circular_shards.py).
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,13 @@ from redisq_ops.core.queues.carmine import CarmineLayout, CarmineQueue
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import run
 from redisq_ops.core.worker import Worker
+from redisq_ops.demo.server import binaries, cluster
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.destroy import DestroySteps
 from redisq_ops.ops.change.runner import ChangeRun, take_all
 from redisq_ops.ops.deployment import Deployment
 
 from ...command_line import Redisq
-from ...conftest import Clusters
 from ...model.wire import picture
 from ...queue_steps import ids, move, settle, take, undo
 from . import carmine_reader
@@ -106,6 +107,34 @@ def test_the_keys_are_carmines(client: redis.Redis, queue: Queue, clock: FakeClo
     assert sorted(circle(client)) == ["end-of-circle", "held", "later", "next"]
 
 
+def test_every_state_of_the_table(client: redis.Redis, queue: Queue, clock: FakeClock) -> None:
+    assert seen(client, queue, "e") == "nx"
+    put(queue, "e", backoff_ms=100)
+    assert seen(client, queue, "e") == "queued-with-backoff"
+    clock.advance(100)
+    assert seen(client, queue, "e") == "queued"
+    assert entry(queue, "e").state == "waiting"
+    (held,) = take(queue)
+    assert seen(client, queue, "e") == "locked"
+    clock.advance(LEASE_MS)  # nobody came by yet to take it from its holder
+    assert seen(client, queue, "e") == "queued"
+    assert entry(queue, "e").state == "pending"
+    (held,) = take(queue)
+    put(queue, "e", b"2", requeue=True)
+    assert seen(client, queue, "e") == "locked-with-requeue"
+    settle(queue, "ack", held, delay=50)
+    assert seen(client, queue, "e") == "queued-with-backoff"
+    clock.advance(50)
+    settle(queue, "ack", *take(queue), delay=50)
+    assert seen(client, queue, "e") == "done-with-backoff"
+    assert entry(queue, "e").at_ms == clock.now_ms + 50
+    clock.advance(50)
+    assert seen(client, queue, "e") == "done-awaiting-gc"
+    assert entry(queue, "e").state == "done"
+    queue.sweep()
+    assert seen(client, queue, "e") == "nx"
+
+
 def test_dry_runs_are_counted_once_in_a_backoff_that_grows(
     client: redis.Redis, clock: FakeClock
 ) -> None:
@@ -130,6 +159,15 @@ def test_dry_runs_are_counted_once_in_a_backoff_that_grows(
     assert ids(take(queue)) == ["f"], "the flag holds no one up who is woken"
     assert client.get(runs) == b"0"
     assert client.exists(flag) == 0
+
+
+def test_a_paused_queue_has_no_dry_runs(client: redis.Redis, queue: Queue) -> None:
+    put(queue, "e")
+    queue.configure("op", 1, {"paused": "x"})
+    assert take(queue) == []
+    assert client.get("carmine:mq:q:ndry-runs") is None
+    queue.configure("op", 2, {"paused": ""})
+    assert ids(take(queue)) == ["e"]
 
 
 def test_the_circle_turns_and_what_is_done_with_leaves_it(
@@ -184,7 +222,84 @@ def test_what_stands_in_front_for_long_holds_up_nothing(client: redis.Redis, que
     assert most < 1500, "of ten thousand"
 
 
+def test_what_left_the_circles_sight_never_stands_in_it_twice(
+    client: redis.Redis, queue: Queue
+) -> None:
+    queue.enqueue([("e", b"1"), ("f", b"1")])
+    for n in range(3):
+        assert move(queue, f"purge-{n}", "hard", "waiting", "e") == ["moved"]
+        assert put(queue, "e", b"2") == "ok"
+    move(queue, "trash", "purge", "waiting", "e")
+    assert undo(queue, "trash", "purge") == (1, 0)
+    assert sorted(circle(client)) == ["e", "end-of-circle", "f"]
+    move(queue, "trash-2", "purge", "waiting", "e")
+    queue.sweep()
+    assert circle(client) == ["f", "end-of-circle"]
+    assert move(queue, "back", "restore", "trash", "e") == ["moved"]
+    assert sorted(ids(take(queue))) == ["e", "f"]
+
+
 # --- what an id that is there does ---------------------------------------------------------------
+
+
+def test_an_id_that_is_there_is_refused_with_its_state(queue: Queue, clock: FakeClock) -> None:
+    assert put(queue, "e", b"1", backoff_ms=10) == "ok"
+    assert put(queue, "e", b"2") == "queued-with-backoff"
+    clock.advance(10)
+    assert put(queue, "e", b"2") == "queued"
+    (held,) = take(queue)
+    assert held.payload == b"1"
+    assert put(queue, "e", b"2") == "locked"
+    assert put(queue, "e", b"2", requeue=True) == "requeued"
+    assert put(queue, "e", b"3", requeue=True) == "locked-with-requeue"
+    settle(queue, "ack", held)
+    (held,) = take(queue)
+    assert held.payload == b"2"
+    settle(queue, "ack", held, delay=1000)
+    assert put(queue, "e", b"4") == "done-with-backoff"
+    clock.advance(1000)
+    assert put(queue, "e", b"4") == "ok"
+    (held,) = take(queue)
+    assert held.payload == b"4", "the new content, not what Carmine still had of it"
+    settle(queue, "reject", held)
+    assert put(queue, "e", b"5", requeue=True, update=True) == "dead"
+    move(queue, "p", "purge", "dead", "e")
+    assert put(queue, "e", b"5", requeue=True, update=True) == "trash"
+
+
+def test_a_batch_sees_its_own_earlier_rows(queue: Queue) -> None:
+    said = queue.enqueue([("e", b"1"), ("e", b"2"), ("f", b"1")])
+    assert [(one.word, one.accepted) for one in said] == [
+        ("ok", True),
+        ("queued", False),
+        ("ok", True),
+    ]
+    assert put(queue, "e", b"3", update=True) == "updated"
+    held = take(queue)
+    assert sorted((d.id, d.payload) for d in held) == [("e", b"3"), ("f", b"1")]
+    said = queue.enqueue([("e", b"4"), ("e", b"5")], requeue=True, update=True)
+    assert [one.word for one in said] == ["requeued", "updated"]
+    settle(queue, "ack", *held)
+    assert [d.payload for d in take(queue)] == [b"5"]
+
+
+def test_what_waits_behind_a_lock_outlives_retries_and_lost_leases(
+    queue: Queue, clock: FakeClock
+) -> None:
+    put(queue, "e", b"old")
+    (held,) = take(queue)
+    put(queue, "e", b"new", requeue=True)
+    settle(queue, "fail", held, delay=10)
+    clock.advance(10)
+    (held,) = take(queue)
+    assert (held.payload, held.attempt) == (b"old", 2), "what was begun is ended first"
+    clock.advance(LEASE_MS)
+    assert put(queue, "e", b"newest", update=True) == "updated"
+    (held,) = take(queue)
+    assert held.payload == b"old"
+    settle(queue, "ack", held)
+    (held,) = take(queue)
+    assert (held.payload, held.attempt) == (b"newest", 1)
 
 
 def test_a_dead_message_gives_way_to_newer_content(queue: Queue) -> None:
@@ -196,6 +311,26 @@ def test_a_dead_message_gives_way_to_newer_content(queue: Queue) -> None:
     (held,) = take(queue)
     assert (held.payload, held.attempt) == (b"good", 1)
     assert [e.what["dead"] for e in queue.history() if "dead" in e.what] == [("e|rejected",)]
+
+
+def test_requeued_during_its_backoff_it_runs_when_that_is_over(
+    queue: Queue, clock: FakeClock
+) -> None:
+    put(queue, "e", b"1")
+    settle(queue, "ack", *take(queue), delay=1000)
+    assert put(queue, "e", b"2", requeue=True) == "requeued"
+    assert entry(queue, "e").called == "queued-with-backoff"
+    assert take(queue) == []
+    clock.advance(1000)
+    assert [d.payload for d in take(queue)] == [b"2"]
+
+
+def test_the_first_run_can_be_delayed(queue: Queue, clock: FakeClock) -> None:
+    put(queue, "e", backoff_ms=60_000)
+    assert queue.counts().delayed == 1
+    assert queue.take(1, consumer="w").look_again_ms == clock.now_ms + 60_000
+    clock.advance(60_000)
+    assert ids(take(queue)) == ["e"]
 
 
 # --- what it lacks there -------------------------------------------------------------------------
@@ -216,6 +351,27 @@ def test_only_the_latest_holder_is_heard(
     assert client.hget("carmine:mq:q:locks", "e") == until
     assert settle(queue, "release", second) == ["released"]
     assert client.hget("carmine:mq:q:nattempts", "e") == b"1", "given back, it counts no attempt"
+
+
+def test_attempts_end_and_the_content_is_kept(
+    client: redis.Redis, queue: Queue, clock: FakeClock
+) -> None:
+    queue.configure("op", 1, {"max_failures": "2"})
+    put(queue, "e", b"content")
+    assert settle(queue, "fail", *take(queue)) == ["retry"]
+    assert settle(queue, "fail", *take(queue)) == ["dead"]
+    put(queue, "f")
+    for _ in range(3):
+        take(queue)
+        clock.advance(LEASE_MS)
+    take(queue)
+    found = {e.id: (e.reason, e.failures, e.lost) for e in queue.page("dead").entries}
+    assert found == {"e": ("failed", 2, 0), "f": ("lost", 0, 3)}
+    assert entry(queue, "e").payload == b"content"
+    assert seen(client, queue, "e") == "nx", "no Carmine worker could run it"
+    assert move(queue, "op-1", "replay", "dead", "e") == ["moved"]
+    (held,) = take(queue)
+    assert (held.payload, held.attempt) == (b"content", 1)
 
 
 def test_operators_changes_are_seen_in_carmines_keys(
@@ -248,6 +404,15 @@ def test_operators_changes_are_seen_in_carmines_keys(
     assert sorted(d.payload for d in take(queue)) == [b"", b"2"]
 
 
+def test_an_undo_leaves_alone_what_got_new_content(queue: Queue) -> None:
+    put(queue, "e", b"1")
+    settle(queue, "reject", *take(queue))
+    move(queue, "op", "replay", "dead", "e")
+    put(queue, "e", b"2", update=True)
+    assert undo(queue, "op", "replay") == (0, 1)
+    assert [d.payload for d in take(queue)] == [b"2"]
+
+
 # --- bad input -----------------------------------------------------------------------------------
 
 
@@ -272,6 +437,13 @@ def test_what_no_message_can_be_called(client: redis.Redis, queue: Queue) -> Non
 def test_what_no_queue_can_be_called(client: redis.Redis, name: str) -> None:
     with pytest.raises(BadInput):
         CarmineQueue(client, name)
+
+
+def test_content_comes_back_as_it_was(queue: Queue) -> None:
+    contents = [b"", b"\x00\x01NPY\x00", b"\xff\xfe", b"x" * 100_000, b"12345678901234567"]
+    queue.enqueue([(f"e{n}", content) for n, content in enumerate(contents)])
+    held = take(queue)
+    assert [d.payload for d in sorted(held, key=lambda d: d.id)] == contents
 
 
 def test_a_full_or_closed_queue_takes_nothing_new(client: redis.Redis, queue: Queue) -> None:
@@ -315,31 +487,29 @@ def test_on_a_cluster_the_name_has_the_tag(client: redis.Redis) -> None:
 
 
 @pytest.mark.slow
-def test_a_cluster_of_three(
-    clusters: Clusters, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    nodes = clusters("valkey")
-    url = nodes.urls[0].replace("redis://", "redis+cluster://")
-    client = connect(url)
-    with pytest.raises(BadInput, match=r"call it carmine:%7Bmail%7D$"):
-        CarmineQueue(client, "carmine:mail").enqueue([("e", b"")])
-    assert client.exists(registry_key()) == 0
-    queue = CarmineQueue(client, "carmine:%7Bmail%7D")
-    queue.enqueue([(f"e{n}", b"x") for n in range(4)])
-    held = queue.take(2, consumer="w").deliveries
-    queue.settle([Settlement(held[0], "ack"), Settlement(held[1], "reject")])
-    redisq = Redisq(url, capsys)
-    redisq("dlq", "replay", queue.name, "--yes")
-    redisq("waiting", "purge", queue.name, "--yes")
-    (row,) = redisq.rows("ls")
-    assert (row["waiting"], row["trash"], row["done"]) == (0, 3, 1)
-    redisq("fsck", queue.name)
-    file = str(tmp_path / "out.ndjson")
-    queue.enqueue([("again", b"x")])
-    redisq("export", queue.name, "-o", file)
-    said = redisq.refusal("import", file, "--queue", "carmine:other", "--yes", code=2)
-    assert said.endswith("call it carmine:%7Bother%7D")
-    assert list(client.scan_iter("*carmine:other*")) == [], "no operation is begun"
+def test_a_cluster_of_three(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with cluster(binaries()["valkey"]) as nodes:
+        url = nodes.urls[0].replace("redis://", "redis+cluster://")
+        client = connect(url)
+        with pytest.raises(BadInput, match=r"call it carmine:%7Bmail%7D$"):
+            CarmineQueue(client, "carmine:mail").enqueue([("e", b"")])
+        assert client.exists(registry_key()) == 0
+        queue = CarmineQueue(client, "carmine:%7Bmail%7D")
+        queue.enqueue([(f"e{n}", b"x") for n in range(4)])
+        held = queue.take(2, consumer="w").deliveries
+        queue.settle([Settlement(held[0], "ack"), Settlement(held[1], "reject")])
+        redisq = Redisq(url, capsys)
+        redisq("dlq", "replay", queue.name, "--yes")
+        redisq("waiting", "purge", queue.name, "--yes")
+        (row,) = redisq.rows("ls")
+        assert (row["waiting"], row["trash"], row["done"]) == (0, 3, 1)
+        redisq("fsck", queue.name)
+        file = str(tmp_path / "out.ndjson")
+        queue.enqueue([("again", b"x")])
+        redisq("export", queue.name, "-o", file)
+        said = redisq.refusal("import", file, "--queue", "carmine:other", "--yes", code=2)
+        assert said.endswith("call it carmine:%7Bother%7D")
+        assert list(client.scan_iter("*carmine:other*")) == [], "no operation is begun"
 
 
 # --- queues that Carmine keeps -------------------------------------------------------------------
@@ -487,6 +657,36 @@ def test_a_registered_queue_of_carmines_stays_carmines(client: redis.Redis) -> N
 # --- beside the others ---------------------------------------------------------------------------
 
 
+def test_a_worker_runs_it_to_the_end(client: redis.Redis) -> None:
+    queue = CarmineQueue(client, NAME)
+    queue.enqueue([(f"e{n}", b"%d" % n) for n in range(50)])
+    ran: list[str] = []
+
+    def handle(work: Any) -> None:
+        ran.append(work.id)
+        if work.payload == b"7":
+            raise ValueError("seven")
+
+    queue.configure("op", 1, {"max_failures": "1"})
+    Worker(queue, handle, batch=10, burst=True).run()
+    assert sorted(ran) == sorted(f"e{n}" for n in range(50))
+    counts = queue.counts()
+    assert (counts.done, counts.dead, counts.waiting, counts.pending) == (49, 1, 0, 0)
+    assert queue.invariants() == []
+
+
+def test_the_same_methods_are_awaited(aclient: Callable[[], redis.asyncio.Redis]) -> None:
+    async def story() -> list[bytes]:
+        async with aclient() as client:
+            queue = CarmineQueue(client, NAME)
+            (said,) = await queue.enqueue([("e", b"x")])
+            assert said.accepted
+            taken = await queue.take(1, consumer="w")
+            return [delivery.payload for delivery in taken.deliveries]
+
+    assert asyncio.run(story()) == [b"x"]
+
+
 @pytest.mark.slow
 def test_the_examples_of_its_page_run(url: str) -> None:
     page = (Path(__file__).parents[3] / "docs" / "explanation" / "carmine-queue.md").read_text()
@@ -512,3 +712,35 @@ def test_destroyed_nothing_of_it_is_left(client: redis.Redis, queue: Queue) -> N
     run(client, take_all(ChangeRun(DestroySteps(queue, hard=True), Author("ada", "desk"))))
     left = [key for key in client.scan_iter() if not key.startswith(b"redisq:{carmine:q}:rate")]
     assert left == []
+
+
+def test_the_command_line_knows_it(
+    url: str,
+    client: redis.Redis,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "carmine_handler.py").write_text("def handle(delivery):\n    return None\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    redisq = Redisq(url, capsys)
+    queue = CarmineQueue(client, NAME)
+    queue.enqueue([(f"e{n}", b"x") for n in range(4)])
+    queue.enqueue([("later", b"x")], backoff_ms=600_000)
+    first, second = take(queue, 2)
+    put(queue, second.id, b"y", requeue=True)
+    settle(queue, "reject", first)
+    (row,) = redisq.rows("ls")
+    assert (row["name"], row["kind"]) == (NAME, "carmine")
+    assert [row[s] for s in ("waiting", "pending", "delayed", "dead")] == [2, 1, 1, 1]
+    assert "carmine" in redisq("inspect", "queue", NAME)
+    (row,) = redisq.rows("pending", "ls", NAME)
+    assert (row["id"], row["owner_state"]) == (second.id, "locked-with-requeue")
+    redisq("pending", "requeue", f"{NAME}/{second.id}", "--yes")
+    redisq("dlq", "replay", NAME, "--yes")
+    redisq("delay", "requeue", NAME, "--yes")
+    redisq("work", "carmine_handler:handle", "--queue", NAME, "--burst")
+    (row,) = redisq.rows("ls")
+    assert [row[s] for s in ("waiting", "pending", "delayed", "dead")] == [0, 0, 0, 0]
+    assert row["done"] == 6
+    redisq("fsck", NAME)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,6 +16,7 @@ import redis
 import redis.asyncio
 
 from redisq_ops.core.model.clock import FakeClock, ServerClock
+from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.core.model.errors import (
     BadInput,
     QueueClosed,
@@ -29,8 +32,9 @@ from redisq_ops.core.redis.transport import exchange
 from redisq_ops.core.worker import Worker
 from redisq_ops.core.worker.handler import Work
 
+from ...command_line import Redisq
 from ...model.wire import picture
-from ...queue_steps import ids, move, paged_ids, pages, settle
+from ...queue_steps import ids, move, settle, undo
 from ...queue_steps import take_all as take
 
 Queue = CircularQueue[redis.Redis]
@@ -89,11 +93,310 @@ def state(queue: Queue, id: str) -> str | None:
     return None if entry is None else entry.state
 
 
-def waiting(queue: Queue) -> list[str]:
-    return paged_ids(queue, "waiting", 100)
+def waiting(queue: Queue, size: int = 100) -> list[str]:
+    """All ids that wait, by pages."""
+    found, cursor = [], None
+    while True:
+        page = queue.page("waiting", cursor, size)
+        found += [entry.id for entry in page.entries]
+        cursor = page.cursor
+        if cursor is None:
+            return found
+
+
+# --- in every shape -------------------------------------------------------------------------------
+
+
+def test_first_in_first_out(queue: Queue) -> None:
+    assert queue.push(["a", "b", "c"]) == ["new"] * 3
+    assert queue.push("d") == ["new"]
+    assert queue.counts().waiting == 4
+    assert waiting(queue) == ["a", "b", "c", "d"]
+    assert ids(take(queue, 2)) == ["a", "b"]
+    assert ids(take(queue)) == ["c", "d"]
+    counts = queue.counts()
+    assert (counts.waiting, counts.pending) == (0, 4)
+
+
+def test_an_id_is_there_until_it_is_processed(queue: Queue, client: redis.Redis) -> None:
+    queue.push(["a", "b"])
+    (held, _) = take(queue)
+    assert state(queue, "a") == "pending"
+    assert settle(queue, "ack", held) == ["done"]
+    assert state(queue, "a") is None
+    assert queue.push("a") == ["new"], "an id is free again when it is done"
+    assert ids(take(queue)) == ["a"]
+    assert queue.counts().done == 1
+
+
+def test_an_id_that_waits_is_in_the_queue_once(queue: Queue) -> None:
+    assert queue.push(["a", ("a", b"1"), ("b", b"x"), ("a", b"2")]) == [
+        "new",
+        "queued",
+        "new",
+        "queued",
+    ]
+    assert queue.push([("b", b"y")]) == ["queued"]
+    held = take(queue)
+    assert [(d.id, d.payload) for d in held] == [("a", b"2"), ("b", b"y")]
+    settle(queue, "ack", *held)
+    assert take(queue) == []
+
+
+def test_pushed_while_it_is_worked_on_it_runs_again(queue: Queue, client: redis.Redis) -> None:
+    queue.push([("a", b"\x00 first"), "b"])
+    a, b = take(queue)
+    queue.settle([Settlement(a, "fail", b"boom")])
+    (a,) = take(queue)
+    assert a.failures == 1
+    assert queue.push([("a", b"second")]) == ["again"]
+    assert queue.push([("a", b"third\xff")]) == ["again"]
+    assert take(queue) == [], "not two workers on one id"
+    assert settle(queue, "ack", a) == ["done"]
+    assert settle(queue, "ack", b) == ["done"]
+    (again,) = take(queue)
+    assert (again.id, again.payload, again.attempt) == ("a", b"third\xff", 1)
+    assert settle(queue, "ack", again) == ["done"]
+    assert take(queue) == []
+    left = {key.rpartition(b":")[2] for key in client.scan_iter("redisq:{q}:*")}
+    assert left.isdisjoint({b"queue", b"body", b"again", b"spent", b"meta", b"err", b"lease"})
+
+
+def test_a_push_of_what_fails_for_good_meanwhile_is_a_fresh_start(
+    queue: Queue, clock: FakeClock
+) -> None:
+    queue.configure("op", 1, {"max_lost": "1"})
+    queue.push(["a", "b"])
+    a, b = take(queue)
+    assert queue.push([("a", b"new"), ("b", b"new")]) == ["again"] * 2
+    assert settle(queue, "reject", a) == ["dead"]
+    assert state(queue, "a") == "waiting"
+    clock.advance(LEASE_MS)
+    assert [(d.id, d.payload, d.attempt) for d in take(queue)] == [
+        ("a", b"new", 1),
+        ("b", b"new", 1),
+    ]
+    assert queue.counts().dead == 0
+    assert settle(queue, "ack", b) == ["stale"]
+
+
+def test_a_push_of_a_dead_id_is_a_fresh_start(queue: Queue) -> None:
+    queue.push(["a", "b", "c"])
+    a, b, _ = take(queue)
+    queue.settle([Settlement(a, "reject", b"boom"), Settlement(b, "reject", b"boom")])
+    assert move(queue, "purge", "purge", "dead", "b") == ["moved"]
+    assert queue.push(["b", "a"]) == ["new", "new"]
+    assert undo(queue, "purge", "purge") == (0, 1), "it has been pushed since"
+    found = take(queue)
+    assert sorted((d.id, d.attempt) for d in found) == [("a", 1), ("b", 1)]
+    entry = queue.get("a")
+    assert entry and entry.error is None
+    assert queue.counts().dead == queue.counts().trash == 0
+
+
+@pytest.mark.parametrize("shape", EVERY)
+def test_with_each_every_push_is_a_run(open_queue: Opener, shape: dict[str, Any]) -> None:
+    queue = open_queue(repeats="each", **shape)
+    assert queue.push(["a", "a", "b", "a"]) == ["new", "again", "new", "again"]
+    ran: list[str] = []
+    while held := take(queue):
+        assert len(set(ids(held))) == len(held), "never two workers on one id"
+        if not ran:
+            assert queue.push(["b", "b"]) == ["again"] * 2
+        ran += ids(held)
+        assert settle(queue, "ack", *held) == ["done"] * len(held)
+    assert sorted(ran) == ["a"] * 3 + ["b"] * 3
+    assert queue.counts().done == 6
+    with pytest.raises(BadInput, match="payload"):
+        queue.push([("a", b"x")])
+
+
+@pytest.mark.parametrize("outcome", ["release", "lost", "requeue"])
+def test_what_had_its_turn_and_lost_it_is_first_again(
+    open_queue: Opener, clock: FakeClock, outcome: str
+) -> None:
+    queue = open_queue()
+    queue.push(["a", "b", "c", "d"])
+    held = take(queue, 3)
+    if outcome == "release":
+        settle(queue, "release", *held)
+    elif outcome == "lost":
+        clock.advance(LEASE_MS)
+    else:
+        move(queue, "op", "requeue", "pending", "a", "b", "c")
+    assert ids(take(queue)) == ["a", "b", "c", "d"]
+
+
+def test_lost_leases_are_delivered_again_and_the_late_holder_changes_nothing(
+    queue: Queue, clock: FakeClock
+) -> None:
+    queue.push(["a"])
+    (first,) = take(queue, worker="w1")
+    clock.advance(LEASE_MS - 1)
+    assert take(queue) == []
+    clock.advance(1)
+    (second,) = take(queue, worker="w2")
+    assert (second.lost, second.attempt) == (1, 2)
+    assert settle(queue, "ack", first) == ["stale"]
+    assert queue.extend([first, second], 2 * LEASE_MS) == [False, True]
+    clock.advance(LEASE_MS)
+    assert take(queue) == []
+    assert settle(queue, "ack", second) == ["done"]
+    assert settle(queue, "ack", second) == ["stale"]
+
+
+def test_dead_after_too_many_lost_leases_or_failures(queue: Queue, clock: FakeClock) -> None:
+    queue.configure("op", 1, {"max_failures": "2"})
+    queue.push(["lost", "fails"])
+    for _ in range(3):
+        for delivery in take(queue):
+            if delivery.id == "fails":
+                settle(queue, "fail", delivery, delay=10)
+        clock.advance(LEASE_MS)
+    assert take(queue) == []
+    reasons = {entry.id: entry.reason for entry in queue.page("dead").entries}
+    assert reasons == {"lost": "lost", "fails": "failed"}
+    assert move(queue, "replay", "replay", "dead", "lost", "fails") == ["moved"] * 2
+    assert sorted((d.id, d.attempt) for d in take(queue)) == [("fails", 1), ("lost", 1)]
+
+
+def test_retries_wait_and_come_back(queue: Queue, clock: FakeClock) -> None:
+    queue.push(["a", "b"])
+    a, b = take(queue)
+    settle(queue, "fail", a, b, delay=500)
+    counts = queue.counts()
+    assert (counts.waiting, counts.pending, counts.delayed) == (0, 0, 2)
+    assert take(queue) == []
+    assert queue.push([("a", b"newer")]) == ["queued"], "it runs after this push anyway"
+    assert move(queue, "now", "requeue", "delayed", "b") == ["moved"]
+    assert ids(take(queue)) == ["b"]
+    clock.advance(500)
+    (a,) = take(queue)
+    assert (a.payload, a.failures) == (b"newer", 1)
+
+
+def test_every_verb_and_its_undo(queue: Queue, clock: FakeClock) -> None:
+    queue.push([(name, name.encode()) for name in "abcdef"])
+    before = waiting(queue)
+    assert move(queue, "p", "purge", "waiting", "b", "d", "nobody", "b") == [
+        "moved",
+        "moved",
+        "changed",
+        "changed",
+    ]
+    assert sorted(waiting(queue)) == ["a", "c", "e", "f"]
+    assert queue.counts().waiting == 4
+    assert state(queue, "b") == "trash"
+    assert undo(queue, "p", "purge") == (2, 0)
+    assert sorted(waiting(queue)) == before
+    move(queue, "p2", "purge", "waiting", "b", "d")
+    assert move(queue, "r", "restore", "trash", "b") == ["moved"]
+    assert move(queue, "h", "hard", "waiting", "c") == ["moved"]
+    assert state(queue, "c") is None
+    held = {d.id: d for d in take(queue)}
+    assert sorted(held) == ["a", "b", "e", "f"]
+    assert held["b"].payload == b"b"
+    assert move(queue, "c", "claim", "pending", "a") == ["moved"]
+    assert settle(queue, "ack", held["a"]) == ["stale"]
+    assert undo(queue, "c", "claim") == (1, 0)
+    assert settle(queue, "ack", held["a"]) == ["done"]
+    assert move(queue, "q", "requeue", "pending", "e") == ["moved"]
+    assert state(queue, "e") == "waiting"
+    assert undo(queue, "q", "requeue") == (1, 0)
+    assert take(queue) == [], "it is pending again, with its old holder"
+    assert settle(queue, "ack", held["e"]) == ["done"]
+    settle(queue, "reject", held["f"])
+    assert move(queue, "y", "replay", "dead", "f") == ["moved"]
+    assert undo(queue, "y", "replay") == (1, 0)
+    assert state(queue, "f") == "dead" and take(queue) == []
+    settle(queue, "ack", held["b"])
+    assert queue.push(["f", "d", "c"]) == ["new"] * 3
+    assert sorted(ids(take(queue))) == ["c", "d", "f"]
+
+
+def test_a_push_after_an_operator_s_change_is_not_undone_with_it(queue: Queue) -> None:
+    queue.push("a")
+    (held,) = take(queue)
+    move(queue, "q", "requeue", "pending", "a")
+    assert queue.push([("a", b"newer")]) == ["queued"]
+    assert undo(queue, "q", "requeue") == (0, 1), "or it would not run after the push"
+    assert settle(queue, "ack", held) == ["stale"]
+    assert [d.payload for d in take(queue)] == [b"newer"]
 
 
 # --- other producers ------------------------------------------------------------------------------
+
+
+def test_a_plain_lpush_is_a_push(queue: Queue, client: redis.Redis) -> None:
+    queue.push("ours")
+    client.lpush("redisq:{q}:queue", "123", "ours", "124", "123")
+    assert queue.counts().waiting == 5
+    assert waiting(queue)[:2] == ["ours", "123"]
+    seen = []
+    while held := take(queue):
+        seen += ids(held)
+        assert len(set(ids(held))) == len(held)
+        settle(queue, "ack", *held)
+    assert set(seen) == {"ours", "123", "124"}
+    assert seen.count("124") == 1, "and those that were there twice ran at most twice"
+    assert queue.counts().waiting == 0
+
+
+def test_a_plain_lpush_while_it_is_worked_on_is_not_lost(
+    queue: Queue, client: redis.Redis, clock: FakeClock
+) -> None:
+    queue.push([("a", b"x"), ("b", b"y"), "dead", "purged"])
+    a, b, dead, _ = take(queue)
+    settle(queue, "fail", b, delay=100)
+    settle(queue, "reject", dead)
+    move(queue, "p", "purge", "pending", "purged")
+    client.lpush(queue.queue_key, "a", "a", "b", "dead", "purged")
+    assert sorted(ids(take(queue))) == ["dead", "purged"]
+    assert settle(queue, "ack", a) == ["done"]
+    clock.advance(100)
+    seen = []
+    while held := take(queue):
+        seen += ids(held)
+        settle(queue, "ack", *held)
+    assert set(seen) == {"a", "b"}
+    assert queue.push("a") == ["new"]
+
+
+ILLEGAL = [b"user*1", b"a b", b"", b"x/y", b"{q}", b"\x00\xff\n", b"*", b"n" * 129, b"\xc3\xbc"]
+
+
+def test_what_can_t_be_an_id_is_a_dead_letter_and_blocks_nobody(
+    queue: Queue, client: redis.Redis
+) -> None:
+    for raw in ILLEGAL:
+        met(queue, client, raw)
+
+
+def met(queue: Queue, client: redis.Redis, raw: bytes) -> None:
+    queue.push("before")
+    client.lpush(queue.queue_key, raw, "after", raw)
+    assert name_of(raw) in waiting(queue)
+    held = take(queue)
+    assert ids(held) == ["before", "after"]
+    settle(queue, "ack", *held)
+    take(queue)
+    (entry,) = queue.page("dead", payloads=True).entries
+    assert entry.id == name_of(raw)
+    assert (entry.reason, entry.payload) == ("invalid", raw)
+    assert entry.error and entry.error.type == "InvalidId"
+    assert queue.counts().waiting == 0
+    # Replayed, it is a handler's to say what was meant; the same bytes again are the same id.
+    assert move(queue, f"replay-{entry.id[8:]}", "replay", "dead", entry.id) == ["moved"]
+    (held_,) = take(queue)
+    assert (held_.id, held_.payload) == (entry.id, raw)
+    client.lpush(queue.queue_key, raw)
+    assert take(queue) == []
+    assert settle(queue, "ack", held_) == ["done"]
+    (held_,) = take(queue)
+    assert held_.payload == raw
+    assert settle(queue, "ack", held_) == ["done"]
+    assert take(queue) == []
+    assert client.exists(queue.queue_key, queue.keys["body"], queue.keys["spent"]) == 0
 
 
 def test_ids_that_look_odd_are_ids(queue: Queue, client: redis.Redis) -> None:
@@ -105,8 +408,6 @@ def test_ids_that_look_odd_are_ids(queue: Queue, client: redis.Redis) -> None:
 
 
 def test_ids_are_checked_before_anything_is_sent(plain: Queue, client: redis.Redis) -> None:
-    with pytest.raises(BadInput, match="payload"):
-        CircularQueue(client, "q", repeats="each").push([("a", b"x")])
     for bad in ("", "a*", "x y", "n" * 129):
         with pytest.raises(BadInput):
             plain.push(["good", bad])
@@ -119,6 +420,19 @@ def test_ids_are_checked_before_anything_is_sent(plain: Queue, client: redis.Red
 
 
 # --- the list -------------------------------------------------------------------------------------
+
+
+def test_purged_elements_go_when_they_are_met_and_keep_their_place_if_pushed_again(
+    plain: Queue, client: redis.Redis
+) -> None:
+    plain.push(["a", "b", "c"])
+    move(plain, "p", "purge", "waiting", "a", "b")
+    assert client.llen(plain.queue_key) == 3
+    assert (plain.counts().waiting, waiting(plain)) == (1, ["c"])
+    assert plain.push("b") == ["new"]
+    assert client.llen(plain.queue_key) == 3
+    assert ids(take(plain)) == ["b", "c"]
+    assert client.exists(plain.keys["spent"]) == 0
 
 
 def test_eager_removal_has_a_bound(open_queue: Opener, client: redis.Redis) -> None:
@@ -137,11 +451,14 @@ def test_eager_removal_has_a_bound(open_queue: Opener, client: redis.Redis) -> N
 def test_pages_are_exact_while_others_push_and_take(plain: Queue) -> None:
     names = [f"e{n:03}" for n in range(300)]
     plain.push(names)
-    seen: list[str] = []
-    for step, page in enumerate(pages(plain, "waiting", 20), 1):
-        seen += ids(page.entries)
-        if page.cursor is None:
+    seen, cursor, step = [], None, 0
+    while True:
+        page = plain.page("waiting", cursor, 20)
+        seen += [entry.id for entry in page.entries]
+        cursor = page.cursor
+        if cursor is None:
             break
+        step += 1
         plain.push([f"new{step}-{n}" for n in range(7)])
         if step % 2:
             settle(plain, "ack", *take(plain, 10))
@@ -227,6 +544,21 @@ def test_what_another_consumer_took_from_the_list_runs_nevertheless(
 
 
 # --- the article's variants -----------------------------------------------------------------------
+
+
+def test_a_rotating_list_keeps_plain_ids_until_they_are_processed(
+    open_queue: Opener, client: redis.Redis, clock: FakeClock
+) -> None:
+    queue = open_queue(residence="rotate")
+    queue.push(["a", "b", "c"])
+    held = take(queue, 2)
+    assert client.lrange(queue.queue_key, 0, -1) == [b"b", b"a", b"c"]
+    settle(queue, "ack", held[0])
+    assert client.lrange(queue.queue_key, 0, -1) == [b"b", b"a", b"c"], "goes when it is met"
+    assert ids(take(queue)) == ["c"]
+    assert set(client.lrange(queue.queue_key, 0, -1)) == {b"c", b"b"}
+    clock.advance(LEASE_MS)
+    assert sorted(ids(take(queue))) == ["b", "c"]
 
 
 def test_a_take_from_a_rotating_list_has_a_bound(open_queue: Opener, rounds: list[int]) -> None:
@@ -401,6 +733,16 @@ def test_a_full_queue_and_a_draining_one(queue: Queue, client: redis.Redis) -> N
     assert sorted(ids(take(queue))) == ["a", "b", "c", "d"], "what is there is worked off"
 
 
+def test_a_paused_queue_hands_out_nothing(queue: Queue, clock: FakeClock) -> None:
+    queue.push(["a", "b"])
+    (held,) = take(queue, 1)
+    queue.configure("op", 1, {"paused": "x"})
+    assert take(queue) == []
+    assert settle(queue, "ack", held) == ["done"]
+    queue.configure("op", 2, {"paused": ""})
+    assert ids(take(queue)) == ["b"]
+
+
 def test_batches_have_bounds(plain: Queue) -> None:
     plain.push([f"e{n}" for n in range(500)])
     for n in (0, 501):
@@ -478,6 +820,17 @@ def test_an_id_whose_lease_was_lost_is_asked_about_before_it_runs_again(
     assert queue.counts().done == 4
 
 
+def test_awaited_too(aclient: Callable[[], redis.asyncio.Redis]) -> None:
+    async def go() -> list[str]:
+        async with aclient() as client:
+            queue = CircularQueue(client, "q")
+            await queue.push(["a", "b"])
+            taken = await queue.take(2, consumer="w")
+            return await queue.settle([Settlement(d, "ack") for d in taken.deliveries])
+
+    assert asyncio.run(go()) == ["done", "done"]
+
+
 @pytest.fixture
 def rounds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Commands of every round trip."""
@@ -492,6 +845,69 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 # --- operators ------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_operators_faces_know_it_as_any_queue(
+    client: redis.Redis, url: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    redisq = Redisq(url, capsys)
+    queue = CircularQueue(client, "docs", residence="rotate")
+    queue.push(["1", ("2", b"\x00\xff two"), "3", "4", "5", "6"])
+    one, two, three = queue.take(3, consumer="w1").deliveries
+    queue.settle(
+        [
+            Settlement(one, "reject", Failure("Broken", "no such document").encoded()),
+            Settlement(two, "fail", Failure("Busy").encoded(), 60_000),
+        ]
+    )
+    client.lpush(queue.queue_key, "7", "*8")
+    (row,) = redisq.rows("ls")
+    assert {k: row[k] for k in ("name", "kind", "waiting", "pending", "delayed", "dead")} == {
+        "name": "docs",
+        "kind": "circular",
+        "waiting": 5,
+        "pending": 1,
+        "delayed": 1,
+        "dead": 1,
+    }
+    (entry,) = redisq.rows("inspect", "entry", "docs/3")
+    assert (entry["state"], entry["owner_state"], entry["consumer"]) == (
+        "pending",
+        "in processing",
+        "w1",
+    )
+    redisq("inspect", "queue", "docs")
+    assert [row["id"] for row in redisq.rows("waiting", "ls", "docs")][:4] == ["4", "5", "6", "7"]
+    assert [row["id"] for row in redisq.rows("pending", "ls", "docs")] == ["3"]
+    assert [row["id"] for row in redisq.rows("delay", "ls", "docs")] == ["2"]
+    redisq("dlq", "replay", "docs", "--yes")
+    redisq("waiting", "purge", "docs/5", "--yes")
+    assert [row["id"] for row in redisq.rows("trash", "ls", "docs")] == ["5"]
+    redisq("undo", "--yes")
+    redisq("delay", "requeue", "docs", "--yes")
+    redisq("pending", "claim", "docs", "--consumer", "me", "--yes")
+    assert queue.settle([Settlement(three, "ack")]) == ["stale"]
+    redisq("pending", "requeue", "docs", "--yes")
+    redisq("queue", "pause", "docs", "--reason", "lunch", "--yes")
+    assert redisq.rows("ls")[0]["paused"]
+    redisq("queue", "resume", "docs", "--yes")
+    redisq("queue", "drain", "docs", "--yes")
+    ran = tmp_path / "ran"
+    append = f"import sys; open({str(ran)!r}, 'ab').write(sys.stdin.buffer.read() + b';')"
+    exec_ = f"{sys.executable} -c {shlex.quote(append)}"
+    redisq("work", "--queue", "docs", "--burst", "--exec", exec_)
+    assert ran.read_bytes().count(b";") == 7
+    assert b"\x00\xff two;" in ran.read_bytes()
+    (letter,) = redisq.rows("dlq", "ls", "docs")
+    assert (letter["reason"], letter["id"]) == ("invalid", name_of(b"*8"))
+    redisq("dlq", "purge", "docs", "--hard", "--yes")
+    assert redisq("fsck").splitlines() == ["docs: adds up"]
+    redisq("queue", "destroy", "docs", "--yes")
+    assert {key for key in client.scan_iter() if b":rate:" not in key and b":op:" not in key} <= {
+        b"redisq:{docs}:undo",
+        b"redisq:registry",
+    } | {key for key in client.scan_iter() if b":undo:" in key}
 
 
 @pytest.mark.slow
@@ -510,3 +926,17 @@ def test_a_check_that_could_not_be_awaited_is_refused() -> None:
 
     with pytest.raises(BadInput, match="async"):
         unless_done(is_done, lambda work: None)
+
+
+def test_a_push_onto_what_was_lost_is_a_run_that_was_not(
+    open_queue: Opener, clock: FakeClock
+) -> None:
+    """Else the application's check, asked about lost ones only, would end it before it began."""
+    queue = open_queue()
+    queue.push("123")
+    take(queue)
+    clock.advance(LEASE_MS + 1)
+    queue.sweep()
+    assert queue.push([("123", b"new change")]) == ["queued"]
+    (delivery,) = take(queue)
+    assert (delivery.lost, delivery.payload) == (0, b"new change")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import redis
 import redis.asyncio
 
+from redisq_ops.core.engine.idempotency import CallerSlots
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Client, Delivery
 from redisq_ops.core.model.errors import (
@@ -22,16 +24,30 @@ from redisq_ops.core.model.errors import (
     TooLarge,
     WrongKind,
 )
+from redisq_ops.core.model.keys import registry_key
+from redisq_ops.core.model.settings import LEASE_MS
 from redisq_ops.core.model.ulid import ulids
 from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.redis import operation as io
+from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.transport import exchange
-from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.core.worker import Worker
+from redisq_ops.core.worker.retry import Retry
+from redisq_ops.demo.server import EmbeddedServer
+from redisq_ops.ops.change.audit_log import Author, find
 from redisq_ops.ops.change.destroy import DestroySteps
 from redisq_ops.ops.change.runner import ChangeRun, take_all
+from redisq_ops.ops.change.undo import UndoSteps
+from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.filter.filter import Filter
+from redisq_ops.ops.filter.parser import parse
+from redisq_ops.ops.filter.selection import select
 
+from ...changes import entry_change
+from ...command_line import Redisq
 from ...model.wire import picture
-from ...queue_steps import ids, move, paged_ids, pages, settle, take
+from ...proxy import FlakyProxy
+from ...queue_steps import ids, move, settle, take, undo
 
 Queue = FairQueue[redis.Redis]
 
@@ -64,11 +80,39 @@ def whose(deliveries: list[Delivery]) -> str:
     return "".join(delivery.client or "?" for delivery in deliveries)
 
 
-def waiting(queue: Queue) -> list[str]:
-    return paged_ids(queue, "waiting", 50)
+def waiting(queue: Queue, client: str | None = None) -> list[str]:
+    """Ids in the order of pages, of one client if asked."""
+    found, cursor = [], None
+    while True:
+        page = queue.page("waiting", cursor, 50)
+        found += [e.id for e in page.entries if client is None or e.client == client]
+        cursor = page.cursor
+        if cursor is None:
+            return found
 
 
 # --- turns -------------------------------------------------------------------------------------
+
+
+def test_clients_take_turns_in_every_batch(queue: Queue) -> None:
+    put(queue, "a", *(f"a{n}" for n in range(6)))
+    put(queue, "b", "b0", "b1")
+    put(queue, "c", "c0", "c1", "c2")
+    taken = take(queue, 5)
+    assert whose(taken) == "abcab"
+    assert ids(taken) == ["a0", "b0", "c0", "a1", "b1"]
+    assert [(d.client, d.payload) for d in taken[:2]] == [("a", b"a0"), ("b", b"b0")]
+    assert whose(take(queue)) == "cacaaa"
+
+
+def test_one_by_one_is_the_same_as_in_batches(queue: Queue, client: redis.Redis) -> None:
+    other = FairQueue(client, "other", clock=queue.clock)
+    for each in (queue, other):
+        for name, n, weight in (("a", 30, 1), ("b", 30, 3), ("c", 7, 1), ("d", 30, 2)):
+            each.weigh(name, weight)
+            fill(each, name, n)
+    singly = [d.id for _ in range(60) for d in take(queue, 1)]
+    assert singly == ids(take(other, 7)) + ids(take(other, 53))
 
 
 @pytest.mark.slow
@@ -110,6 +154,32 @@ def test_whoever_is_busy_all_the_time_gets_its_share(queue: Queue) -> None:
     assert served == {"a": 13, "b": 39, "c": 26, "d": 156}
 
 
+def test_a_newcomer_neither_jumps_ahead_nor_waits_for_history(queue: Queue) -> None:
+    fill(queue, "a", 300)
+    fill(queue, "b", 300)
+    take(queue, 200)
+    put(queue, "n", *(f"n{k}" for k in range(20)))
+    assert Counter(whose(take(queue, 30))) == {"a": 10, "b": 10, "n": 10}
+
+
+def test_who_pauses_gets_no_more_than_who_stays(queue: Queue) -> None:
+    """A client that always brings one entry has no advantage over one with a list."""
+    fill(queue, "a", 100)
+    served = Counter[str]()
+    for k in range(30):
+        put(queue, "z", f"z{k}")
+        (delivery,) = take(queue, 1)
+        served[delivery.client or ""] += 1
+        settle(queue, "ack", delivery)
+    assert served == {"a": 15, "z": 15}
+    queue.weigh("a", 3)
+    served.clear()
+    for k in range(30, 70):
+        put(queue, "z", f"z{k}")
+        served.update(whose(take(queue, 1)))
+    assert 29 <= served["a"] <= 31
+
+
 def test_a_cap_leaves_room_for_the_others_and_costs_no_turn(
     queue: Queue, client: redis.Redis
 ) -> None:
@@ -128,6 +198,18 @@ def test_a_cap_leaves_room_for_the_others_and_costs_no_turn(
     assert whose(take(queue)) in ("ab", "ba")
     assert queue.limit("a", 0) == 2
     assert whose(take(queue)) == "a" * 7
+
+
+def test_a_blocked_client_waits_and_comes_back_without_a_debt(queue: Queue) -> None:
+    fill(queue, "a", 100)
+    fill(queue, "b", 100)
+    assert queue.block("a") and not queue.block("a")
+    assert put(queue, "a", "later") == ["ok"]
+    held = take(queue, 20)
+    assert whose(held) == "b" * 20
+    assert queue.unblock("a") and not queue.unblock("a")
+    assert Counter(whose(take(queue, 21))) == {"a": 11, "b": 10}
+    assert settle(queue, "ack", *held) == ["done"] * 20
 
 
 def test_rules_have_bounds_and_an_inverse(queue: Queue) -> None:
@@ -160,6 +242,25 @@ def test_a_rule_s_change_is_told_once_and_a_late_one_changes_nothing(queue: Queu
     assert [(e.by, e.what) for e in queue.history(10)] == [("op", {"op": ("op|weight|ann|3",)})]
 
 
+def test_what_an_id_that_is_there_says(queue: Queue) -> None:
+    assert put(queue, "a", "e", "e", "f") == ["ok", "same", "ok"]
+    assert put(queue, "a", "e") == ["same"]
+    assert put(queue, "b", "e") == ["exists"], "another client's"
+    (said,) = queue.submit("a", [("e", b"other")])
+    assert said.word == "exists"
+    assert [d.payload for d in take(queue)] == [b"e", b"f"]
+    assert put(queue, "a", "e") == ["same"], "it is being worked on"
+    assert put(queue, "b", "f") == ["exists"]
+
+
+def test_an_id_is_free_again_when_its_entry_is_done(queue: Queue) -> None:
+    put(queue, "a", "e")
+    settle(queue, "ack", *take(queue))
+    assert put(queue, "b", "e") == ["ok"]
+    (delivery,) = take(queue)
+    assert (delivery.client, delivery.attempt) == ("b", 1)
+
+
 def test_entries_without_an_id_get_one_that_sorts_by_time(queue: Queue) -> None:
     said = queue.submit("a", [b"\x00one", b"", ("own", b"three")])
     assert [one.word for one in said] == ["ok"] * 3
@@ -168,6 +269,15 @@ def test_entries_without_an_id_get_one_that_sorts_by_time(queue: Queue) -> None:
     assert [d.payload for d in take(queue)] == [b"\x00one", b"", b"three", b"next"]
     many = ulids(1000, now_ms=lambda: 1, bits=lambda n: (1 << n) - 500)
     assert sorted(set(many)) == many
+
+
+def test_payloads_come_back_byte_for_byte(queue: Queue) -> None:
+    payloads = [b"", b" ", b"a b", b"\x00\xff\xfe", b"\r\n", bytes(range(256)), b"x" * 100_000]
+    queue.submit("a", payloads)
+    taken = take(queue)
+    assert [d.payload for d in taken] == payloads
+    assert [e.payload for e in queue.page("pending", payloads=True).entries] == payloads
+    assert {e.client for e in queue.page("pending").entries} == {"a"}
 
 
 @pytest.mark.parametrize(
@@ -241,6 +351,70 @@ def test_a_list_of_another_type_is_found_before_anything_is_written(
 
 
 # --- coming back -------------------------------------------------------------------------------
+
+
+def test_a_lost_lease_and_a_due_retry_come_back_to_the_front(
+    queue: Queue, clock: FakeClock
+) -> None:
+    put(queue, "a", "a0", "a1", "a2", "a3", "a4")
+    first, second, third = take(queue, 3)
+    assert settle(queue, "fail", first, delay=1000) == ["retry"]
+    assert settle(queue, "release", second) == ["released"]
+    assert waiting(queue) == ["a1", "a3", "a4"]
+    clock.advance(1000)
+    assert ids(take(queue, 2)) == ["a0", "a1"]
+    assert queue.extend([third]) == [True]
+    clock.advance(LEASE_MS)
+    assert ids(take(queue)) == ["a0", "a1", "a2", "a3", "a4"]
+    assert queue.get("a2").lost == 1  # type: ignore[union-attr]
+
+
+def test_who_fails_at_once_goes_to_the_end_of_its_own_list(queue: Queue) -> None:
+    put(queue, "a", "a0", "a1")
+    put(queue, "b", "b0")
+    held = take(queue, 1)
+    assert settle(queue, "fail", *held) == ["retry"]
+    assert waiting(queue) == ["a1", "a0", "b0"]
+    assert ids(take(queue)) == ["b0", "a1", "a0"]
+
+
+def test_the_dead_keep_the_whole_record_and_come_back_behind_the_living(queue: Queue) -> None:
+    put(queue, "a", "bad", "good")
+    held = take(queue, 1)
+    assert settle(queue, "reject", *held, value=b"boom") == ["dead"]
+    (dead,) = queue.page("dead", payloads=True).entries
+    assert (dead.id, dead.client, dead.payload, dead.reason) == ("bad", "a", b"bad", "rejected")
+    assert dead.error and dead.error.message == "boom"
+    assert move(queue, "replay", "replay", "dead", "bad") == ["moved"]
+    assert ids(take(queue)) == ["good", "bad"]
+
+
+def test_a_purge_is_undone_to_the_very_place(queue: Queue) -> None:
+    names = [f"e{n}" for n in range(20)]
+    put(queue, "a", *names)
+    assert move(queue, "purge", "purge", "waiting", "e0", "e5", "e6", "e19") == ["moved"] * 4
+    counts = queue.counts()
+    assert (counts.waiting, counts.trash) == (16, 4)
+    assert [e.client for e in queue.page("trash").entries] == ["a"] * 4
+    assert undo(queue, "purge", "purge") == (4, 0)
+    assert waiting(queue) == names
+    assert ids(take(queue)) == names
+
+
+def test_a_purged_entry_whose_place_is_gone_comes_back_first(queue: Queue) -> None:
+    put(queue, "a", *(f"e{n}" for n in range(6)))
+    move(queue, "purge", "purge", "waiting", "e0", "e1", "e5")
+    assert ids(take(queue, 1)) == ["e2"], "and its turn went past the holes"
+    assert move(queue, "restore", "restore", "trash", "e0", "e1", "e5") == ["moved"] * 3
+    assert ids(take(queue)) == ["e0", "e1", "e3", "e4", "e5"]
+
+
+def test_an_id_purged_for_good_can_be_another_clients(queue: Queue) -> None:
+    put(queue, "a", "e", "f")
+    assert move(queue, "hard", "hard", "waiting", "e") == ["moved"]
+    assert put(queue, "b", "e") == ["ok"]
+    assert Counter(d.client for d in take(queue)) == {"a": 1, "b": 1}
+    assert queue.get("e").client == "b"  # type: ignore[union-attr]
 
 
 def test_holes_are_skipped_in_bounded_steps(queue: Queue) -> None:
@@ -341,6 +515,55 @@ def test_one_clients_view(queue: Queue) -> None:
     assert queue.counts().waiting == 1
 
 
+def test_a_client_without_work_or_rules_is_forgotten(client: redis.Redis, queue: Queue) -> None:
+    for n in range(30):
+        queue.submit(f"c{n}", [b""])
+        settle(queue, "ack", *take(queue))
+    put(queue, "z", "z0")
+    queue.sweep()
+    assert [c.client for c in queue.clients().clients] == ["z"]
+    assert client.hlen(queue.keys["accounts"]) == 1
+
+
+def test_deleting_goes_in_steps_and_back_to_the_old_order(queue: Queue) -> None:
+    fill(queue, "a", 730)
+    fill(queue, "b", 5)
+    (pending,) = take(queue, 1)
+    order = waiting(queue)
+    gone = queue.delete("a", "delete-a")
+    assert (gone.steps, gone.entries) == (8, 729)
+    assert queue.delete("a", "delete-a").entries == 0
+    assert [c.client for c in queue.clients().clients if c.waiting] == ["b"]
+    back = [
+        queue.undo("delete-a", step, target="trash", by="back", seq=9 - step)
+        for step in range(gone.steps, 0, -1)
+    ]
+    assert sum(n for n, _ in back) == 729
+    assert waiting(queue) == order
+    assert settle(queue, "ack", pending) == ["done"]
+
+
+def test_a_page_is_exact_under_pushes_and_pops(queue: Queue) -> None:
+    for name in ("a", "b", "c"):
+        fill(queue, name, 100)
+    stayed = [f"{name}-{n}" for name in ("a", "b", "c") for n in range(40, 100)]
+    seen: list[str] = []
+    cursor, k = None, 0
+    while True:
+        page = queue.page("waiting", cursor, 7)
+        assert len(page.entries) <= 7
+        seen += [entry.id for entry in page.entries]
+        cursor = page.cursor
+        if cursor is None:
+            break
+        k += 1
+        held = take(queue, 2)
+        settle(queue, "release" if k % 3 else "ack", *held)
+        put(queue, "b", f"late-{k}")
+    assert [id for id in seen if id in set(stayed)] == stayed, "each once, and in order"
+    assert len(seen) == len(set(seen))
+
+
 def test_a_page_is_exact_while_workers_go_on(
     client: redis.Redis, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -363,9 +586,14 @@ def test_a_page_is_exact_while_workers_go_on(
 
     monkeypatch.setattr(io, "exchange", meanwhile)
     seen: list[str] = []
-    for page in pages(queue, "waiting", 50):
-        seen += [entry.id for entry in page.entries]
+    cursor = None
+    while True:
         busy[0] = False
+        page = queue.page("waiting", cursor, 50)
+        seen += [entry.id for entry in page.entries]
+        cursor = page.cursor
+        if cursor is None:
+            break
     busy[0] = True
     assert [id for id in seen if id in set(stayed)] == stayed
 
@@ -394,16 +622,162 @@ def test_pages_cost_a_bounded_number_of_round_trips(
         return real(*args)
 
     monkeypatch.setattr(io, "exchange", counted)
-    costs, seen = [], 0
-    for page in pages(queue, "waiting", 100):
+    costs, cursor, seen = [], None, 0
+    while True:
+        rounds.clear()
+        page = queue.page("waiting", cursor, 100)
         costs.append(len(rounds))
         seen += len(page.entries)
-        rounds.clear()
+        cursor = page.cursor
+        if cursor is None:
+            break
     assert seen == page.total == 294 * 2 + 6 * 400
     assert max(costs) <= 12 and sum(costs) / len(costs) <= 6
 
 
+def test_an_entry_is_found_wherever_it_is(queue: Queue) -> None:
+    put(queue, "a", "e", "f")
+    entry = queue.get("f")
+    assert entry and (entry.state, entry.client, entry.payload) == ("waiting", "a", b"f")
+    (held,) = take(queue, 1)
+    entry = queue.get("e")
+    assert entry and (entry.state, entry.client, entry.payload) == ("pending", "a", b"e")
+    settle(queue, "ack", held)
+    assert queue.get("e") is None
+
+
 # --- beside other parts ------------------------------------------------------------------------
+
+
+def test_a_worker_works_it_off(client: redis.Redis) -> None:
+    queue = FairQueue(client, "q")
+    for name in ("a", "b"):
+        queue.submit(name, [f"{name}{n}".encode() for n in range(20)])
+    done: list[tuple[str | None, bytes]] = []
+    failed: list[str] = []
+
+    def handle(delivery: Any) -> None:
+        if delivery.payload == b"a3" and not failed:
+            failed.append(delivery.id)
+            raise Retry(after=0)
+        done.append((delivery.delivery.client, delivery.payload))
+
+    Worker(queue, handle, burst=True, batch=5).run()
+    assert len(done) == 40 and len(failed) == 1
+    queue.sweep()
+    assert queue.counts().done == 40 and queue.clients().total == 0
+
+
+async def drive(change: Any) -> None:
+    while await change.step():
+        pass
+
+
+def test_operators_find_it_without_knowing_it(
+    client: redis.Redis, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    redisq = Redisq(url, capsys)
+    queue = FairQueue(client, "jobs")
+    for name in ("ann", "bob"):
+        queue.submit(name, [(f"{name}{n}", b"x") for n in range(5)])
+    settle(queue, "reject", *take(queue, 2))
+    (held,) = take(queue, 1)
+    (listed,) = redisq.rows("ls")
+    assert [listed[k] for k in ("name", "kind", "waiting", "pending", "dead")] == [
+        "jobs",
+        "fair",
+        7,
+        1,
+        2,
+    ]
+    (shown,) = redisq.rows("inspect", "queue", "jobs")
+    assert shown["clients"] == [
+        {
+            "queue": "jobs",
+            "name": "ann",
+            "waiting": 3,
+            "pending": 1,
+            "weight": 1,
+            "blocked": False,
+            "cap": None,
+        },
+        {
+            "queue": "jobs",
+            "name": "bob",
+            "waiting": 4,
+            "pending": 0,
+            "weight": 1,
+            "blocked": False,
+            "cap": None,
+        },
+    ]
+    assert "bob" in redisq("inspect", "queue", "jobs")
+    (pending,) = redisq.rows("pending", "ls", "--queue", "jobs")
+    assert (pending["id"], pending["client"]) == (held.id, held.client)
+    assert {row["client"] for row in redisq.rows("dlq", "ls", "--queue", "jobs")} == {"ann", "bob"}
+    settle(queue, "release", held)
+    assert redisq.rows("replay", "--queue", "jobs", "--yes")[-1]["done"] == 2
+    redisq("work", "--queue", "jobs", "--burst", "--exec", "true")
+    assert queue.counts().done == 10
+
+
+def test_one_clients_entries_are_purged_and_brought_back_through_the_journal(
+    client: redis.Redis,
+) -> None:
+    queue = FairQueue(client, "jobs")
+    for name in ("ann", "bob"):
+        fill(queue, name, 60)
+    order = waiting(queue)
+    chosen = io.run(client, select(queue, "waiting", Filter(where=parse("client=ann"))))
+    assert chosen.count == 60
+    author = Author("eve", "here", "test")
+    bulk = entry_change(chosen, "purge", author)
+    io.run(client, drive(bulk))
+    assert bulk.outcome.done == 60
+    assert waiting(queue) == [id for id in order if id.startswith("bob")]
+    where, operation = io.run(client, find(Deployment(client), bulk.outcome.op or ""))
+    io.run(client, drive(ChangeRun(UndoSteps(where, operation), author)))
+    assert waiting(queue) == order
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda q: q.submit("ann", [("new", b"\x00"), ("e1", b"e1"), ("e1", b"other")]),
+        lambda q: q.take(3, consumer="w"),
+        lambda q: settle(q, "fail", *take(q, 2)),
+        lambda q: q.weigh("ann", 5),
+        lambda q: (q.block("ann"), q.limit("bob", 2), q.unblock("ann")),
+        lambda q: q.delete("ann", "gone", 2),
+        lambda q: q.of("bob").submit([("b9", b"")]),
+    ],
+)
+def test_a_lost_reply_has_no_effect(
+    server: EmbeddedServer, client: redis.Redis, act: Callable[[Any], Any]
+) -> None:
+    """Each reply is lost once: the client sends again, and everything happens once."""
+
+    def scene() -> FairQueue[Any]:
+        client.flushall()
+        queue = FairQueue(client, "q", clock=FakeClock(), callers=CallerSlots(lambda: "me"))
+        client.hset(registry_key(), "q", '{"kind": "fair", "schema": 1}')
+        put(queue, "ann", "e0", "e1", "e2", "e3")
+        put(queue, "bob", "b0", "b1")
+        return queue
+
+    def seen() -> dict[bytes, Any]:
+        return {key: rows for key, rows in picture(client).items() if not key.endswith(b":hist")}
+
+    peace = scene()
+    expected, should = act(peace), seen()
+    with FlakyProxy(server.port) as proxy, connect(proxy.url) as unlucky:
+        war = scene()
+        other = FairQueue(unlucky, "q", clock=war.clock, callers=war.callers)
+        other._registered = True
+        proxy.drop_replies(1)
+        assert act(other) == expected
+        assert sum(proxy.seen.values()) > 1
+        assert seen() == should
 
 
 def test_nothing_is_left_of_a_queue_that_is_destroyed(client: redis.Redis) -> None:
@@ -432,6 +806,20 @@ def test_the_examples_of_its_page_run(url: str, capsys: pytest.CaptureFixture[st
     exec(shards.replace("jobs", "more"), names | {"client": names["jobs"].client})
 
 
+def test_awaited_as_well(aclient: Callable[[], redis.asyncio.Redis]) -> None:
+    async def awaited() -> None:
+        async with aclient() as client:
+            queue = FairQueue(client, "q")
+            await queue.submit("a", [b"1", b"2"])
+            await queue.of("b").submit([b"3"])
+            taken = await queue.take(5, consumer="w")
+            assert [d.payload for d in taken.deliveries] == [b"1", b"3", b"2"]
+            assert await queue.of("a").length() == 0
+            assert (await queue.clients()).total == 2
+
+    asyncio.run(awaited())
+
+
 @pytest.mark.parametrize("done", [1, 2])
 def test_a_delete_that_was_killed_is_gone_on_with(queue: Queue, done: int) -> None:
     put(queue, "a", *"abcdef")
@@ -452,6 +840,16 @@ def test_one_clients_holes_are_not_the_others_wait(queue: Queue) -> None:
     put(queue, "b", "b1")
     put(queue, "a", "a1")
     assert "b1" in ids(take(queue, 10))
+
+
+def test_undone_after_its_turn_the_order_is_kept(queue: Queue) -> None:
+    put(queue, "a", "i0", "i1", "i2", "i3", "i4")
+    queue.move(
+        "op1", 1, ["i0", "i1", "i2"], source="waiting", target="trash", high_water_ms=queue.now()
+    )
+    settle(queue, "ack", *take(queue, 1))
+    assert queue.undo("op1", 1, target="trash", by="me", seq=1) == (3, 0)
+    assert ids(take(queue)) == ["i0", "i1", "i2", "i4"]
 
 
 def test_packing_loses_no_id_whatever_the_counts_say(client: redis.Redis, queue: Queue) -> None:

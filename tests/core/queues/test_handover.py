@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
@@ -408,3 +409,15 @@ def test_what_is_no_longer_ours_is_not_called_with(
     source.hand_over(hang)
     assert stolen == ["e000", "e001", "e002"]
     assert source.counts().pending == 3
+
+
+def test_awaited_too(aclient: Callable[[], redis.asyncio.Redis], clock: FakeClock) -> None:
+    async def go() -> tuple[int, int]:
+        async with aclient() as client:
+            source = DelaySet(client, "later", clock=clock)
+            await source.schedule([("a", b""), ("b", b"")], at_ms=0)
+            to_queue = await source.hand_over(RequestQueue(client, "mail", clock=clock), 1)
+            to_set = await source.hand_over(DelaySet(client, "other", clock=clock))
+            return to_queue.done, to_set.done
+
+    assert asyncio.run(go()) == (1, 1)

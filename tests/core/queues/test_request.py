@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -20,6 +20,7 @@ from redisq_ops.core.model.errors import (
     NotFound,
     QueueClosed,
     QueueFull,
+    Refused,
     SchemaTooNew,
     Superseded,
     WrongKind,
@@ -30,9 +31,10 @@ from redisq_ops.core.model.states import ZSETS
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.queues.request.digest import Digest
 from redisq_ops.core.redis.operation import run, together
+from redisq_ops.demo.server import EmbeddedServer
 
 from ...model.wire import picture
-from ...queue_steps import ids, move, numbered, paged_ids, pages, settle, undo
+from ...queue_steps import ids, move, numbered, settle, undo
 
 Queue = RequestQueue[redis.Redis]
 DAY = 24 * 3600 * 1000
@@ -72,6 +74,13 @@ def state(queue: Queue, id: str) -> str:
 # --- order and limits -----------------------------------------------------------------------------
 
 
+def test_lower_priorities_first(queue: Queue) -> None:
+    for priority in (50, 0, 99, 7):
+        submit(queue, f"p{priority}", priority=priority)
+    assert ids(take(queue, 3)) == ["p0/1", "p7/1", "p50/1"]
+    assert ids(take(queue, 3)) == ["p99/1"]
+
+
 def test_requests_of_one_priority_take_turns(queue: Queue) -> None:
     for id in "abc":
         submit(queue, id, 3, limit=1)
@@ -94,6 +103,68 @@ def test_sub_requests_of_a_request_come_in_order_and_retries_first(queue: Queue)
         served.append(delivery.number)
         settle(queue, "ack", delivery)
     assert served == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("limit", [1, 3, 1000])
+def test_the_limit_holds_for_any_number_of_workers(queue: Queue, limit: int) -> None:
+    submit(queue, "r", 30, limit=limit)
+    taken = [d for worker in range(40) for d in take(queue, 1, f"w{worker}")]
+    assert len(taken) == min(limit, 30)
+    settle(queue, "ack", taken[0])
+    assert len(take(queue, 9)) == (1 if limit < 30 else 0)
+
+
+def test_a_limit_lowered_below_what_runs_waits_for_it(queue: Queue) -> None:
+    submit(queue, "r", 10, limit=5)
+    held = take(queue, 5)
+    assert queue.control("op", 1, "limit", "r", "2") == ("ok", "5")
+    for k, delivery in enumerate(held[:3]):
+        assert take(queue, 9) == [], k
+        settle(queue, "ack", delivery)
+    assert take(queue, 9) == []
+    settle(queue, "ack", held[3])
+    assert len(take(queue, 9)) == 1
+    assert queue.control("op", 2, "limit", "r", "4") == ("ok", "2")
+    assert len(take(queue, 9)) == 2
+
+
+def test_undoing_a_requeue_brings_the_old_holder_back_over_the_limit_and_no_further(
+    queue: Queue,
+) -> None:
+    submit(queue, "r", 3, limit=1)
+    (running,) = take(queue)
+    move(queue, "requeue-1", "requeue", "pending", "r/1")
+    assert ids(take(queue)) == ["r/1"]  # given to another worker: undo leaves that alone
+    assert undo(queue, "requeue-1", "requeue") == (0, 1)
+    submit(queue, "s", 2, limit=1)
+    (running,) = take(queue)
+    move(queue, "requeue-2", "requeue", "pending", "s/1")
+    queue.control("op", 1, "pause", "s")
+    assert undo(queue, "requeue-2", "requeue") == (1, 0)
+    assert settle(queue, "ack", running) == ["done"]
+
+
+def test_a_priority_changed_back_and_forth_leaves_no_second_token(queue: Queue) -> None:
+    submit(queue, "r", 2, limit=1, priority=5)
+    for seq, priority in enumerate(["9", "5", "9", "5"], 1):
+        assert queue.control("op", seq, "priority", "r", priority)[0] == "ok"
+    assert queue.control("op", 9, "priority", "r", "5") == ("same", "5")
+    assert len(take(queue, 50)) == 1
+    assert take(queue, 50) == []
+    assert queue.levels() == []
+
+
+def test_a_name_used_again_has_no_tokens_of_its_past(
+    client: redis.Redis, queue: Queue, clock: FakeClock
+) -> None:
+    submit(queue, "r", 5, limit=5)
+    queue.control("op", 1, "cancel", "r")
+    clock.advance(DAY)
+    queue.sweep()
+    assert queue.request("r") is None
+    submit(queue, "r", 5, limit=2)
+    assert queue.invariants() == []
+    assert len(take(queue, 50)) == 2
 
 
 def test_a_take_stops_at_its_bound_and_says_so(queue: Queue) -> None:
@@ -133,6 +204,22 @@ def test_a_full_queue_refuses_new_work_and_knows_the_old(client: redis.Redis, qu
     assert queue.submit([b"1", b"2"], id="r").word == "same"
     assert picture(client) == before
     submit(queue, "t", 1)
+
+
+def test_a_draining_queue_takes_no_new_request_and_finishes_the_begun(queue: Queue) -> None:
+    digest = Digest(50, 4)
+    empty = str(digest)
+    digest.add(b"a")
+    queue.append("r", 1, [b"a"], before=empty, after=str(digest))
+    queue.configure("op", 1, {"closed": "moving house"})
+    with pytest.raises(QueueClosed, match="draining"):
+        submit(queue, "s")
+    begun = str(digest)
+    digest.add(b"b")
+    assert (
+        queue.append("r", 2, [b"b"], before=begun, after=str(digest), seal=True).state == "sealed"
+    )
+    assert len(take(queue, 9)) == 2
 
 
 def test_a_shorter_or_longer_or_other_submission_of_a_name_is_refused(queue: Queue) -> None:
@@ -228,6 +315,17 @@ def test_a_time_that_could_not_be_read_again_is_refused(queue: Queue, lease: Any
 # --- settling -------------------------------------------------------------------------------------
 
 
+def test_a_late_receipt_in_a_batch_does_not_hide_the_good_one(
+    queue: Queue, clock: FakeClock
+) -> None:
+    submit(queue, "r")
+    (late,) = take(queue)
+    clock.advance(LEASE_MS)
+    (good,) = take(queue)
+    assert settle(queue, "ack", late, good, good) == ["stale", "done", "stale"]
+    assert state(queue, "r") == "done"
+
+
 def test_no_receipt_is_no_receipt(queue: Queue) -> None:
     submit(queue, "r")
     (held,) = take(queue)
@@ -243,6 +341,20 @@ def test_no_receipt_is_no_receipt(queue: Queue) -> None:
         fake = Delivery("q", name, b"", held.receipt, 0, 0, 0, "w")
         assert settle(queue, "ack", fake) == ["stale"]
     assert settle(queue, "ack", fake, held) == ["stale", "done"], "beside others too"
+
+
+def test_an_error_is_forgotten_with_its_entry_also_after_a_replay(
+    client: redis.Redis, queue: Queue
+) -> None:
+    submit(queue, "r")
+    settle(queue, "reject", *take(queue), value=Failure("Boom", "no").encoded())
+    (dead,) = queue.page("dead").entries
+    assert dead.error == Failure("Boom", "no")
+    assert move(queue, "replay-1", "replay", "dead", "r/1") == ["moved"]
+    assert state(queue, "r") == "sealed"
+    settle(queue, "ack", *take(queue))
+    assert state(queue, "r") == "done"
+    assert not client.exists(queue.keys["err"], queue.keys["meta"])
 
 
 def test_results_come_in_order_byte_for_byte(queue: Queue) -> None:
@@ -271,6 +383,18 @@ def test_results_over_64_mib_of_a_request_are_dropped_and_counted(
     assert numbered(queue.results("r", 1, 3)) == [(1, None), (2, b"x" * 10), (3, None)]
     request = queue.request("r")
     assert request and (request.results_dropped, request.state) == (2, "done")
+
+
+def test_replaying_adds_a_result_and_keeps_the_others(queue: Queue) -> None:
+    submit(queue, "r", 2, limit=2)
+    one, two = take(queue, 2)
+    settle(queue, "result", one, value=b"one")
+    settle(queue, "reject", two)
+    assert state(queue, "r") == "done"
+    move(queue, "replay-1", "replay", "dead", "r/2")
+    settle(queue, "result", *take(queue), value=b"two")
+    assert numbered(queue.results("r", 1, 2)) == [(1, b"one"), (2, b"two")]
+    assert state(queue, "r") == "done"
 
 
 def test_an_older_call_of_a_caller_is_refused_and_changes_nothing(
@@ -324,6 +448,19 @@ def test_a_cancelled_request_gives_nothing_out_and_comes_back_whole(
     assert sorted(ids(take(queue, 9))) == ["r/2", "r/3"]
 
 
+def test_a_cancelled_request_whose_time_is_up_can_not_come_back(
+    queue: Queue, clock: FakeClock
+) -> None:
+    submit(queue, "r", 2)
+    queue.control("op", 1, "cancel", "r")
+    clock.advance(DAY)
+    with pytest.raises(QueueClosed, match="too long ago"):
+        queue.control("op", 2, "reopen", "r", "sealed")
+    assert queue.sweep() == 1
+    with pytest.raises(NotFound):
+        queue.control("op", 3, "reopen", "r", "sealed")
+
+
 @pytest.mark.parametrize("touched", [False, True])
 def test_a_cancelled_request_leaves_nothing_behind(
     client: redis.Redis, queue: Queue, clock: FakeClock, touched: bool
@@ -375,6 +512,35 @@ def test_a_cancelled_request_with_nothing_left_waiting_retires(
     assert queue.request("r") is None
 
 
+def test_purged_before_anyone_had_it_passed_by_and_brought_back(queue: Queue) -> None:
+    submit(queue, "r", 4, limit=4)
+    assert move(queue, "purge-1", "purge", "waiting", "r/2", "r/4") == ["moved", "moved"]
+    assert ids(take(queue, 9)) == ["r/1", "r/3"]
+    assert undo(queue, "purge-1", "purge") == (2, 0)
+    assert ids(take(queue, 9)) == ["r/2", "r/4"]
+    assert counts(queue) == (0, 4, 0, 0, 0, 0)
+
+
+def test_purged_for_good_is_gone_and_stays_gone(client: redis.Redis, queue: Queue) -> None:
+    submit(queue, "r", 3, limit=1)
+    take(queue)
+    for op in ("hard-1", "hard-2", "hard-3"):
+        said = move(queue, op, "hard", "waiting", "r/2", "r/2")
+        assert said == (["moved", "changed"] if op == "hard-1" else ["changed"] * 2)
+    assert move(queue, "purge-1", "purge", "waiting", "r/2") == ["changed"]
+    assert counts(queue) == (1, 1, 0, 0, 0, 0)
+    request = queue.request("r")
+    assert request and (request.total, request.trash) == (3, 1)
+    assert client.xlen(queue.keys["s_"] + "r") == 2
+
+
+def test_an_entry_has_one_name_only(queue: Queue) -> None:
+    submit(queue, "r", 9)
+    aliases = ["r/01", "r/1.0", "r/0x1", "r/1e0", "r/", "r/x", "r/0", "r/-1", "r/10", "r", "/1"]
+    assert move(queue, "op", "purge", "waiting", *aliases) == ["changed"] * len(aliases)
+    assert counts(queue)[0] == 9
+
+
 def test_names_that_would_break_a_record_are_refused(queue: Queue) -> None:
     submit(queue, "r", 1)
     take(queue)
@@ -397,6 +563,35 @@ def test_a_step_sent_with_more_than_a_batch_is_refused(queue: Queue) -> None:
         move(queue, "op", "purge", "waiting", *["r/1"] * 501)
 
 
+def test_what_came_after_the_look_is_left_alone(queue: Queue, clock: FakeClock) -> None:
+    submit(queue, "r", 2, limit=2)
+    settle(queue, "reject", *take(queue))
+    looked = queue.now()
+    clock.advance(1)
+    settle(queue, "reject", *take(queue))
+    said = queue.move(
+        "replay-1", 1, ["r/1", "r/2", "r/9"], source="dead", target="waiting", high_water_ms=looked
+    )
+    assert said == ["moved", "late", "changed"]
+
+
+def test_restore_puts_back_where_it_was_and_undo_takes_that_back(
+    queue: Queue, clock: FakeClock
+) -> None:
+    submit(queue, "r", 3, limit=3)
+    dead, delayed, _ = take(queue, 3)
+    settle(queue, "reject", dead)
+    queue.settle([Settlement(delayed, "fail", b"", 5000)])
+    for source, id in (("dead", "r/1"), ("delayed", "r/2"), ("pending", "r/3")):
+        assert move(queue, f"purge-{source}", "purge", source, id) == ["moved"]
+    assert counts(queue) == (0, 0, 0, 0, 3, 0)
+    assert state(queue, "r") == "done"
+    assert move(queue, "restore", "restore", "trash", "r/1", "r/2", "r/3") == ["moved"] * 3
+    assert counts(queue) == (1, 0, 1, 1, 0, 0)
+    assert undo(queue, "restore", "restore") == (3, 0)
+    assert counts(queue) == (0, 0, 0, 0, 3, 0)
+
+
 def test_a_finished_request_whose_stream_is_gone_stays_finished(
     client: redis.Redis, queue: Queue
 ) -> None:
@@ -414,6 +609,39 @@ def test_a_finished_request_whose_stream_is_gone_stays_finished(
 # --- looking --------------------------------------------------------------------------------------
 
 
+def test_pages_of_equal_times_are_exact_while_entries_come_and_go(
+    queue: Queue, clock: FakeClock
+) -> None:
+    queue.submit([b""] * 60, id="r", limit=100)
+    settle(queue, "reject", *take(queue, 60))  # all dead in one millisecond
+    everything = [entry.id for entry in queue.page("dead", max=100).entries]
+    assert sorted(everything) == sorted(f"r/{n}" for n in range(1, 61))
+    for size in (1, 7, 59, 60):
+        seen, cursor = [], None
+        while True:
+            page = queue.page("dead", cursor, size)
+            seen += [entry.id for entry in page.entries]
+            cursor = page.cursor
+            if cursor is None:
+                break
+        assert seen == everything
+    first = queue.page("dead", max=10)
+    move(queue, "replay-1", "replay", "dead", first.entries[9].id, everything[10])
+    second = queue.page("dead", first.cursor, 10)
+    assert [entry.id for entry in second.entries] == everything[11:21]
+    assert second.total == 58
+
+
+def test_windows_by_rank(queue: Queue) -> None:
+    queue.submit([b""] * 30, id="r", limit=100)
+    settle(queue, "reject", *take(queue, 30))
+    everything = [entry.id for entry in queue.page("dead").entries]
+    window = queue.page("dead", max=5, start=20)
+    assert ([e.id for e in window.entries], window.total) == (everything[20:25], 30)
+    assert queue.page("dead", max=5, start=28).cursor is None
+    assert queue.page("dead", max=5, start=99).entries == ()
+
+
 def test_pages_of_what_waits_skip_the_purged_and_begin_with_the_retries(queue: Queue) -> None:
     for id in ("b", "a"):
         submit(queue, id, 5, limit=2)
@@ -422,8 +650,15 @@ def test_pages_of_what_waits_skip_the_purged_and_begin_with_the_retries(queue: Q
     move(queue, "purge-1", "purge", "waiting", "a/4", "b/5", "a/1")
     everything = ["a/3", "a/5", "b/2", "b/3", "b/4"]  # of one age: by name, then by number
     for size in (1, 2, 4, 5, 50):
-        assert paged_ids(queue, "waiting", size) == everything, size
-        assert {page.total for page in pages(queue, "waiting", size)} == {len(everything)}
+        seen, cursor = [], None
+        while True:
+            page = queue.page("waiting", cursor, size)
+            assert page.total == len(everything)
+            seen += [entry.id for entry in page.entries]
+            cursor = page.cursor
+            if cursor is None:
+                break
+        assert seen == everything, size
     window = queue.page("waiting", max=2, start=2, payloads=True)
     assert [(e.id, e.payload) for e in window.entries] == [("b/2", b"2"), ("b/3", b"3")]
 
@@ -601,6 +836,56 @@ def test_finished_requests_go_fifty_at_a_time(queue: Queue, clock: FakeClock) ->
 
 
 # --- servers that are not as they should be -------------------------------------------------------
+
+
+@pytest.fixture
+def full() -> Iterator[tuple[Queue, FakeClock, Callable[[], None]]]:
+    """A queue on a server of its own, and what fills that server to the brim."""
+    with (
+        EmbeddedServer(args=["--maxmemory", "12mb", "--maxmemory-policy", "noeviction"]) as own,
+        redis.Redis.from_url(own.url, protocol=3) as client,
+    ):
+        clock = FakeClock()
+
+        def fill() -> None:
+            for size in (100_000, 100):
+                with pytest.raises(redis.OutOfMemoryError):
+                    for n in range(100_000):
+                        client.set(f"ballast:{size}:{n}", b"x" * size)
+
+        yield RequestQueue(client, "q", clock=clock), clock, fill
+
+
+def test_a_full_server_takes_no_new_work_and_can_be_worked_empty(
+    full: tuple[Queue, FakeClock, Callable[[], None]],
+) -> None:
+    queue, clock, fill = full
+    queue.submit([b"%d" % n for n in range(12)], id="r", limit=20)
+    queue.submit([b"x"], id="s")
+    held = take(queue, 5)
+    fill()
+    with pytest.raises(Refused, match="full"):
+        submit(queue, "more")
+    assert queue.request("more") is None
+    fail = queue.settle([Settlement(held[0], "fail", b"boom" * 100, 1000)])
+    assert fail == ["retry"]
+    assert settle(queue, "reject", held[1]) == ["dead"]
+    assert settle(queue, "result", held[2], value=b"x" * 1000) == ["done"]
+    assert settle(queue, "release", held[3]) == ["released"]
+    assert queue.extend([held[4]]) == [True]
+    assert move(queue, "purge-1", "purge", "waiting", "r/12") == ["moved"]
+    assert undo(queue, "purge-1", "purge") == (1, 0)
+    assert move(queue, "replay-1", "replay", "dead", held[1].id) == ["moved"]
+    assert move(queue, "hard-1", "hard", "waiting", "r/12") == ["moved"]
+    queue.control("op", 1, "cancel", "s")
+    queue.configure("op", 2, {"history": "all"})
+    clock.advance(DAY)
+    queue.sweep()
+    for _ in range(20):
+        settle(queue, "ack", *take(queue, 20))
+        clock.advance(1000)
+    assert state(queue, "r") == "done"
+    assert queue.invariants() == []
 
 
 @pytest.mark.parametrize("where", ["pending", "delayed", "trash"])

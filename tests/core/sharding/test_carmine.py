@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,10 +13,12 @@ import pytest
 import redis
 from redis.crc import key_slot
 
-from redisq_ops.core.engine.registry import Registered
+from redisq_ops.core.engine.registry import Registered, find
 from redisq_ops.core.model.clock import FakeClock
+from redisq_ops.core.model.entry import Delivery, Settlement, State
 from redisq_ops.core.model.errors import BadInput, Refused, WrongKind
 from redisq_ops.core.model.keys import registry_key
+from redisq_ops.core.model.settings import LEASE_MS
 from redisq_ops.core.queues.carmine import CarmineLayout, CarmineQueue, ShardedCarmineQueue
 from redisq_ops.core.queues.carmine.keys import CarmineKeys, shard_of
 from redisq_ops.core.redis.client import connect
@@ -23,15 +26,16 @@ from redisq_ops.core.redis.operation import BlockingClient, run, together
 from redisq_ops.core.redis.transport import exchange
 from redisq_ops.core.sharding.shard_map import home
 from redisq_ops.core.worker import Worker
+from redisq_ops.demo.server import cluster
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.destroy import DestroySteps
 from redisq_ops.ops.change.runner import ChangeRun, take_all
 from redisq_ops.ops.deployment import Deployment
 
 from ...command_line import Redisq
-from ...conftest import Clusters
+from ...conftest import BINARIES
 from ...model.wire import picture
-from ...queue_steps import ack_all, settle
+from ...queue_steps import Killed, ack_all, run_until, settle
 from ...queue_steps import take_all as take
 from ..queues import carmine_reader
 
@@ -214,6 +218,71 @@ def test_destroyed_nothing_is_left_but_what_is_carmines(
 # --- the guard -----------------------------------------------------------------------------------
 
 
+def test_an_id_is_guarded_while_the_number_changes(
+    opened: Opener, client: redis.Redis, clock: FakeClock
+) -> None:
+    """The table of what an id does that is there holds at its new home as it did at the old."""
+    queue = opened(3)
+    names = {
+        state: [f"{state}-{n}" for n in range(15)]
+        for state in ("done", "dead", "held", "twice", "over", "waits", "later")
+    }
+    for state in ("done", "dead", "held", "twice", "over"):
+        put(queue, names[state])
+        held = take(queue)
+        if state in ("done", "over"):
+            settle(queue, "ack", *held, delay=60_000 if state == "done" else 0)
+        if state == "dead":
+            settle(queue, "reject", *held)
+        if state == "twice":
+            put(queue, names[state], requeue=True)
+    put(queue, names["waits"])
+    put(queue, names["later"], backoff_ms=60_000)
+    plain = {
+        "done": "done-with-backoff",
+        "dead": "dead",
+        "held": "locked",
+        "twice": "locked-with-requeue",
+        "waits": "queued",
+        "later": "queued-with-backoff",
+    }
+    stale = opened()
+    stale.counts()
+    before = words(client, 3, clock.now_ms)
+    away = {id for some in names.values() for id in some if home(id, 3) != home(id, 4)}
+    assert len(away) > 50
+    left = opened().resize(4)
+    assert left == len(away & {*names["held"], *names["twice"]})
+    # What is done with no backoff has nothing to guard any more, and is cleared.
+    after = words(client, 4, clock.now_ms)
+    assert after == {id: word for id, word in before.items() if id in after}
+    assert set(before) - set(after) == away & set(names["over"])
+    for process in (stale, opened()):
+        for state, word in plain.items():
+            assert put(process, names[state]) == [word] * 15, state
+    assert put(stale, names["over"]) == ["ok"] * 15
+    assert opened().invariants() == []
+
+
+def test_what_is_done_is_guarded_between_two_shards(opened: Opener, client: redis.Redis) -> None:
+    queue = opened(3)
+    put(queue, ids(40))
+    settle(queue, "ack", *take(queue), delay=60_000)
+    for steps in range(30):
+        with suppress(Killed):
+            run_until(client, opened().resize.op(2), steps, True)
+        if any(client.exists(keys["transit"]) for keys in queue.shard_keys):
+            break
+    found: list[Any] = [client.hkeys(keys["transit"]) for keys in queue.shard_keys]
+    lying = [name.decode() for names in found for name in names]
+    assert lying
+    assert put(opened(), lying) == ["done-with-backoff"] * len(lying)
+    assert put(opened(), lying[:1], requeue=True) == ["requeued"]
+    assert not any(client.exists(keys["transit"]) for keys in queue.shard_keys)
+    assert opened().resize(2) == 0
+    assert opened().invariants() == []
+
+
 def test_who_does_not_know_the_number_can_not_put_an_id_in_twice(
     opened: Opener, client: redis.Redis, clock: FakeClock
 ) -> None:
@@ -231,6 +300,109 @@ def test_who_does_not_know_the_number_can_not_put_an_id_in_twice(
 
 
 # --- changing their number -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("before", "after"), [(12, 8), (3, 12), (1, 4), (5, 1)])
+def test_all_that_is_there_moves(opened: Opener, clock: FakeClock, before: int, after: int) -> None:
+    queue = opened(before)
+    put(queue, ids(100))
+    put(queue, [f"soon-{n}" for n in range(50)], backoff_ms=1000)
+    first = take(queue, 40)
+    settle(queue, "reject", *first[:5], value=b"why")
+    settle(queue, "fail", *first[5:15], delay=1000, value=b"why")
+    assert put(queue, [d.id for d in first[15:20]], requeue=True) == ["requeued"] * 5
+    queue.move(
+        "p",
+        1,
+        [d.id for d in first[15:25]],
+        source="pending",
+        target="trash",
+        high_water_ms=clock.now_ms,
+    )
+    held = first[25:]
+    assert put(queue, [held[0].id], requeue=True) == ["requeued"]
+    states: tuple[State, ...] = ("waiting", "delayed", "dead", "trash", "pending")
+
+    def everything() -> dict[str, Any]:
+        pages = [opened().page(state, max=500, payloads=True) for state in states]
+        return {
+            e.id: (e.state, e.at_ms, e.payload, e.failures, e.called, e.error, e.reason)
+            for page in pages
+            for e in page.entries
+        }
+
+    was = everything()
+    left = opened().resize(after)
+    assert left == sum(home(d.id, before) != home(d.id, after) for d in held)
+    assert everything() == was
+    assert settle(queue, "ack", *held) == ["done"] * len(held)
+    other = opened()
+    assert other.resize(after) == 0
+    counts = other.counts()
+    assert (counts.dead, counts.trash, counts.delayed, counts.pending) == (5, 10, 60, 0)
+    assert (counts.waiting, counts.done) == (61, 15)
+    assert other.invariants() == []
+    clock.advance(1000)
+    gone = {d.id for d in [*first[:5], *first[15:]]} - {held[0].id}
+    names = [*ids(100), *(f"soon-{n}" for n in range(50))]
+    assert sorted(ack_all(other)) == sorted(set(names) - gone)
+    assert (
+        other.move(
+            "back",
+            1,
+            [d.id for d in first[15:20]],
+            source="trash",
+            target="restore",
+            high_water_ms=clock.now_ms,
+        )
+        == ["moved"] * 5
+    )
+    again = Counter(ack_all(other))
+    assert again == dict.fromkeys((d.id for d in first[15:20]), 2), "and what was to follow"
+
+
+@pytest.mark.slow
+def test_order_within_a_shard_survives_the_move(opened: Opener, clock: FakeClock) -> None:
+    queue = opened(1)
+    for name in ids(100):
+        put(queue, [name])
+        clock.advance(1)
+    assert opened().resize(4) == 0
+    order = [opened().take(consumer="w").deliveries[0].id for _ in ids(100)]
+    assert order == ids(100), "and of one at a time between shards too"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("before", "after"), [(3, 2), (2, 3)])
+def test_killed_at_any_round_trip_nothing_is_lost_or_doubled(
+    opened: Opener, client: redis.Redis, clock: FakeClock, before: int, after: int
+) -> None:
+    killed, ended = 0, False
+    while not ended:
+        for heard in (False, True):
+            client.flushall()
+            queue = opened(before)
+            put(queue, ids(30))
+            settle(queue, "ack", *take(queue, 10), delay=60_000)
+            done = set(ids(30)) - {e.id for e in queue.page("waiting").entries}
+            put(queue, ["x", "y"])
+            try:
+                run_until(client, opened().resize.op(after), killed, heard)
+                ended = True
+            except Killed:
+                pass
+            worker = opened()
+            assert worker.invariants() == []
+            assert put(worker, sorted(done)[:5]) == ["done-with-backoff"] * 5
+            taken = worker.take(10, consumer="w").deliveries
+            settle(worker, "ack", *list(taken), delay=60_000)
+            assert opened().resize(after) == 0
+            assert opened().invariants() == []
+            assert put(opened(), [*done, *(d.id for d in taken)]) == ["done-with-backoff"] * 20
+            ran = [*ack_all(opened()), *(d.id for d in taken)]
+            assert Counter(ran) == Counter({*ids(30), "x", "y"} - done)
+        killed += 1
+    assert killed > 10  # or there was little to be killed in
 
 
 def test_what_goes_back_into_sight_behind_the_mover_is_not_left_there(
@@ -263,39 +435,102 @@ def test_what_goes_back_into_sight_behind_the_mover_is_not_left_there(
     assert ack_all(opened()) == [name]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_any_mix_of_work_changes_and_kills(
+    opened: Opener, client: redis.Redis, clock: FakeClock, seed: int
+) -> None:
+    """Every message runs once for each time it was accepted, none that is refused does."""
+    random = Random(seed)
+    processes = [opened(12, seed * 10 + n) for n in range(3)]
+    number, names, owed, ran = 12, 0, Counter[str](), Counter[str]()
+    held: list[Delivery] = []
+    for _ in range(120):
+        process = random.choice(processes)
+        clock.advance(random.randrange(200))
+        match random.choice(["put", "put", "again", "again", "take", "settle", "resize", "sweep"]):
+            case "put":
+                fresh = [f"n{names + k}" for k in range(random.randrange(1, 20))]
+                names += len(fresh)
+                said = put(process, fresh, backoff_ms=random.choice([0, 300]))
+                assert said == ["ok"] * len(fresh)
+                owed.update(fresh)
+            case "again" if names:
+                picked = list({f"n{random.randrange(names)}" for _ in range(5)})
+                said = put(process, picked, requeue=random.random() < 0.5)
+                owed.update(id for id, w in zip(picked, said, strict=True) if w in OWED)
+            case "take":
+                held += process.take(random.randrange(1, 30), consumer="w").deliveries
+            case "settle":
+                random.shuffle(held)
+                done, held = held[: len(held) // 2], held[len(held) // 2 :]
+                ends = [
+                    Settlement(
+                        d, random.choice(["ack", "ack", "release"]), b"", random.choice([0, 2000])
+                    )
+                    for d in done
+                ]
+                said = process.settle(ends)
+                assert "stale" not in said
+                ran.update(e.delivery.id for e, w in zip(ends, said, strict=True) if w == "done")
+            case "resize":
+                entry = run(client, find(NAME))
+                if entry is None:
+                    continue
+                number = entry.shards if entry.old_shards else random.choice([1, 2, 5, 8, 12])
+                with suppress(Killed):
+                    work = process.resize.op(number)
+                    run_until(client, work, random.randrange(40), random.random() < 0.5)
+            case "sweep":
+                process.sweep()
+        assert random.choice(processes).counts().pending == len(held)
+    ran.update(d.id for d in held)
+    assert set(settle(processes[0], "ack", *held)) <= {"done"}
+    later = opened()
+    clock.advance(LEASE_MS)
+    while later.resize(number):
+        ran.update(ack_all(later))
+    ran.update(ack_all(later))
+    assert ran == owed
+    assert later.invariants() == []
+
+
+OWED = ("ok", "requeued")
+
+
 # --- past one server -----------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 def test_on_a_cluster_shards_are_on_all_nodes(
-    clusters: Clusters, clock: FakeClock, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    clock: FakeClock, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    nodes = clusters("valkey")
-    url = nodes.urls[0].replace("redis:", "redis+cluster:")
-    client = connect(url)
-    with pytest.raises(BadInput, match=r"call it carmine:%7Bmail%7D$"):
-        ShardedCarmineQueue(client, "carmine:mail").enqueue([("e", b"")])
-    name = "carmine:%7Bmail%7D"
-    queue: Queue = ShardedCarmineQueue(client, name, clock=clock)
-    put(queue, ids(120))
-    spread = []
-    for node_url in nodes.urls:
-        with redis.Redis.from_url(node_url) as node:
-            spread.append(sum(b":messages" in key for key in node.scan_iter()))
-    assert sum(spread) == 12 and all(spread)
-    settle(queue, "ack", *take(queue, 20), delay=60_000)
-    settle(queue, "reject", *take(queue, 10))
-    queue.configure("set", 1, {"max_failures": "7"})
-    assert queue.resize(5) == 0
-    assert queue.resize(9) == 0
-    settings = together(part.settings.op() for part in queue.shard_queues)
-    assert {said["max_failures"] for said in run(client, settings)} == {"7"}
-    counts = queue.counts()
-    assert (counts.waiting, counts.dead, counts.done) == (90, 10, 20)
-    assert Counter(put(queue, ids(120))) == {"queued": 90, "dead": 10, "done-with-backoff": 20}
-    redisq = Redisq(url, capsys)
-    assert redisq.rows("discover") == []
-    assert [row["name"] for row in redisq.rows("ls")] == [name]
-    assert len(ack_all(queue)) == 90
-    assert queue.invariants() == []
-    client.close()
+    with cluster(BINARIES["valkey"]) as nodes:
+        url = nodes.urls[0].replace("redis:", "redis+cluster:")
+        client = connect(url)
+        with pytest.raises(BadInput, match=r"call it carmine:%7Bmail%7D$"):
+            ShardedCarmineQueue(client, "carmine:mail").enqueue([("e", b"")])
+        name = "carmine:%7Bmail%7D"
+        queue: Queue = ShardedCarmineQueue(client, name, clock=clock)
+        put(queue, ids(120))
+        spread = []
+        for node_url in nodes.urls:
+            with redis.Redis.from_url(node_url) as node:
+                spread.append(sum(b":messages" in key for key in node.scan_iter()))
+        assert sum(spread) == 12 and all(spread)
+        settle(queue, "ack", *take(queue, 20), delay=60_000)
+        settle(queue, "reject", *take(queue, 10))
+        queue.configure("set", 1, {"max_failures": "7"})
+        assert queue.resize(5) == 0
+        assert queue.resize(9) == 0
+        settings = together(part.settings.op() for part in queue.shard_queues)
+        assert {said["max_failures"] for said in run(client, settings)} == {"7"}
+        counts = queue.counts()
+        assert (counts.waiting, counts.dead, counts.done) == (90, 10, 20)
+        assert Counter(put(queue, ids(120))) == {"queued": 90, "dead": 10, "done-with-backoff": 20}
+        redisq = Redisq(url, capsys)
+        assert redisq.rows("discover") == []
+        assert [row["name"] for row in redisq.rows("ls")] == [name]
+        assert len(ack_all(queue)) == 90
+        assert queue.invariants() == []
+        client.close()

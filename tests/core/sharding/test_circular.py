@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from random import Random
 from typing import Any
@@ -10,19 +11,22 @@ from typing import Any
 import pytest
 import redis
 
+from redisq_ops.core.engine.registry import find
 from redisq_ops.core.model.clock import FakeClock
-from redisq_ops.core.model.entry import Settlement
+from redisq_ops.core.model.entry import Delivery, Settlement
 from redisq_ops.core.model.errors import BadInput, Refused, WrongKind
+from redisq_ops.core.model.settings import LEASE_MS
 from redisq_ops.core.queues.circular import CircularQueue, ShardedCircularQueue
 from redisq_ops.core.redis import operation
 from redisq_ops.core.redis.client import connect
-from redisq_ops.core.redis.operation import BlockingClient
+from redisq_ops.core.redis.operation import BlockingClient, Description
 from redisq_ops.core.sharding.shard_map import home
 from redisq_ops.core.worker import Worker
+from redisq_ops.demo.server import cluster
 from redisq_ops.ops.deployment import Deployment
 
-from ...conftest import Clusters
-from ...queue_steps import Killed, ack_all, paged_ids, run_until, settle
+from ...conftest import BINARIES
+from ...queue_steps import Killed, ack_all, run_until, settle
 from ...queue_steps import take_all as take
 
 Queue = ShardedCircularQueue[BlockingClient]
@@ -64,6 +68,29 @@ def put(queue: Queue, names: list[str]) -> list[str]:
     return queue.push([(name, name.encode()) for name in names])
 
 
+def test_ids_are_spread_and_each_is_in_the_queue_once(queue: Queue, client: redis.Redis) -> None:
+    assert put(queue, ids(400)) == ["new"] * 400
+    assert put(queue, ids(400)) == ["queued"] * 400
+    sizes: list[Any] = [client.llen(keys["queue"]) for keys in queue.shard_keys]
+    assert sum(sizes) == 400 and min(sizes) > 15
+    assert queue.counts().waiting == 400
+    held = take(queue, 50)
+    assert put(queue, [d.id for d in held[:10]]) == ["again"] * 10
+    assert settle(queue, "ack", *held) == ["done"] * 50
+    ran = [d.id for d in held] + ack_all(queue)
+    assert Counter(ran) == Counter([*ids(400), *(d.id for d in held[:10])])
+    assert queue.counts().done == 410
+    assert queue.invariants() == []
+
+
+def test_order_holds_within_a_shard(queue: Queue) -> None:
+    put(queue, ids(300))
+    order = ack_all(queue)
+    for k in range(12):
+        here = [name for name in ids(300) if home(name, 12) == k]
+        assert [name for name in order if home(name, 12) == k] == here
+
+
 def test_every_process_must_agree_and_every_shard_knows(
     opened: Opener, client: redis.Redis, clock: FakeClock
 ) -> None:
@@ -86,9 +113,16 @@ def test_every_process_must_agree_and_every_shard_knows(
 
 def test_pages_counts_and_moves_are_of_the_whole(queue: Queue, clock: FakeClock) -> None:
     put(queue, ids(200))
-    seen, window = paged_ids(queue, "waiting", 37), queue.page("waiting", start=90, max=40)
-    assert sorted(seen) == sorted(ids(200)) and window.total == 200
-    assert [e.id for e in window.entries] == seen[90:130]
+    seen, cursor = [], None
+    while True:
+        page = queue.page("waiting", cursor, 37, payloads=True)
+        assert page.total == 200
+        seen += [entry.id for entry in page.entries]
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert sorted(seen) == sorted(ids(200))
+    assert [e.id for e in queue.page("waiting", start=90, max=40).entries] == seen[90:130]
     said = queue.move(
         "op", 1, [*ids(60), "nobody"], source="waiting", target="trash", high_water_ms=clock.now_ms
     )
@@ -128,6 +162,18 @@ def test_idle_workers_look_again_as_the_queue_says(opened: Opener, clock: FakeCl
     assert {taken.look_again_ms for taken in looks[1:]} == {clock.now_ms + 70}
 
 
+def test_retries_and_lost_leases_of_every_shard_come_back(queue: Queue, clock: FakeClock) -> None:
+    put(queue, ids(60))
+    held = take(queue)
+    settle(queue, "fail", *held[:20], delay=500)
+    assert queue.take(10, consumer="w").look_again_ms == clock.now_ms + 500
+    clock.advance(LEASE_MS)
+    again = [d for _ in range(3) for d in take(queue)]
+    assert sorted(d.id for d in again) == sorted(ids(60))
+    assert settle(queue, "ack", *held[20:]) == ["stale"] * 40
+    assert settle(queue, "ack", *again) == ["done"] * 60
+
+
 def test_a_worker_of_the_deployment_runs_it(opened: Opener, client: redis.Redis) -> None:
     queue = opened()
     put(queue, ids(100))
@@ -139,6 +185,121 @@ def test_a_worker_of_the_deployment_runs_it(opened: Opener, client: redis.Redis)
 
 
 # --- changing their number ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("before", "after"), [(12, 8), (3, 12), (1, 4), (5, 1)])
+def test_all_that_is_there_moves(opened: Opener, clock: FakeClock, before: int, after: int) -> None:
+    queue = opened(before)
+    put(queue, ids(150))
+    first = take(queue, 30)
+    settle(queue, "reject", *first[:5])
+    settle(queue, "fail", *first[5:10], delay=1000)
+    queue.move(
+        "p",
+        1,
+        [d.id for d in first[10:15]],
+        source="pending",
+        target="trash",
+        high_water_ms=clock.now_ms,
+    )
+    held = first[15:]
+    assert put(queue, [held[0].id]) == ["again"]
+    stale = opened()
+    left = opened().resize(after)
+    assert left <= len(held)
+    assert put(stale, ids(150)[-20:]) == ["queued"] * 20
+    assert settle(stale, "ack", *held) == ["done"] * len(held)
+    other = opened()
+    assert other.resize(after) == 0
+    counts = other.counts()
+    assert (counts.dead, counts.trash, counts.delayed, counts.waiting) == (5, 5, 5, 121)
+    assert other.invariants() == []
+    clock.advance(1000)
+    gone = {d.id for d in [*first[:5], *first[10:]]} - {held[0].id}
+    assert sorted(ack_all(other)) == sorted(set(ids(150)) - gone)
+    assert put(other, [first[0].id]) == ["new"]
+
+
+def test_a_run_without_payload_that_follows_moves_too(opened: Opener, clock: FakeClock) -> None:
+    queue, names = opened(), ids(20)
+    put(queue, names)
+    held = take(queue)
+    assert queue.push(names) == ["again"] * 20
+    settle(queue, "fail", *held, delay=1000)
+    while opened().resize(5):
+        pass
+    clock.advance(1000)
+    for payloads in ({name.encode() for name in names}, {b""}):
+        held = take(opened())
+        assert len(held) == 20 and {each.payload for each in held} == payloads
+        settle(opened(), "ack", *held)
+    assert opened().invariants() == []
+
+
+def test_order_survives_the_move_as_far_as_shards_have_one(opened: Opener) -> None:
+    queue = opened(1)
+    put(queue, ids(200))
+    assert opened().resize(4) == 0
+    order = ack_all(opened())
+    for k in range(4):
+        assert [n for n in order if home(n, 4) == k] == [n for n in ids(200) if home(n, 4) == k]
+
+
+def kills(
+    client: BlockingClient, make: Callable[[], Description[Any]]
+) -> Iterator[tuple[int, bool]]:
+    """Run again and again, each time killed one round trip later."""
+    step = 0
+    while True:
+        for heard in (False, True):
+            work = make()
+            try:
+                run_until(client, work, step, heard)
+                return
+            except Killed:
+                yield step, heard
+        step += 1
+
+
+@pytest.mark.slow
+def test_a_mover_killed_at_any_round_trip_loses_and_doubles_nothing(
+    opened: Opener, client: redis.Redis
+) -> None:
+    queue = opened(3)
+    put(queue, ids(40))
+    ran: list[str] = []
+    for _ in kills(client, lambda: opened().resize.op(2)):
+        process = opened()
+        assert process.invariants() == []
+        for delivery in take(process, 1):
+            ran.append(delivery.id)
+            assert settle(process, "ack", *[delivery]) == ["done"]
+    assert opened().resize(2) == 0
+    ran += ack_all(opened())
+    assert sorted(ran) == sorted(ids(40))
+    assert opened().invariants() == []
+
+
+def test_what_lies_between_two_shards_is_brought_home_by_a_sweep_or_a_push(
+    opened: Opener, client: redis.Redis
+) -> None:
+    queue = opened(3)
+    put(queue, ids(40))
+    for step in range(30):
+        with suppress(Killed):
+            run_until(client, opened().resize.op(2), step, True)
+        if any(client.exists(keys["transit"]) for keys in queue.shard_keys):
+            break
+    else:
+        pytest.fail("nothing was ever in transit")
+    found: list[Any] = [client.hkeys(keys["transit"]) for keys in queue.shard_keys]
+    lying = [name.decode() for names in found for name in names]
+    process = opened()
+    assert put(process, lying[:1]) == ["queued"]
+    process.sweep()
+    assert not any(client.exists(keys["transit"]) for keys in queue.shard_keys)
+    assert process.resize(2) == 0
+    assert sorted(ack_all(opened())) == sorted(ids(40))
 
 
 def test_another_producers_id_that_a_killed_mover_carried_is_brought_home_by_a_sweep(
@@ -179,6 +340,65 @@ def test_an_id_in_two_shards_becomes_one(opened: Opener, client: redis.Redis) ->
     assert after.invariants() == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_any_mix_of_work_changes_and_kills(
+    opened: Opener, client: redis.Redis, clock: FakeClock, seed: int
+) -> None:
+    """Conservation: every id runs exactly once for each time it was new, or to run again."""
+    random = Random(seed)
+    processes = [opened(12, seed * 10 + n) for n in range(3)]
+    number, names, owed, ran = 12, 0, Counter[str](), Counter[str]()
+    held: list[Delivery] = []
+    following: set[str] = set()
+    for _ in range(120):
+        process = random.choice(processes)
+        clock.advance(random.randrange(200))
+        match random.choice(["put", "put", "again", "take", "settle", "resize", "sweep"]):
+            case "put":
+                fresh = [f"n{names + k}" for k in range(random.randrange(1, 20))]
+                names += len(fresh)
+                assert put(process, fresh) == ["new"] * len(fresh)
+                owed.update(fresh)
+            case "again" if held:
+                picked = {d.id for d in random.sample(held, k=min(3, len(held)))}
+                assert put(process, sorted(picked)) == ["again"] * len(picked)
+                owed.update(picked - following)
+                following |= picked
+            case "take":
+                held += process.take(random.randrange(1, 30), consumer="w").deliveries
+            case "settle":
+                random.shuffle(held)
+                done, held = held[: len(held) // 2], held[len(held) // 2 :]
+                ends = [Settlement(d, random.choice(["ack", "ack", "release"])) for d in done]
+                said = process.settle(ends)
+                assert "stale" not in said
+                for end, word in zip(ends, said, strict=True):
+                    if word == "done":
+                        ran[end.delivery.id] += 1
+                        following.discard(end.delivery.id)
+            case "resize":
+                entry = operation.run(client, find("q"))
+                if entry is None:
+                    continue
+                number = entry.shards if entry.old_shards else random.choice([1, 2, 5, 8, 12])
+                with suppress(Killed):
+                    work = process.resize.op(number)
+                    run_until(client, work, random.randrange(40), random.random() < 0.5)
+            case "sweep":
+                process.sweep()
+        assert random.choice(processes).counts().pending == len(held)
+    ran.update(d.id for d in held)
+    assert set(settle(processes[0], "ack", *held)) <= {"done"}
+    queue = opened()
+    while queue.resize(number):
+        ran.update(ack_all(queue))
+    assert queue.invariants() == []
+    ran.update(ack_all(queue))
+    assert ran == owed
+    assert queue.counts().done == owed.total()
+
+
 def test_a_plain_queue_gets_shards_and_loses_them_again(
     opened: Opener, client: redis.Redis, clock: FakeClock
 ) -> None:
@@ -199,6 +419,25 @@ def test_a_plain_queue_gets_shards_and_loses_them_again(
     assert again.counts().waiting == 28
     assert again.push("id-29") == ["queued"]
     assert len(again.take(100, consumer="w").deliveries) == 28
+
+
+def test_a_shard_that_is_given_up_leaves_its_fence_only(
+    opened: Opener, client: redis.Redis
+) -> None:
+    queue = opened(6)
+    put(queue, ids(100))
+    assert opened().resize(2) == 0
+    for k in range(2, 6):
+        left = {key.rpartition(b":")[2] for key in client.scan_iter(f"redisq:{{q/{k}}}:*")}
+        assert left <= {b"cfg", b"stat"} | {part for part in left if part.isdigit()}
+    assert opened().resize(6) == 0
+    grown = opened()
+    assert grown.counts().waiting == 100
+    assert sorted(ack_all(grown)) == sorted(ids(100))
+    assert grown.invariants() == []
+    while grown.destroy_step():
+        pass
+    assert {key for key in client.scan_iter() if b"rate" not in key} == {b"redisq:registry"}
 
 
 def test_another_producers_id_at_work_does_not_hold_up_a_change(
@@ -227,21 +466,21 @@ def test_another_producers_id_at_work_does_not_hold_up_a_change(
 
 
 @pytest.mark.slow
-def test_on_a_cluster_shards_are_on_all_nodes(clusters: Clusters, clock: FakeClock) -> None:
-    nodes = clusters("valkey")
-    client = connect(nodes.urls[0].replace("redis:", "redis+cluster:"))
-    queue: Queue = ShardedCircularQueue(client, "q", clock=clock)
-    put(queue, ids(120))
-    spread = []
-    for url in nodes.urls:
-        with redis.Redis.from_url(url) as node:
-            spread.append(sum(b":body" in key for key in node.scan_iter()))
-    assert sum(spread) == 12
-    assert all(spread)
-    assert queue.resize(5) == 0
-    assert sorted(ack_all(queue)) == sorted(ids(120))
-    assert queue.invariants() == []
-    client.close()
+def test_on_a_cluster_shards_are_on_all_nodes(clock: FakeClock) -> None:
+    with cluster(BINARIES["valkey"]) as nodes:
+        client = connect(nodes.urls[0].replace("redis:", "redis+cluster:"))
+        queue: Queue = ShardedCircularQueue(client, "q", clock=clock)
+        put(queue, ids(120))
+        spread = []
+        for url in nodes.urls:
+            with redis.Redis.from_url(url) as node:
+                spread.append(sum(b":body" in key for key in node.scan_iter()))
+        assert sum(spread) == 12
+        assert all(spread)
+        assert queue.resize(5) == 0
+        assert sorted(ack_all(queue)) == sorted(ids(120))
+        assert queue.invariants() == []
+        client.close()
 
 
 def test_a_payload_that_meets_its_id_on_the_way_is_kept(

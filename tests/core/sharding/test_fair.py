@@ -19,11 +19,10 @@ from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import run
 from redisq_ops.core.sharding.shard_map import home
 from redisq_ops.core.worker import Worker
-from redisq_ops.demo.server import binaries
+from redisq_ops.demo.server import binaries, cluster
 from redisq_ops.ops.deployment import Deployment
 
-from ...conftest import Clusters
-from ...queue_steps import Killed, paged_ids, run_until
+from ...queue_steps import Killed, run_until
 
 Queue = ShardedFairQueue[redis.Redis]
 NAMES = [f"client-{n}" for n in range(12)]
@@ -66,7 +65,14 @@ def settle(queue: Any, outcome: Any, *deliveries: Delivery) -> set[str]:
 
 
 def waiting(queue: Any, size: int = 7) -> list[str]:
-    return paged_ids(queue, "waiting", size)
+    found, cursor = [], None
+    while True:
+        page = queue.page("waiting", cursor, size)
+        assert len(page.entries) <= size
+        found += [entry.id for entry in page.entries]
+        cursor = page.cursor
+        if cursor is None:
+            return found
 
 
 def test_it_is_used_like_one(queue: Queue) -> None:
@@ -91,6 +97,15 @@ def test_it_is_used_like_one(queue: Queue) -> None:
     assert settle(queue, "ack", *take(queue)) == {"done"}
     assert queue.counts().done == 110
     assert queue.invariants() == []
+
+
+def test_an_id_is_guarded_in_all_shards(queue: Queue) -> None:
+    assert fill(queue, "ann", 1) == ["ok"]
+    for name in NAMES:
+        (said,) = queue.submit(name, [("ann.0", b"ann.0")])
+        assert said.word == "exists"
+    assert fill(queue, "ann", 2) == ["same", "ok"]
+    assert len({one.id for one in queue.submit("ann", [b""] * 50)}) == 50
 
 
 def test_a_client_alone_in_its_shard_gets_no_more_than_one_among_many(queue: Queue) -> None:
@@ -119,6 +134,54 @@ def test_order_within_a_client_and_rules_hold(queue: Queue) -> None:
     assert [d.id for d in take(queue)] == ["ann.0", "ann.1"]
 
 
+def test_deleting_a_client_and_back(queue: Queue) -> None:
+    for name in NAMES:
+        fill(queue, name, 25)
+    order = waiting(queue)
+    gone = queue.delete("client-3", "delete-3", 10)
+    assert (gone.steps, gone.entries, queue.length("client-3")) == (3, 25, 0)
+    for step in (3, 2, 1):
+        queue.undo("delete-3", step, target="trash", by="back", seq=4 - step)
+    assert waiting(queue) == order
+    assert queue.invariants() == []
+
+
+@pytest.mark.parametrize(("before", "after"), [(4, 7), (7, 2), (1, 3), (3, 1)])
+def test_the_number_changes_while_work_goes_on(
+    client: redis.Redis, opened: Callable[..., Queue], clock: FakeClock, before: int, after: int
+) -> None:
+    queue: Any = opened(before) if before > 1 else FairQueue(client, "q", clock=clock)
+    expected = set()
+    for name in NAMES:
+        fill(queue, name, 10)
+        expected |= {f"{name}.{k}" for k in range(20)}
+    queue.weigh("client-5", 7)
+    queue.block("client-6")
+    held = take(queue, 30)
+    changing = opened()
+    left = changing.resize(after)
+    assert left > 0
+    late = opened()  # knows nothing of it yet
+    for name in NAMES:
+        assert fill(late, name, 20) == ["same"] * 10 + ["ok"] * 10
+    done = [d.id for d in held]
+    assert settle(changing, "ack", *held) == {"done"}
+    assert late.unblock("client-6")
+    while taken := take(late):
+        assert settle(late, "ack", *taken) == {"done"}
+        done += [d.id for d in taken]
+    assert sorted(done) == sorted(expected), "each once, none lost"
+    assert changing.resize(after) == 0
+    assert changing.get_client("client-5") == Client("client-5", 0, 0, 7, False, None)
+    assert changing.invariants() == []
+    again = opened()
+    for name in NAMES:
+        fill(again, name, 1, start=50)
+    assert len(take(again)) == 12
+    homes = [again._shard(home(name, after)) for name in NAMES]
+    assert {part.shard for part in homes} <= set(range(after))
+
+
 def test_a_producer_of_before_is_turned_away_and_learns(
     client: redis.Redis, opened: Callable[..., Queue]
 ) -> None:
@@ -140,10 +203,88 @@ def _has(client: redis.Redis, part: Any, id: str) -> bool:
     return bool(client.hexists(part.keys["body"], id))
 
 
+def test_a_dead_letter_in_a_shard_that_is_given_up_holds_the_change_open(
+    client: redis.Redis, opened: Callable[..., Queue]
+) -> None:
+    queue = opened(6)
+    for name in NAMES:
+        fill(queue, name, 1)
+    settle(queue, "reject", *take(queue))
+    assert (left := queue.resize(1)) > 0
+    page = queue.page("dead")
+    assert page.total == 12
+    said = queue.move(
+        "back",
+        1,
+        [e.id for e in page.entries],
+        source="dead",
+        target="waiting",
+        high_water_ms=queue.now(),
+    )
+    assert said == ["moved"] * 12
+    assert len(settle(queue, "ack", *take(queue))) == 1
+    assert queue.resize(1) == 0 and left <= 12
+    assert queue.counts().done == 12
+
+
 def parts_left(client: redis.Redis, k: int) -> set[bytes]:
     """What is there of a shard for good: counters per minute, for one, go by themselves."""
     keys = [key for key in client.scan_iter(f"redisq:{{q/{k}}}:*") if client.ttl(key) == -1]
     return {key.split(b":", 2)[2] for key in keys}
+
+
+@pytest.mark.slow
+def test_a_shard_that_is_given_up_leaves_its_fence_only(
+    client: redis.Redis, opened: Callable[..., Queue]
+) -> None:
+    queue = opened(6)
+    names = [f"client-{n}" for n in range(250)]
+    for name in names:
+        fill(queue, name, 3)
+        if name.endswith("7"):
+            queue.weigh(name, 5)
+        if name.endswith("8"):
+            queue.block(name)
+    # Purged for good while they waited: holes that no turn comes by any more.
+    rows = [f"{name}.{k}" for name in names for k in (1, 2)]
+    for step, low in enumerate(range(0, 500, 100), 1):
+        queue.move(
+            "purge",
+            step,
+            rows[low : low + 100],
+            source="waiting",
+            target="gone",
+            high_water_ms=queue.now(),
+        )
+    for name in names:
+        queue.unblock(name)
+    assert settle(queue, "ack", *take(queue)) == {"done"}
+    for name in names:
+        if name.endswith("8"):
+            queue.block(name)
+    lists = [key for k in range(2, 6) for key in client.scan_iter(f"redisq:{{q/{k}}}:c:*")]
+    assert lists, "holes behind the last turn"
+    while opened().resize(2):
+        pass
+    for k in range(2, 6):
+        assert parts_left(client, k) <= {b"cfg", b"stat"}
+    after = opened()
+    assert after.invariants() == []
+    assert after.get_client("client-7") == Client("client-7", 0, 0, 5, False, None)
+    assert after.counts().done == 250
+    assert after.weigh("client-7", 2) == 5 and after.block("client-8") is False
+    late = ShardedFairQueue(client, "q", shards=6, clock=queue.clock)
+    late.shards, late.layout, late._registered = 6, 0, True  # knows nothing of it yet
+    late.weigh("client-17", 3)
+    for k in range(2, 6):
+        assert parts_left(client, k) <= {b"cfg", b"stat"}
+    while opened().resize(6):
+        pass
+    grown = opened()
+    for name in names:
+        assert fill(grown, name, 1) == ["ok"]
+    assert len(take(grown)) == 225
+    assert grown.invariants() == []
 
 
 @pytest.mark.slow
@@ -286,6 +427,15 @@ def test_the_inverse_of_a_rule_says_what_it_was_also_while_the_number_changes(
     assert opened().get_client(name) == Client(name, 1, 0, 5, False, None)
 
 
+def test_lost_leases_come_back_in_whatever_shard(queue: Queue, clock: FakeClock) -> None:
+    for name in NAMES:
+        fill(queue, name, 2)
+    first = take(queue)
+    clock.advance(LEASE_MS)
+    assert sorted(d.id for d in take(queue)) == sorted(d.id for d in first)
+    assert settle(queue, "ack", *first) == {"stale"}
+
+
 def test_the_registry_says_what_it_is(client: redis.Redis, queue: Queue) -> None:
     fill(queue, "ann", 3)
     found = run(client, Deployment(client).queue("q"))
@@ -295,30 +445,30 @@ def test_the_registry_says_what_it_is(client: redis.Redis, queue: Queue) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("binary", sorted(binaries()))
-def test_on_a_cluster_its_shards_are_on_all_nodes(clusters: Clusters, binary: str) -> None:
-    nodes = clusters(binary)
-    client = connect(nodes.urls[0].replace("redis://", "redis+cluster://"))
-    queue = ShardedFairQueue(client, "q", shards=8)
-    at = {client.get_node_from_key(part.keys["body"]).name for part in queue._all_shards()}  # type: ignore[union-attr]
-    assert len(at) == 3
-    for name in NAMES:
-        assert fill(queue, name, 20) == ["ok"] * 20
-    queue.limit("client-1", 5)
-    assert [d.id for d in take(queue, 60) if d.client == "client-0"][:2] == [
-        "client-0.0",
-        "client-0.1",
-    ]
-    assert len(waiting(queue, 50)) == 180
-    gone = queue.delete("client-2", "gone")
-    for step in range(gone.steps, 0, -1):
-        queue.undo("gone", step, target="trash", by="back", seq=1 + gone.steps - step)
-    held = [e.id for e in queue.page("pending").entries]
-    assert set(
-        queue.move(
-            "requeue", 1, held, source="pending", target="waiting", high_water_ms=queue.now()
-        )
-    ) == {"moved"}
-    while queue.resize(5):
-        Worker(queue, lambda work: None, burst=True, batch=50).run()
-    assert queue.counts().done == 240
-    assert queue.invariants() == []
+def test_on_a_cluster_its_shards_are_on_all_nodes(binary: str) -> None:
+    with cluster(binaries()[binary]) as nodes:
+        client = connect(nodes.urls[0].replace("redis://", "redis+cluster://"))
+        queue = ShardedFairQueue(client, "q", shards=8)
+        at = {client.get_node_from_key(part.keys["body"]).name for part in queue._all_shards()}  # type: ignore[union-attr]
+        assert len(at) == 3
+        for name in NAMES:
+            assert fill(queue, name, 20) == ["ok"] * 20
+        queue.limit("client-1", 5)
+        assert [d.id for d in take(queue, 60) if d.client == "client-0"][:2] == [
+            "client-0.0",
+            "client-0.1",
+        ]
+        assert len(waiting(queue, 50)) == 180
+        gone = queue.delete("client-2", "gone")
+        for step in range(gone.steps, 0, -1):
+            queue.undo("gone", step, target="trash", by="back", seq=1 + gone.steps - step)
+        held = [e.id for e in queue.page("pending").entries]
+        assert set(
+            queue.move(
+                "requeue", 1, held, source="pending", target="waiting", high_water_ms=queue.now()
+            )
+        ) == {"moved"}
+        while queue.resize(5):
+            Worker(queue, lambda work: None, burst=True, batch=50).run()
+        assert queue.counts().done == 240
+        assert queue.invariants() == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
@@ -16,7 +17,7 @@ from redisq_ops.core.engine.registry import find, forget
 from redisq_ops.core.model.activity import Activity
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Settlement, State
-from redisq_ops.core.model.errors import BadInput, Exists, NotFound, Refused, WrongKind
+from redisq_ops.core.model.errors import BadInput, Exists, NotFound, QueueClosed, Refused, WrongKind
 from redisq_ops.core.queues.delay import DelaySet, Periodic, ShardedDelaySet
 from redisq_ops.core.queues.request import RequestQueue, ShardedRequestQueue
 from redisq_ops.core.redis import operation as io
@@ -25,6 +26,7 @@ from redisq_ops.core.redis.operation import BlockingClient, Description, run
 from redisq_ops.core.redis.transport import exchange
 from redisq_ops.core.sharding.shard_map import home
 from redisq_ops.core.worker import Worker
+from redisq_ops.demo.server import cluster
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.audit_log import find as find_operation
 from redisq_ops.ops.change.destroy import destroyable
@@ -35,9 +37,9 @@ from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.filter.selection import select
 
 from ...changes import entry_change
-from ...conftest import Clusters
+from ...conftest import BINARIES
 from ...dead_entries import KINDS
-from ...queue_steps import Killed, numbered, paged_ids, pages, run_until
+from ...queue_steps import Killed, numbered, run_until
 
 T = TypeVar("T")
 Set = ShardedDelaySet[BlockingClient]
@@ -112,6 +114,21 @@ def ids(n: int) -> list[str]:
 
 
 # --- routing --------------------------------------------------------------------------------------
+
+
+def test_entries_are_spread_and_each_is_at_its_home(
+    later: Set, client: redis.Redis, clock: FakeClock
+) -> None:
+    assert put(later, ids(600), clock.now_ms) == ["ok"] * 600
+    assert put(later, ids(600), clock.now_ms) == ["same"] * 600
+    sizes = [client.zcard(keys["delay"]) for keys in later.shard_keys]
+    assert sum(sizes) == 600
+    assert min(sizes) > 25
+    assert client.exists("redisq:{later}:delay", "redisq:{later/11}:delay") == 2
+    assert later.counts().waiting == 600
+    assert sorted(ack_all(later)) == sorted(ids(600))
+    assert later.counts().done == 600
+    assert later.invariants() == []
 
 
 def test_home_is_the_same_for_ever() -> None:
@@ -230,6 +247,30 @@ def test_an_idle_look_is_one_round_trip(later: Set, rounds: list[int]) -> None:
     assert len(rounds) == 1
 
 
+def test_receipts_of_two_shards_are_not_mixed_up(later: Set, clock: FakeClock) -> None:
+    a, b = one_per_shard()[:2]
+    put(later, [a, b], clock.now_ms)
+    taken = {d.id: d for d in later.take(2, consumer="w").deliveries}
+    assert taken[a].receipt.split(":")[1] == taken[b].receipt.split(":")[1]  # each counts from 1
+    assert later.settle([Settlement(taken[b], "fail", b"", 10), Settlement(taken[a], "ack")]) == [
+        "retry",
+        "done",
+    ]
+    assert later.extend([taken[a], taken[b]]) == [False, False]
+
+
+def test_overdue_leases_come_back_from_every_shard(later: Set, clock: FakeClock) -> None:
+    put(later, ids(60), clock.now_ms)
+    first = [d for _ in range(2) for d in later.take(60, consumer="a", lease_ms=1000).deliveries]
+    assert len(first) == 60
+    assert later.extend(first[:10], 5000) == [True] * 10
+    clock.advance(2000)
+    again = [d for _ in range(3) for d in later.take(60, consumer="w").deliveries]
+    assert {d.id for d in again} == {d.id for d in first[10:]}
+    assert later.settle([Settlement(d, "ack") for d in first[10:]]) == ["stale"] * 50
+    assert later.settle([Settlement(d, "ack") for d in [*again, *first[:10]]]) == ["done"] * 60
+
+
 def test_a_turn_settles_and_looks_in_one_round_trip(
     later: Set, clock: FakeClock, rounds: list[int]
 ) -> None:
@@ -253,9 +294,17 @@ def test_pages_are_merged_by_time(later: Set, clock: FakeClock) -> None:
     states: list[tuple[State, bool]] = [("waiting", True), ("delayed", False)]
     for state, due in states:
         expected = sorted((at, id) for id, at in times.items() if (at <= clock.now_ms) == due)
-        found = [*pages(later, state, 37)]
-        assert [(e.at_ms, e.id) for page in found for e in page.entries] == expected
-        assert {page.total for page in found} == {len(expected)}
+        found: list[tuple[int | None, str]] = []
+        cursor = None
+        while True:
+            page = later.page(state, cursor, 37, payloads=True)
+            assert page.total == len(expected)
+            assert all(e.payload == e.id.encode() for e in page.entries)
+            found += [(e.at_ms, e.id) for e in page.entries]
+            cursor = page.cursor
+            if cursor is None:
+                break
+        assert found == expected
         for start in (0, 1, 17, len(expected) - 3, len(expected), len(expected) + 50):
             window = later.page(state, start=start, max=20)
             assert [(e.at_ms, e.id) for e in window.entries] == expected[start : start + 20]
@@ -263,6 +312,43 @@ def test_pages_are_merged_by_time(later: Set, clock: FakeClock) -> None:
         later.counts().waiting,
         later.counts().delayed,
     ]
+
+
+def test_bulk_moves_and_their_undo_reach_every_shard(later: Set, clock: FakeClock) -> None:
+    put(later, ids(100), clock.now_ms + 1000)
+    said = later.move(
+        "op", 1, [*ids(100), "nobody"], source="delayed", target="trash", high_water_ms=clock.now_ms
+    )
+    assert said == ["moved"] * 100 + ["changed"]
+    assert later.counts().trash == 100
+    assert later.undo("op", 1, target="trash", by="u", seq=1) == (100, 0)
+    assert later.counts().delayed == 100
+    assert later.get("id-7").at_ms == clock.now_ms + 1000  # type: ignore[union-attr]
+
+
+def test_a_bulk_move_by_a_process_that_knows_an_old_number_reaches_every_entry(
+    open_set: Callable[..., Set], clock: FakeClock
+) -> None:
+    names, now = ids(60), clock.now_ms
+    old = open_set(2)
+    put(old, names, now + 1000)
+    assert open_set().resize(5) == 0
+    said = old.move("op", 1, names, source="delayed", target="trash", high_water_ms=now)
+    assert said == ["moved"] * 60
+    old = open_set()
+    assert open_set().resize(3) == 0
+    rows = [(name, name.encode(), b"other") for name in names]
+    assert old.edit("op2", 1, rows, source="trash", high_water_ms=now) == ["moved"] * 60
+
+
+def test_an_id_that_names_no_request_is_none_of_any_shard(client: redis.Redis) -> None:
+    queue = ShardedRequestQueue(client, "q", shards=3)
+    queue.submit([b"a"], id="r1")
+    ids = ["/1", "", "r1", "r1/1"]
+    said = queue.move(
+        "op", 1, ids, source="waiting", target="trash", high_water_ms=queue.now() + 1000
+    )
+    assert said == ["changed", "changed", "changed", "moved"]
 
 
 def test_flags_counts_history_and_rates_are_of_the_whole(
@@ -329,6 +415,17 @@ def test_periodic_entries_live_in_shard_0(later: Set, clock: FakeClock) -> None:
     (delivery,) = later.take(consumer="w").deliveries
     assert later.settle([Settlement(delivery, "ack")]) == ["done"]
     assert later.invariants() == []
+
+
+def test_awaited_too(aclient: Callable[[], redis.asyncio.Redis], clock: FakeClock) -> None:
+    async def go() -> list[str]:
+        async with aclient() as client:
+            later = ShardedDelaySet(client, "later", clock=clock)
+            await later.schedule([(id, b"") for id in ids(30)], at_ms=0)
+            taken = await later.take(100, consumer="w")
+            return await later.settle([Settlement(d, "ack") for d in taken.deliveries])
+
+    assert asyncio.run(go()) == ["done"] * 30
 
 
 # --- changing their number ------------------------------------------------------------------------
@@ -404,6 +501,106 @@ def where(later: Set) -> dict[str, str]:
     return found
 
 
+@pytest.mark.parametrize(("before", "after"), [(12, 8), (8, 12), (1, 12), (12, 1), (3, 2)])
+def test_changing_the_number_loses_nothing(
+    open_set: Callable[..., Set], client: redis.Redis, clock: FakeClock, before: int, after: int
+) -> None:
+    later = open_set(before)
+    states = fill(later, clock)
+    assert where(later) == states
+    left = later.resize(after)
+    away = {id for id in states if home(id, before) != home(id, after)}
+    assert left == len([id for id in away if states[id] == "pending"])
+    assert where(later) == where(open_set()) == states
+    assert later.invariants() == []
+    dead = later.get("dead-3")
+    assert dead is not None and dead.error is not None and dead.reason == "rejected"
+    # Those at work end where they began; then the change is complete.
+    assert later.settle([Settlement(d, "ack") for d in later.pending]) == ["done"] * 30  # type: ignore[attr-defined]
+    assert later.resize(after) == 0
+    assert later.invariants() == []
+    entry = find("later")
+    found = io.run(client, entry)
+    assert found is not None and (found.shards, found.old_shards) == (after, 0)
+    clock.advance(60_000)
+    assert sorted(ack_all(open_set())) == sorted(
+        id for id in states if states[id] in ("waiting", "delayed")
+    )
+    assert later.move(
+        "op2", 1, ["dead-3"], source="dead", target="waiting", high_water_ms=clock.now_ms
+    ) == ["moved"]
+    assert ack_all(later) == ["dead-3"]
+    assert later.counts().done == 91
+    for k in range(after, before):
+        assert not client.exists(
+            *(f"redisq:{{later/{k}}}:{part}" for part in ("body", "delay", "hist"))
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("before", "after"), [(3, 2), (2, 3)])
+def test_killed_anywhere_the_change_goes_on_and_nothing_runs_twice(
+    open_set: Callable[..., Set], client: redis.Redis, clock: FakeClock, before: int, after: int
+) -> None:
+    ended, killed = False, 0
+    while not ended:
+        for heard in (False, True):
+            client.flushall()
+            put(open_set(before), ids(40), clock.now_ms)
+            try:
+                run_until(client, open_set().resize.op(after), killed, heard)
+                ended = True
+            except Killed:
+                pass
+            worker = open_set()  # goes on meanwhile
+            taken = worker.take(10, consumer="w").deliveries
+            worker.settle([Settlement(d, "ack") for d in taken])
+            later = open_set()
+            assert later.resize(after) == 0
+            assert later.invariants() == []
+            assert Counter([*ack_all(later), *(d.id for d in taken)]) == Counter(ids(40))
+        killed += 1
+    assert killed > 10  # or there was little to be killed in
+
+
+def test_a_mover_that_comes_late_ends_only_its_own_departure(
+    open_set: Callable[..., Set], client: redis.Redis, clock: FakeClock
+) -> None:
+    name = next(id for id in ids(9) if home(id, 2) == 1)
+    put(open_set(2), [name], clock.now_ms)
+    go_on = held_before(client, open_set().resize.op(1), "transfer_drop")
+    assert open_set().resize(1) == 0  # another one was quicker, and the number changes again
+    assert open_set().resize(2) == 0
+    for steps in range(99):
+        with suppress(Killed):
+            run_until(client, open_set().resize.op(1), steps, True)
+        if client.hlen("redisq:{later/1}:transit"):
+            break
+    assert client.hlen("redisq:{later/1}:transit") == 1
+    with suppress(Refused):  # it finds that its change is over
+        go_on()
+    assert open_set().resize(1) == 0
+    assert ack_all(open_set()) == [name]
+
+
+def test_what_a_killed_mover_carried_is_brought_home_by_a_sweep(
+    open_set: Callable[..., Set], client: redis.Redis, clock: FakeClock
+) -> None:
+    put(open_set(3), ids(40), clock.now_ms)
+    stuck = 0
+    for _ in kills(client, lambda: open_set().resize.op(2)):
+        later = open_set()
+        stuck += lying(client)
+        assert later.counts().waiting >= 40
+        states = [entry and entry.state for entry in later.get_many(ids(40))]
+        assert states == ["waiting"] * 40
+        later.sweep()
+        assert later.counts().waiting == 40 and not lying(client)
+        if stuck:
+            break
+    assert stuck > 0
+
+
 def lying(client: redis.Redis) -> int:
     """How many entries are between two shards."""
     return sum(client.hlen(key) for key in client.scan_iter("redisq:{later*:transit"))
@@ -453,6 +650,19 @@ def test_of_a_paused_queue_nobody_looks_again_at_once(
         assert (taken.deliveries, taken.more, taken.look_again_ms) == ((), False, None)
     queue.configure("op", 2, {"paused": ""})
     assert len(make(client, "q").take(5, consumer="w").deliveries) == 5
+
+
+def test_a_mover_of_an_old_change_moves_nothing_any_more(
+    open_set: Callable[..., Set], client: redis.Redis, clock: FakeClock
+) -> None:
+    names = one_per_shard(3)
+    put(open_set(3), names, clock.now_ms)
+    go_on = held_before(client, open_set().resize.op(2), "list_ids")
+    assert open_set().resize(2) == open_set().resize(3) == 0
+    with suppress(Refused):
+        go_on()
+    assert open_set().invariants() == []
+    assert sorted(ack_all(open_set())) == sorted(names)
 
 
 def test_a_shard_that_is_taken_up_again_is_not_cleared_by_a_late_mover(
@@ -546,6 +756,82 @@ def test_undo_after_the_number_changed_puts_back_what_stayed_and_says_the_rest(
     assert queue.invariants() == []
 
 
+def test_who_knows_an_old_change_cannot_misplace_what_moves_now(
+    open_set: Callable[..., Set], client: redis.Redis, clock: FakeClock
+) -> None:
+    name = next(id for id in ids(99) if [home(id, n) for n in (2, 3, 5)] == [0, 2, 4])
+    old_process = open_set(3)
+    put(old_process, [name, *one_per_shard(3)], clock.now_ms)
+    held = old_process.take(100, consumer="w").deliveries
+    assert open_set().resize(2) > 0
+    old_process.counts()  # it knows of this change, and of none of the next
+    old_process.settle([Settlement(d, "release") for d in held])
+    assert open_set().resize(2) == open_set().resize(3) == 0
+    mover = open_set().resize.op(5)
+    go_on = held_before(
+        client, mover, "transfer_accept", lambda: client.hexists("redisq:{later/2}:transit", name)
+    )
+    assert put(old_process, [name], clock.now_ms, "move") == ["moved"]
+    assert go_on() == 0
+    assert open_set().invariants() == []
+    assert sorted(ack_all(open_set())) == sorted({name, *one_per_shard(3)})
+
+
+def test_producers_find_an_entry_wherever_it_is(
+    open_set: Callable[..., Set], client: redis.Redis, clock: FakeClock
+) -> None:
+    """At every moment of a change a known id is known, and can be rescheduled."""
+    old_process = open_set(3)
+    put(old_process, ids(20), clock.now_ms + 1000)
+    step = 0
+    for _ in kills(client, lambda: open_set().resize.op(2)):
+        step += 1
+        process = old_process if step % 2 else open_set()
+        id = f"id-{step % 20}"
+        assert process.schedule([(id, id.encode())], after_ms=0)[0].word == "exists"
+        assert put(process, ids(20), clock.now_ms + 1000 + step, "move") == ["moved"] * 20
+        assert put(process, [f"new-{step}"], clock.now_ms + 1000) == ["ok"]
+        assert process.get(f"new-{step}") is not None
+    later = open_set()
+    assert later.resize(2) == 0
+    assert put(old_process, ["after"], clock.now_ms + 1000) == ["ok"]
+    assert later.get("after") is not None
+    assert later.invariants() == []
+    clock.advance(100_000)
+    assert Counter(ack_all(later)) == Counter(
+        [*ids(20), *(f"new-{n}" for n in range(1, step + 1)), "after"]
+    )
+
+
+def test_an_entry_at_work_in_its_old_home_can_be_rescheduled(
+    open_set: Callable[..., Set], clock: FakeClock
+) -> None:
+    later = open_set(3)
+    put(later, ids(20), clock.now_ms)
+    taken = later.take(20, consumer="w").deliveries
+    assert later.resize(2) > 0
+    assert put(later, ids(20), clock.now_ms + 500, "move") == ["again"] * 20
+    assert later.settle([Settlement(d, "ack") for d in taken]) == ["done"] * 20
+    assert later.resize(2) == 0
+    assert ack_all(later) == []
+    clock.advance(500)
+    assert sorted(ack_all(later)) == sorted(ids(20))
+
+
+def test_a_worker_learns_of_new_shards_by_itself(
+    open_set: Callable[..., Set], clock: FakeClock
+) -> None:
+    worker = open_set(2)
+    put(worker, ids(5), clock.now_ms)
+    ack_all(worker)
+    operator = open_set()
+    assert operator.resize(12) == 0
+    put(operator, ids(100), clock.now_ms)
+    worker.take(1, consumer="w", lease_ms=1)
+    clock.advance(10)
+    assert sorted(ack_all(worker)) == sorted(ids(100))
+
+
 def test_a_queue_without_shards_gets_some(
     open_set: Callable[..., Set], client: redis.Redis, clock: FakeClock
 ) -> None:
@@ -610,28 +896,79 @@ def test_big_payloads_move_in_small_steps(
 
 
 @pytest.mark.slow
-def test_on_a_cluster_shards_are_on_all_nodes(clusters: Clusters, clock: FakeClock) -> None:
-    nodes = clusters("valkey")
-    client = connect(nodes.urls[0].replace("redis:", "redis+cluster:"))
-    later: Set = ShardedDelaySet(client, "later", clock=clock)
-    names = ids(120)
-    put(later, names, clock.now_ms)
-    spread = []
-    for url in nodes.urls:
-        with redis.Redis.from_url(url) as node:
-            spread.append(sum(b":body" in key for key in node.scan_iter()))
-    assert sum(spread) == 12
-    assert all(spread)
-    assert later.resize(5) == 0
-    assert later.counts().waiting == 120
-    mail = RequestQueue(client, "mail", clock=clock)
-    assert [later.hand_over(mail, 50).done for _ in range(3)] == [50, 50, 20]
-    assert mail.counts().waiting == 120
-    later.set_periodic(Periodic("p", "* * * * *"))
-    clock.advance(60_000)
-    assert later.tick() == 1
+@pytest.mark.parametrize("seed", range(6))
+def test_any_mix_of_work_changes_and_kills(
+    open_set: Callable[..., Set], client: redis.Redis, clock: FakeClock, seed: int
+) -> None:
+    """Conservation: every entry runs exactly once for each time it was put in."""
+    random = Random(seed)
+    processes = [open_set(seed=seed * 10 + n) for n in range(3)]
+    number, names, put_in, ran = 12, 0, Counter[str](), Counter[str]()
+    held: list[Any] = []
+    for _ in range(150):
+        process = random.choice(processes)
+        clock.advance(random.randrange(200))
+        match random.choice(["put", "put", "take", "settle", "resize", "sweep"]):
+            case "put":
+                fresh = [f"n{names + k}" for k in range(random.randrange(1, 20))]
+                names += len(fresh)
+                at = clock.now_ms + random.choice([-1000, 0, 500])
+                assert put(process, fresh, at) == ["ok"] * len(fresh)
+                put_in.update(fresh)
+            case "take":
+                held += process.take(random.randrange(1, 30), consumer="w").deliveries
+            case "settle":
+                random.shuffle(held)
+                done, held = held[: len(held) // 2], held[len(held) // 2 :]
+                ends = [Settlement(d, random.choice(["ack", "fail"]), b"", 100) for d in done]
+                said = process.settle(ends)
+                ran.update(s.delivery.id for s, w in zip(ends, said, strict=True) if w == "done")
+                assert "stale" not in said
+            case "resize":
+                entry = io.run(client, find("later"))
+                if entry is None:
+                    continue
+                number = entry.shards if entry.old_shards else random.choice([1, 2, 5, 8, 12])
+                work = process.resize.op(number)
+                with suppress(Killed):
+                    run_until(client, work, random.randrange(40), random.random() < 0.5)
+            case "sweep":
+                process.sweep()
+        assert random.choice(processes).counts().pending == len(held)
+    ran.update(d.id for d in held)
+    assert set(processes[0].settle([Settlement(d, "ack") for d in held])) <= {"done"}
+    later = open_set()
+    clock.advance(10_000)
+    assert later.resize(number) == 0
     assert later.invariants() == []
-    client.close()
+    ran.update(ack_all(later))
+    assert ran == put_in
+    assert later.counts().done == sum(put_in.values())
+
+
+@pytest.mark.slow
+def test_on_a_cluster_shards_are_on_all_nodes(clock: FakeClock) -> None:
+    with cluster(BINARIES["valkey"]) as nodes:
+        client = connect(nodes.urls[0].replace("redis:", "redis+cluster:"))
+        later: Set = ShardedDelaySet(client, "later", clock=clock)
+        names = ids(120)
+        put(later, names, clock.now_ms)
+        spread = []
+        for url in nodes.urls:
+            with redis.Redis.from_url(url) as node:
+                spread.append(sum(b":body" in key for key in node.scan_iter()))
+        assert sum(spread) == 12
+        assert all(spread)
+        assert later.resize(5) == 0
+        assert later.counts().waiting == 120
+        mail = RequestQueue(client, "mail", clock=clock)
+        assert [later.hand_over(mail, 50).done for _ in range(3)] == [50, 50, 20]
+        assert mail.counts().waiting == 120
+        later.set_periodic(Periodic("p", "* * * * *"))
+        clock.advance(60_000)
+        assert later.tick() == 1
+        assert later.invariants() == []
+        client.close()
 
 
 # --- requests -------------------------------------------------------------------------------------
@@ -668,10 +1005,16 @@ def test_requests_over_shards_behave_as_one_queue(
         (1, 50),
         (2, 50),
     ]
-    waiting = paged_ids(mail, "waiting", 13)
-    window = mail.page("waiting", start=40, max=5)
-    assert len(waiting) == len(set(waiting)) == window.total == 150
-    assert [e.id for e in window.entries] == waiting[40:45]
+    pages: list[str] = []
+    cursor = None
+    while True:
+        page = mail.page("waiting", cursor, 13, payloads=True)
+        pages += [entry.id for entry in page.entries]
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert len(pages) == len(set(pages)) == page.total == 150
+    assert [e.id for e in mail.page("waiting", start=40, max=5).entries] == pages[40:45]
     first = [mail.take(consumer="w").deliveries[0] for _ in range(40)]
     urgent = [d for d in first if int((d.request or "")[1:]) % 3 == 0]
     # The urgent ones go first; that a shard has run out of them is found out at the next look.
@@ -699,6 +1042,55 @@ def test_requests_over_shards_behave_as_one_queue(
     assert len(mail.requests(0, 100, settled=True)) == 30
     assert mail.counts().done == 150
     assert mail.invariants() == []
+
+
+@pytest.mark.parametrize(("before", "after"), [(4, 2), (2, 5), (1, 3)])
+def test_known_requests_stay_and_new_ones_go_by_the_new_number(
+    open_mail: Callable[..., Mail], clock: FakeClock, client: redis.Redis, before: int, after: int
+) -> None:
+    stale = open_mail(before)
+    names = [f"r{n}" for n in range(20)]
+    for name in names:
+        stale.submit([b"a", b"b"], id=name)
+    held = stale.take(10, consumer="w").deliveries
+    mail = open_mail()
+    left = mail.resize(after)
+    assert left == sum(home(name, before) >= after for name in names)
+    for process in (stale, open_mail()):
+        for name in names:
+            assert process.submit([b"a", b"b"], id=name).word == "same"
+    for n in range(20):
+        assert stale.submit([b"x"], id=f"new{n}").word == "ok"
+    given_up = range(after, before)
+    for k in given_up:
+        keys = RequestQueue(None, "mail", shard=k).keys
+        assert not any(b"new" in name for name in client.zrange(keys["open"], 0, -1))
+    assert set(stale.settle([Settlement(d, "ack") for d in held])) == {"done"}
+    ran = work_off(open_mail())
+    assert len(ran) + len(held) == 60
+    assert mail.counts().done == 60
+    clock.advance(24 * 3600 * 1000 + 1)  # finished requests are kept for a day, then the shards go
+    assert mail.resize(after) == left
+    while mail.sweep():
+        pass
+    assert mail.resize(after) == 0
+    assert mail.invariants() == []
+    assert mail.counts().done == 60
+    for k in given_up:
+        left_keys = {key.rpartition(b":")[2] for key in client.scan_iter(f"redisq:{{mail/{k}}}:*")}
+        assert left_keys <= {b"cfg", b"stat"} | {key for key in left_keys if key.isdigit()}
+
+
+def test_a_draining_queue_refuses_new_requests_in_every_shard(
+    open_mail: Callable[..., Mail],
+) -> None:
+    mail = open_mail()
+    mail.submit([b""], id="a")
+    mail.configure("op", 1, {"closed": "end"})
+    for n in range(8):
+        with pytest.raises(QueueClosed):
+            mail.submit([b""], id=f"b{n}")
+    assert mail.submit([b""], id="a").word == "same"
 
 
 def test_new_shards_have_the_settings_and_flags_of_the_others(
