@@ -4,10 +4,10 @@ operator killed between two round trips, and waiting that has an end."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any, TypeVar
 
-from redisq_ops.core.model.entry import Delivery, Entry, Settlement
+from redisq_ops.core.model.entry import Delivery, Entry, Page, Settlement, State
 from redisq_ops.core.model.settings import LEASE_MS
 from redisq_ops.core.model.states import VERBS
 from redisq_ops.core.queues.request.outcomes import SubRequestOutcome
@@ -49,6 +49,22 @@ def ack_all(queue: Any) -> list[str]:
     return done
 
 
+def pages(queue: Any, state: State, size: int = 1000, cursor: str | None = None) -> Iterator[Page]:
+    """All pages of a state; between two of them the queue may change."""
+    for _ in range(10_000):
+        page: Page = queue.page(state, cursor, size)
+        assert len(page.entries) <= size
+        yield page
+        cursor = page.cursor
+        if cursor is None:
+            return
+    raise AssertionError("the pages don't end")
+
+
+def paged_ids(queue: Any, state: State, size: int = 1000, cursor: str | None = None) -> list[str]:
+    return [entry.id for page in pages(queue, state, size, cursor) for entry in page.entries]
+
+
 def ids(entries: Iterable[Delivery | Entry]) -> list[str]:
     return [entry.id for entry in entries]
 
@@ -88,6 +104,10 @@ def until(true: Callable[[], object], otherwise: str, seconds: float = 90) -> No
     while not true():
         assert time.monotonic() < deadline, otherwise
         time.sleep(0.001)
+
+
+def eventually(true: Callable[[], object]) -> None:
+    until(true, "it never came to be")
 
 
 class Killed(Exception):

@@ -20,7 +20,7 @@ from redisq_ops.core.queues.request import RequestQueue
 from ...command_line import Redisq, dead_letters
 
 ROOT = Path(redisq_ops.__file__).parent
-VISITS = 3
+VISITS = 4
 """how often a file may be entered by the first call of one of its functions"""
 STORE = "ops/change/audit_log.py"
 """entered more often: an operation is found, read, recorded and ended there"""
