@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -34,15 +36,13 @@ def path(tmp_path: Path, client: redis.Redis) -> Path:
     sampler = Sampler(Deployment(client))
     run(client, sampler.sample())
     path = tmp_path / "q.rec"
-    file = RecordingFile(str(path), 1 << 30)
     first = sampler.state.at_ms
-    file.begin(sampler.state.whole())
-    queue.submit([b"x"] * 5, id="r2")
-    later = run(client, sampler.sample())
-    file.add(later | {"at_ms": first + 30_000})
-    file.add({"at_ms": first + 60_000, "queues": {"mail": {"dead": 13}}})
-    file.end()
-    file.close()
+    with closing(RecordingFile(str(path), 1 << 30)) as file:
+        file.add(asdict(sampler.state))
+        queue.submit([b"x"] * 5, id="r2")
+        later = run(client, sampler.sample())
+        file.add(later | {"at_ms": first + 30_000})
+        file.add({"at_ms": first + 59_999, "queues": {"mail": {"dead": 13}}})
     return path
 
 
