@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.alike, pytest.mark.slow]
 
 @pytest.fixture
 def path(tmp_path: Path, client: redis.Redis) -> Path:
-    """A minute of the queue mail: 4 entries wait, and 9 from the 30th second on; 12 die at the
+    """A minute of the queue mail: 4 entries wait, and 9 from the 29th second on; 12 die at the
     end. The delay set reminders has no periodic entries."""
     queue = everywhere(client)
     DelaySet(client, "reminders").schedule([("e1", b"x")], after_ms=3_600_000)
@@ -41,7 +41,7 @@ def path(tmp_path: Path, client: redis.Redis) -> Path:
         file.add(asdict(sampler.state))
         queue.submit([b"x"] * 5, id="r2")
         later = run(client, sampler.sample())
-        file.add(later | {"at_ms": first + 30_000})
+        file.add(later | {"at_ms": first + 29_000})
         file.add({"at_ms": first + 59_999, "queues": {"mail": {"dead": 13}}})
     return path
 
