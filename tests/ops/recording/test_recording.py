@@ -122,6 +122,18 @@ def test_a_recording_is_one_private_file_and_is_continued(tmp_path: Path) -> Non
     tmp_path.chmod(0o700)
 
 
+def test_a_copy_is_whole_though_somebody_read_while_the_recorder_ended(tmp_path: Path) -> None:
+    path, copy = tmp_path / "q.rec", tmp_path / "copy.rec"
+    file = RecordingFile(str(path), BIG)
+    for sample in samples(3):
+        file.add(sample)
+    with closing(sqlite3.connect(path)) as reader:
+        reader.execute("SELECT * FROM sample").fetchall()
+        file.close()
+        copy.write_bytes(path.read_bytes())
+    assert span_ms(copy) == (MOMENT, MOMENT + 2000)
+
+
 def start_recorder(path: Path, first: int) -> tuple[int, IO[bytes]]:
     """A process that prints the number of each sample once it is added; its id and its output."""
     reading, writing = os.pipe()
@@ -144,15 +156,17 @@ def test_a_kill_loses_no_earlier_sample(tmp_path: Path) -> None:
     for kill in range(6):
         first = MOMENT + kill * 10**9
         pid, output = start_recorder(path, first)
-        with output:
+        try:
             printed = [output.readline() for _ in range(1 + 40 * kill)]
             if kill == 1:
                 with pytest.raises(Refused, match="another redisq record"):
                     RecordingFile(str(path), BIG)
                 assert waiting(path, first) == 0, "it can be read meanwhile"
+        finally:
             os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        with output:
             added = int((printed + output.readlines())[-1])
-        os.waitpid(pid, 0)
         ends.append((first + 1000 * added, added))
         assert [waiting(path, at_ms) for at_ms, _ in ends] == [number for _, number in ends]
     write(path, 1, first=MOMENT + 10**10)
