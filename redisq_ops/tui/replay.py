@@ -16,12 +16,12 @@ from textual.widgets import Static
 
 from redisq_ops.core.model.activity import Activity
 from redisq_ops.core.model.entry import STATES, Counts
-from redisq_ops.core.model.errors import BadInput, NotFound
+from redisq_ops.core.model.errors import NotFound
 from redisq_ops.core.model.rates import Rates
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.inspect.overview import QueueRow
 from redisq_ops.ops.inspect.snapshot import ChartData, ListedQueue, Snapshot, Viewport
-from redisq_ops.ops.recording.file import RecordedState, members, span_ms, state_at
+from redisq_ops.ops.recording.file import RecordedState, span_ms, state_at
 from redisq_ops.ops.recording.history import SAMPLES_MS, RecordedHistory, RecordedPoint
 from redisq_ops.ops.recording.playback import recorded_operations, recorded_reports
 from redisq_ops.ops.terminal import printable
@@ -51,12 +51,8 @@ class Replay:
     ) -> None:
         """``at_ms``: None means the end. Raises `BadInput` for a file without a sample."""
         self.path = path
-        self._members = members(path)
-        span = span_ms(path)
-        if span is None:
-            raise BadInput(f"{path} has no sample")
-        self.history = RecordedHistory(path, self._members)
-        self.begin_ms, self.end_ms = span
+        self.begin_ms, self.end_ms = span_ms(path)
+        self.history = RecordedHistory(path)
         self.at_ms = self.end_ms if at_ms is None else at_ms
         self.playing = False
         self._clock, self._looked = clock, clock()
@@ -74,12 +70,12 @@ class Replay:
             self.scrub(int(1000 * (now - self._looked)))
             self.playing = self.at_ms < self.end_ms
         self._looked = now
-        state = state_at(self.path, self.at_ms, self._members)
+        state = state_at(self.path, self.at_ms)
         if state is None:
             raise NotFound(f"{self.path} begins later")
         viewport = replace(viewport, explain=None, detail=None)
         earlier = max(self.begin_ms, self.at_ms - USUAL.minutes * MINUTE_MS)
-        before = state_at(self.path, earlier, self._members)
+        before = state_at(self.path, earlier)
         return _snapshot(state, before, viewport, self.at_ms, self.history)
 
     async def close(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import chdir
+from contextlib import chdir, closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -203,13 +203,11 @@ def _looks(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]
 def _recordings(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]:
     file = str(tmp / "queues.rec")
     collect("RecordingSummary", "record", file, "--for", "10ms", "--interval", "100ms")
-    begin_ms, _ = span_ms(Path(file)) or (0, 0)
+    begin_ms, _ = span_ms(Path(file))
     # One second later, so that it is another moment of the recording.
     later = datetime.fromtimestamp(begin_ms // 1000 + 2, UTC).isoformat()
-    writer = RecordingFile(file, 1 << 30)
-    writer.begin({"redisq": "recording", "at_ms": begin_ms + 1000, "queues": {}})
-    writer.end()
-    writer.close()
+    with closing(RecordingFile(file, 1 << 30)) as writer:
+        writer.add({"at_ms": begin_ms + 1000})
     began = ("--at", datetime.fromtimestamp((begin_ms + 999) / 1000, UTC).isoformat())
     collect("RecordedQueue", "playback", file, *began)
     collect("ConsumerReport", "playback", file, "consumers", *began)

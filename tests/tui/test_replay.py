@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -27,22 +29,20 @@ pytestmark = [pytest.mark.alike, pytest.mark.slow]
 
 @pytest.fixture
 def path(tmp_path: Path, client: redis.Redis) -> Path:
-    """A minute of the queue mail: 4 entries wait, and 9 from the 30th second on; 12 die at the
+    """A minute of the queue mail: 4 entries wait, and 9 from the 29th second on; 12 die at the
     end. The delay set reminders has no periodic entries."""
     queue = everywhere(client)
     DelaySet(client, "reminders").schedule([("e1", b"x")], after_ms=3_600_000)
     sampler = Sampler(Deployment(client))
     run(client, sampler.sample())
     path = tmp_path / "q.rec"
-    file = RecordingFile(str(path), 1 << 30)
     first = sampler.state.at_ms
-    file.begin(sampler.state.whole())
-    queue.submit([b"x"] * 5, id="r2")
-    later = run(client, sampler.sample())
-    file.add(later | {"at_ms": first + 30_000})
-    file.add({"at_ms": first + 60_000, "queues": {"mail": {"dead": 13}}})
-    file.end()
-    file.close()
+    with closing(RecordingFile(str(path), 1 << 30)) as file:
+        file.add(asdict(sampler.state))
+        queue.submit([b"x"] * 5, id="r2")
+        later = run(client, sampler.sample())
+        file.add(later | {"at_ms": first + 29_000})
+        file.add({"at_ms": first + 59_999, "queues": {"mail": {"dead": 13}}})
     return path
 
 

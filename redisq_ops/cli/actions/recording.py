@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 LOOKS = ("ls", "consumers", "log")
 LEAST_MS = 100
-MEMBER_S = 60.0
-"""seconds of samples in one gzip member, which begins with a complete state"""
 STALE_MS = 5_000
 """a state older than this at the requested time is shown with a note"""
 
@@ -54,22 +52,15 @@ def record(s: Session, path: str, interval: str, duration: str | None, most_mb: 
     ):
         sampler = Sampler(s.deployment)
         first = s.run(sampler.sample())  # an unreachable server is reported now
-        file.begin(sampler.state.whole())
+        file.add(first)
         if not s.json:
             queues = quantity(len(first["queues"]), "queue")
             say(printable(f"recording {queues} to {file.path}; Ctrl+C stops"))
-        samples, member_ends = 1, monotonic() + MEMBER_S
-        due = monotonic() + interval_ms / 1000
+        samples, due = 1, monotonic() + interval_ms / 1000
         while not stopped.wait(max(0.0, due - monotonic())) and monotonic() < ends:
-            line = _sample(s, sampler)
+            file.add(_sample(s, sampler))
             samples += 1
-            if monotonic() >= member_ends:
-                file.begin(sampler.state.whole())
-                member_ends = monotonic() + MEMBER_S
-            else:
-                file.add(line)
             due = max(due + interval_ms / 1000, monotonic())
-        file.end()
         if s.json:
             emit({"file": str(file.path), "samples": samples, "bytes": file.size})
         else:
@@ -78,7 +69,7 @@ def record(s: Session, path: str, interval: str, duration: str | None, most_mb: 
 
 
 def _sample(s: Session, sampler: Sampler) -> dict[str, Any]:
-    """The next line of the file. Reports once that the server is lost, and once that it is back."""
+    """The next sample. Reports once that the server is lost, and once that it is back."""
     was_lost = sampler.state.lost is not None
     try:
         line = s.run(sampler.sample())
@@ -98,8 +89,6 @@ def playback(s: Session, given: PlaybackOptions) -> int:
     if given.diff is not None and look == "consumers":
         raise BadInput("--diff compares queues and lists changes: leave out consumers")
     span = span_ms(path)
-    if span is None:
-        raise BadInput(f"{path} has no sample")
     at_ms = span[1] if given.at is None else moment_ms(given.at, span[1], utc=s.utc)
     state = _state(s, path, at_ms, span)
     before = None
@@ -144,9 +133,14 @@ def _print_look(
 def _state(s: Session, path: Path, at_ms: int, span: tuple[int, int]) -> RecordedState:
     state = state_at(path, at_ms)
     if state is None:
-        at, begins, ends = (when(ms, s.utc) for ms in (at_ms, *span))
-        raise NotFound(f"{path} has nothing of {at}: it begins at {begins} and ends at {ends}")
+        raise nothing_of(s, path, at_ms, span)
     return state
+
+
+def nothing_of(s: Session, path: Path, at_ms: int, span: tuple[int, int]) -> NotFound:
+    """The error for a moment before the recording."""
+    at, begins, ends = (when(ms, s.utc) for ms in (at_ms, *span))
+    return NotFound(f"{path} has nothing of {at}: it begins at {begins} and ends at {ends}")
 
 
 def _print_differences(

@@ -11,7 +11,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from redisq_ops.core.model.errors import BadInput, NotFound
+from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
 
 from ..main import run
@@ -133,7 +133,7 @@ def _replay(s: Session, given: TopOptions, file: str, *, once: bool) -> int:
     from redisq_ops.ops.filter.time import moment_ms
     from redisq_ops.tui.replay import Replay, ReplayTop
 
-    from ..output import when
+    from .recording import nothing_of
 
     if s.json:
         raise BadInput("--replay is for a terminal: redisq playback FILE --json prints a recording")
@@ -141,12 +141,7 @@ def _replay(s: Session, given: TopOptions, file: str, *, once: bool) -> int:
     if given.at is not None:
         replay.at_ms = min(replay.end_ms, moment_ms(given.at, replay.end_ms, utc=s.utc))
         if replay.at_ms < replay.begin_ms:
-            at, begins, ends = (
-                when(ms, s.utc) for ms in (replay.at_ms, replay.begin_ms, replay.end_ms)
-            )
-            raise NotFound(
-                f"{replay.path} has nothing of {at}: it begins at {begins} and ends at {ends}"
-            )
+            raise nothing_of(s, replay.path, replay.at_ms, (replay.begin_ms, replay.end_ms))
         replay.scrub(0)
     dashboard = ReplayTop(
         replay,

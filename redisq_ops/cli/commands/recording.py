@@ -19,7 +19,7 @@ def record(
     most: int = option(
         "--max-size",
         "MB",
-        "Maximum size; a larger one loses its older half.",
+        "Maximum size; a larger one loses its oldest minutes.",
         min=1,
         max=1_000_000,
         default=500,
@@ -27,8 +27,8 @@ def record(
 ) -> int:
     """Record all queues in a file: counts, rates, consumers, groups and operators' changes.
 
-    Runs until Ctrl+C or SIGTERM. The file is compressed. While the server can't be reached, it
-    tries again. Needs the rights of a viewer.
+    Runs until Ctrl+C or SIGTERM. The file is an SQLite database. While the server can't be reached,
+    it tries again. Needs the rights of a viewer.
 
     Examples:
       redisq record queues.rec

@@ -1,55 +1,61 @@
-"""The file of a recording: gzip members of about a minute, each readable without the others.
+"""The file of a recording: an SQLite database with a row for each sample.
 
-A member's header has its time in an extra field, so that a reader finds the right one without
-unpacking those before it; `zcat` reads the whole file. Each line is a change of the `RecordedState`
-before it; the first line of a member is a whole state. A line is on disk, as far as the file system
-has it, once `RecordingFile.add` returns: a kill loses no earlier line.
+A row is a change of the `RecordedState` before it; about every minute it is a whole state instead,
+where a reader begins. A row is on disk once `RecordingFile.add` returns: a kill loses no earlier
+one. While it is written, the latest rows are in SQLite's write-ahead log beside the file; `close`
+puts them into it, or, after a kill, the next recorder. Readers never hold up the recorder.
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
-import mmap
 import os
-import re
-import struct
+import sqlite3
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal, NotRequired, TypedDict
+from typing import Any, Final, NotRequired, TypedDict
 
-from redisq_ops.core.model.consumer_load import GroupLoad, PendingDelivery
-from redisq_ops.core.model.errors import BadInput, Refused, file_error
+from redisq_ops.core.model.errors import BadInput, RedisqError, Refused, file_error
 
 from ..change.audit_log import Operation
-from ..inspect.consumers import ConsumerStatus
+from ..inspect.consumers import ConsumerReport
 from ..private_files import open_private, open_regular, resolved_path
 from ..typed_json import json_object, typed
 
 VERSION: Final = 1
-_GZIP: Final = b"".join(
-    (
-        b"\x1f\x8b\x08\x04",
-        bytes(4),
-        b"\x00\xff",
-        struct.pack("<H", 26),
-        b"RQ",
-        struct.pack("<H", 22),
-        b"redisq",
-    )
+_APPLICATION: Final = int.from_bytes(b"rdsq")
+"""in the file's header, where `file` finds it; the version is beside it"""
+_SCHEMA: Final = (
+    "CREATE TABLE sample (id INTEGER PRIMARY KEY, at_ms INTEGER, whole INTEGER, line BLOB)",
+    "CREATE INDEX whole ON sample (at_ms) WHERE whole",
 )
-"""a gzip header with an extra field, up to the version, the time and the checksum in it"""
-_HEADER: Final = re.compile(re.escape(_GZIP) + rb"(\d{4})(.{8})(.{4})", re.DOTALL)
-_HEADER_SIZE: Final = len(_GZIP) + 16
-_TRAILER: Final = struct.Struct("<LL")
-_PIECE: Final = 1 << 20
-_BLOCK: Final = 1 << 14
+_NEW: Final = f"""
+    PRAGMA auto_vacuum=FULL;
+    PRAGMA journal_mode=WAL;
+    BEGIN;
+    {"; ".join(_SCHEMA)};
+    PRAGMA application_id={_APPLICATION};
+    PRAGMA user_version={VERSION};
+    COMMIT;
+"""
+_WHOLE_MS: Final = 60_000
+"""time between two whole states"""
 _LATEST_MS: Final = 10**14
 _MOST: Final = 64 << 20
-"""bytes of a member's lines; a longer member is damaged"""
+"""bytes of a sample's JSON; a longer one is damaged"""
+_WAIT_S: Final = 1
+"""how long another process that uses the file is waited for"""
+_DROP: Final = """
+    DELETE FROM sample WHERE id < (
+        SELECT min(id) FROM sample WHERE whole AND id > (
+            SELECT min(id) + (max(id) - min(id)) * ? / ? FROM sample))
+"""
+"""leaves out the oldest samples, a part of all as large as the quotient, up to a whole state"""
 
 
 class RecordedQueue(TypedDict):
@@ -78,28 +84,13 @@ class RecordedQueue(TypedDict):
     read_ms: int
 
 
-class RecordedReport(TypedDict):
-    """A `ConsumerReport` without the single entries that are held."""
-
-    at_ms: int
-    queue: str
-    group: str | None
-    loads: list[GroupLoad]
-    consumers: list[ConsumerStatus]
-    heat: list[list[int]]
-    poison: list[PendingDelivery]
-    looked: int
-    pending: int
-
-
 class _Line(TypedDict):
-    """In the first line each queue has all fields, in others only those that changed."""
+    """In a whole state each queue has all fields, in a change only those that changed."""
 
-    redisq: NotRequired[Literal["recording"]]
     at_ms: int
     lost: NotRequired[str | None]
     queues: NotRequired[dict[str, dict[str, Any] | None]]
-    consumers: NotRequired[dict[str, list[RecordedReport]]]
+    consumers: NotRequired[dict[str, list[ConsumerReport]]]
     operations: NotRequired[dict[str, Operation]]
 
 
@@ -108,20 +99,18 @@ class RecordedState:
     """All that is known at one moment; `apply` moves it on to a later one."""
 
     at_ms: int = 0
-    queues: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """by name, as `redisq ls --json` prints them, and ``read_ms``, when each was read"""
-    consumers: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    """by queue, as `redisq consumers ls --json` prints them"""
-    operations: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """the latest changes of operators, by id, as `redisq log --json` prints them"""
     lost: str | None = None
     """why the server could not be read; the rest is from before"""
+    queues: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """by name, as `redisq ls --json` prints them, and ``read_ms``, when each was read"""
+    consumers: dict[str, list[ConsumerReport]] = field(default_factory=dict)
+    """by queue, without the single entries that are held"""
+    operations: dict[str, Operation] = field(default_factory=dict)
+    """the latest changes of operators, by id"""
 
     def apply(self, line: Mapping[str, Any]) -> None:
-        """Apply a line of the file."""
+        """Apply a change."""
         self.at_ms, self.lost = line["at_ms"], line.get("lost")
-        if "redisq" in line:
-            self.queues, self.consumers, self.operations = {}, {}, {}
         for name, changed in line.get("queues", {}).items():
             if changed is None:
                 self.queues.pop(name, None)
@@ -131,165 +120,131 @@ class RecordedState:
         self.consumers |= line.get("consumers", {})
         self.operations |= line.get("operations", {})
 
-    def whole(self) -> dict[str, Any]:
-        """The line that begins a member."""
-        return {
-            "redisq": "recording",
-            "at_ms": self.at_ms,
-            "lost": self.lost,
-            "queues": self.queues,
-            "consumers": self.consumers,
-            "operations": self.operations,
-        }
+
+def span_ms(path: Path) -> tuple[int, int]:
+    """The times of the first and of the last sample; `BadInput` if there is none."""
+    with _opened(path) as db:
+        ends = [
+            at_ms
+            for order in ("ASC", "DESC")
+            for (at_ms,) in db.execute(f"SELECT at_ms FROM sample ORDER BY id {order} LIMIT 1")
+        ]
+    if not ends:
+        raise BadInput(f"{path} has no sample")
+    if not all(type(at_ms) is int and 0 <= at_ms < _LATEST_MS for at_ms in ends):
+        raise BadInput(f"{path} is damaged: its first or last sample has no time")
+    return ends[0], ends[1]
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """Where a member of the file begins, and the time of its first line."""
+def whole_times(path: Path, since_ms: int, until_ms: int) -> list[int]:
+    """The times of the whole states of a period, about one a minute."""
+    select = "SELECT at_ms FROM sample WHERE whole AND at_ms BETWEEN ? AND ? ORDER BY at_ms"
+    with _opened(path) as db:
+        return [at_ms for (at_ms,) in db.execute(select, (since_ms, until_ms))]
 
-    offset: int
-    at_ms: int
+
+def state_at(path: Path, at_ms: int) -> RecordedState | None:
+    """The latest state at or before a moment; None: the recording begins later."""
+    latest = deque(states(path, at_ms, at_ms), maxlen=1)
+    return latest[0] if latest else None
 
 
-def members(path: Path) -> list[Member]:
-    """The members of a recording, but for those whose header is damaged.
-
-    Raises `BadInput` for another file, a file that can't be read, and a newer version.
+def states(path: Path, since_ms: int, until_ms: int) -> Iterator[RecordedState]:
+    """The states from the last whole one before ``since_ms`` up to ``until_ms``: one object that
+    moves on. `BadInput` at a damaged sample."""
+    begin = "coalesce(max(CASE WHEN at_ms <= ? THEN id END), min(id))"
+    select = f"""
+        SELECT id, at_ms, whole, line FROM sample
+        WHERE id >= (SELECT {begin} FROM sample WHERE whole) ORDER BY id
     """
-    try:
-        with open_regular(path) as file:
-            if not os.fstat(file.fileno()).st_size:
-                return []
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                headers = [
-                    (each.start(), int(each[1]), int.from_bytes(each[2], "little"), each[0])
-                    for each in _HEADER.finditer(data)
-                ]
-                ours = data[: len(_GZIP)] == _GZIP[: len(data)]
-                cut = len(data) < _HEADER_SIZE
-    except OSError as error:
-        raise BadInput(f"{path}: {error.strerror or error}") from error
-    if not ours:
-        raise BadInput(f"{path} is no recording: redisq record FILE makes one")
-    if headers and headers[0][1] > VERSION:
-        raise BadInput(
-            f"{path} is a recording of version {headers[0][1]}; this release reads {VERSION}"
-        )
-    found = [
-        Member(offset, at_ms)
-        for offset, version, at_ms, whole in headers
-        if whole == _header(version, at_ms) and at_ms < _LATEST_MS
-    ]
-    if not found and not cut:
-        raise BadInput(f"{path} is damaged: no part of it can be read")
-    return found
-
-
-def _header(version: int, at_ms: int) -> bytes:
-    checked = b"%04d" % version + at_ms.to_bytes(8, "little")
-    return _GZIP + checked + zlib.crc32(checked).to_bytes(4, "little")
-
-
-def lines(path: Path, member: Member) -> tuple[list[dict[str, Any]], int | None]:
-    """The lines of a member, and the offset of its end; None: a kill left it without its end.
-
-    Of a damaged member the lines before the damage; none if its place is unknown.
-    """
-    unpack, data = zlib.decompressobj(-15), bytearray()
-    with open_regular(path) as file:
-        file.seek(member.offset + _HEADER_SIZE)
-        with suppress(zlib.error):
-            for piece in _unpacked(unpack, file, _PIECE):
-                data += piece
-        if not unpack.eof:
-            return list(_checked(data, member)), None
-        file.seek(-len(unpack.unused_data), os.SEEK_CUR)
-        trailer = file.read(_TRAILER.size)
-        end = file.tell()
-    if len(trailer) < _TRAILER.size:
-        return list(_checked(data, member)), None
-    if trailer != _TRAILER.pack(zlib.crc32(data), len(data) & 0xFFFFFFFF):
-        return [], end
-    return list(_checked(data, member)), end
-
-
-def first_line(path: Path, member: Member) -> dict[str, Any] | None:
-    """The first line of a member, a whole state, without unpacking the rest; None: it can't be
-    read."""
-    unpack, data = zlib.decompressobj(-15), bytearray()
-    with open_regular(path) as file, suppress(zlib.error):
-        file.seek(member.offset + _HEADER_SIZE)
-        for piece in _unpacked(unpack, file, _BLOCK):
-            data += piece
-            if b"\n" in piece:
-                break
-    return next(_checked(data, member), None)
-
-
-def _unpacked(unpack: Any, file: BinaryIO, size: int) -> Iterator[bytes]:
-    """The data of a member in pieces, at most `_MOST` bytes: a small file may unpack to any
-    size."""
-    left, packed = _MOST, b""
-    while left > 0 and not unpack.eof and (packed := unpack.unconsumed_tail or file.read(size)):
-        piece = unpack.decompress(packed, left)
-        left -= len(piece)
-        yield piece
-
-
-def _checked(data: bytes | bytearray, member: Member) -> Iterator[dict[str, Any]]:
-    """The lines up to the first that can't be from a recording."""
-    queues, at_ms, rest = dict[str, dict[str, Any]](), member.at_ms, 0
-    with suppress(BadInput):
-        while (end := data.find(b"\n", rest)) >= 0:
-            line = json_object(data[rest:end].decode(errors="surrogateescape"))
-            typed(_Line, line, "line")
-            if not at_ms <= line["at_ms"] < _LATEST_MS or (not rest and "redisq" not in line):
-                return
-            if "redisq" in line:
-                queues = {}
-            for name, changed in line.get("queues", {}).items():
-                if changed is None:
-                    queues.pop(name, None)
-                    continue
-                row = queues[name] = queues.get(name, {}) | changed
-                typed(RecordedQueue, row, "queue")
-                if row["name"] != name:
+    state = RecordedState()
+    with _opened(path) as db:
+        for id, at_ms, whole, packed in db.execute(select, (since_ms,)):
+            try:
+                if at_ms > until_ms:
                     return
-            yield line
-            at_ms, rest = line["at_ms"], end + 1
+                state = RecordedState() if whole else state
+                _apply(state, at_ms, packed)
+            except (BadInput, TypeError, zlib.error) as error:
+                raise BadInput(f"{path} is damaged: sample {id}: {error}") from error
+            yield state
 
 
-def state_at(path: Path, at_ms: int, known: Sequence[Member] | None = None) -> RecordedState | None:
-    """The latest state at or before a moment; None: the recording begins later.
-
-    ``known``: the members, if the caller has read them.
-    """
-    found = members(path) if known is None else known
-    before = [member for member in found if member.at_ms <= at_ms]
-    while before:  # a member that was cut in its first line has no state
-        state = RecordedState()
-        for line in lines(path, before.pop())[0]:
-            if line["at_ms"] > at_ms:
-                break
-            state.apply(line)
-        if state.at_ms:
-            return state
-    return None
+def _apply(state: RecordedState, at_ms: int, packed: bytes) -> None:
+    """Apply a sample; `BadInput` for one that can't be from a recording."""
+    # A small file may unpack to any size.
+    line = json_object(zlib.decompressobj().decompress(packed, _MOST))
+    line = typed(_Line, line, "line")
+    if line["at_ms"] != at_ms or not 0 <= at_ms < _LATEST_MS:
+        raise BadInput("its time is wrong")
+    state.apply(line)
+    for name in line.get("queues", {}).keys() & state.queues.keys():
+        if typed(RecordedQueue, state.queues[name], "queue")["name"] != name:
+            raise BadInput(f"the queue {name} has another name")
 
 
-def span_ms(path: Path) -> tuple[int, int] | None:
-    """The times of the first and of the last line; None: there is none."""
-    found = members(path)
-    ends = (lines(path, member)[0] for member in reversed(found))
-    last = next((rows[-1]["at_ms"] for rows in ends if rows), None)
-    return None if last is None else (found[0].at_ms, last)
+@contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection to read; `BadInput` for anything but a recording that this release reads."""
+    with open_regular(path) as file:
+        if not os.fstat(file.fileno()).st_size:
+            raise BadInput(f"{path} has no sample")
+    # Without a write-ahead log nobody writes it: it may be in a directory without rights.
+    how = "mode=ro" if os.path.lexists(f"{path}-wal") else "mode=ro&immutable=1"
+    with _errors(path), closing(_connected(path, how)) as db:
+        _check(db, path)
+        yield db
+
+
+def _connected(path: Path, how: str) -> sqlite3.Connection:
+    for suffix in ("-wal", "-shm", "-journal"):  # SQLite does what these say
+        with suppress(FileNotFoundError):
+            os.close(open_private(f"{path}{suffix}", os.O_RDONLY))
+    uri = f"{path.absolute().as_uri()}?{how}"
+    db = sqlite3.connect(uri, _WAIT_S, isolation_level=None, uri=True)
+    db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST)
+    return db
+
+
+def _check(db: sqlite3.Connection, path: Path) -> None:
+    """`BadInput` for another database, and for a newer version."""
+    pragmas = ("application_id", "user_version", "page_size")
+    application, version, page = (db.execute(f"PRAGMA {name}").fetchone()[0] for name in pragmas)
+    if application != _APPLICATION:
+        raise BadInput(f"{path} is no recording: redisq record FILE makes one")
+    if version > VERSION:
+        raise BadInput(f"{path} is a recording of version {version}; this release reads {VERSION}")
+    if path.stat().st_size % page:  # SQLite finds missing pages, but not a missing half of one
+        raise BadInput(f"{path} is damaged: its end is missing")
+    # A view or a trigger of somebody else's would run.
+    if {sql for (sql,) in db.execute("SELECT sql FROM sqlite_master")} != set(_SCHEMA):
+        raise BadInput(f"{path} is damaged: it has other tables than a recording")
+
+
+@contextmanager
+def _errors(path: Path) -> Iterator[None]:
+    """Raise SQLite's errors as ours."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        match getattr(error, "sqlite_errorcode", 0) & 0xFF:
+            case sqlite3.SQLITE_NOTADB:
+                raise BadInput(f"{path} is no recording: redisq record FILE makes one") from error
+            case sqlite3.SQLITE_BUSY:
+                raise Refused(f"{path}: another program keeps it locked") from error
+            case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:
+                raise RedisqError(f"{path}: {error}") from error
+            case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY:
+                raise BadInput(f"{path}: {error}") from error
+            case _:
+                raise BadInput(f"{path} is damaged: {error}") from error
 
 
 class RecordingFile:
     """A recording that is written, or continued where it ends.
 
-    ``most``: bytes of the file; when it has more, its older half is removed. One process at a time
-    writes a file: another one is `Refused`. A full disk raises an error and leaves the file
+    ``most``: bytes of the file; when it has more, its oldest minutes are removed. One process at a
+    time writes a file: another one is `Refused`. A full disk raises an error and leaves the file
     readable. A new file to which nothing could be written is removed.
     """
 
@@ -297,112 +252,65 @@ class RecordingFile:
         self.path = resolved_path(path)
         self._most = most
         self._is_new = not os.path.lexists(path)
+        self._state = RecordedState()
+        self._whole_ms: int | None = None
         try:
             self._file = open_private(path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise file_error(error, f"{path}: {error.strerror or error}") from error
-        try:
+        with ExitStack() as stack:
+            stack.callback(os.close, self._file)
             self._lock()
-            self._pack: Any = None
-            self._crc = self._size = 0
-            self._continue()
-        except BaseException:
-            os.close(self._file)
-            raise
+            with _errors(self.path):
+                self._db = stack.enter_context(closing(_connected(self.path, "mode=rw")))
+                self._begin()
+            self._open = stack.pop_all()
 
     @property
     def size(self) -> int:
         """Bytes of the file."""
-        return os.fstat(self._file).st_size
-
-    def begin(self, whole: Mapping[str, Any]) -> None:
-        """End the member and begin the next one with a whole state."""
-        self.end()
-        if self.size > self._most:
-            self._drop_older_half()
-        at_ms = int(whole["at_ms"])
-        self._pack, self._crc, self._size = zlib.compressobj(6, zlib.DEFLATED, -15), 0, 0
-        self._write(_header(VERSION, at_ms) + self._packed(whole))
+        pages = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+        size: int = self._db.execute(pages).fetchone()[0]
+        return size
 
     def add(self, line: Mapping[str, Any]) -> None:
-        """Add a change."""
-        self._write(self._packed(line))
-
-    def end(self) -> None:
-        """End the member, if one was begun."""
-        if self._pack is not None:
-            data = self._pack.flush(zlib.Z_FINISH)
-            self._pack = None
-            self._write(data + _TRAILER.pack(self._crc, self._size & 0xFFFFFFFF))
+        """Add a sample: what has changed since the one before; in the first one, everything."""
+        self._state.apply(line)
+        whole = self._whole_ms is None or self._state.at_ms >= self._whole_ms + _WHOLE_MS
+        text = json.dumps(asdict(self._state) if whole else line, default=asdict)
+        row = (self._state.at_ms, whole, zlib.compress(text.encode()))
+        try:
+            with _errors(self.path):
+                self._db.execute("INSERT INTO sample (at_ms, whole, line) VALUES (?, ?, ?)", row)
+                if whole and (size := self.size) > self._most:
+                    self._db.execute(_DROP, (size - self._most, size))
+        except RedisqError as error:
+            nothing = self._is_new and self._whole_ms is None
+            kept = "nothing recorded" if nothing else "the file is readable up to here"
+            raise type(error)(f"{error}: recording stopped; {kept}") from error
+        if whole:
+            self._whole_ms = self._state.at_ms
 
     def close(self) -> None:
-        """Close the file; its last member stays without its end unless `end` was called."""
-        if self._is_new and not self.size:
+        """Close the file: it has all samples, and SQLite's files beside it are gone."""
+        if self._is_new and self._whole_ms is None:
             with suppress(OSError):
                 os.unlink(self.path)
-        os.close(self._file)
-
-    def _packed(self, line: Mapping[str, Any]) -> bytes:
-        data = json.dumps(line, separators=(",", ":")).encode() + b"\n"
-        self._crc, self._size = zlib.crc32(data, self._crc), self._size + len(data)
-        packed: bytes = self._pack.compress(data) + self._pack.flush(zlib.Z_SYNC_FLUSH)
-        return packed
-
-    def _write(self, data: bytes) -> None:
-        """Append, or leave the file as it was: half a line would hide the lines behind it."""
-        end = os.lseek(self._file, 0, os.SEEK_END)
-        try:
-            while data:
-                data = data[os.write(self._file, data) :]
-        except OSError as error:
-            self._pack = None
-            os.ftruncate(self._file, end)
-            why = error.strerror or error
-            kept = (
-                "recording stopped; the file is readable up to here" if end else "nothing recorded"
-            )
-            raise file_error(error, f"{self.path}: {why}: {kept}") from error
+        with suppress(sqlite3.Error):  # the log beside it is kept
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._open.close()
 
     def _lock(self) -> None:
+        open_regular(self.path).close()
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise Refused(f"{self.path}: another redisq record writes it") from error
 
-    def _continue(self) -> None:
-        """If the last member has no end, write its lines again as a member with an end."""
-        found = members(self.path)
-        if not found:
-            os.ftruncate(self._file, 0)  # a header that was cut
-            return
-        rows, end = lines(self.path, found[-1])
-        os.ftruncate(self._file, found[-1].offset if end is None else end)
-        if end is not None:
-            return
-        if rows:
-            self.begin(rows[0])
-            for row in rows[1:]:
-                self.add(row)
-            self.end()
-
-    def _drop_older_half(self) -> None:
-        """Replace the file by its newer half. Readers of the old file go on reading that one."""
-        keep = self.size - self._most // 2
-        start = next((each.offset for each in members(self.path) if each.offset >= keep), self.size)
-        new = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-        try:
-            file = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-            os.lseek(self._file, start, os.SEEK_SET)
-            while piece := os.read(self._file, _PIECE):
-                while piece:
-                    piece = piece[os.write(file, piece) :]
-            os.replace(new, self.path)
-        except OSError as error:
-            with suppress(OSError):
-                os.unlink(new)
-            raise file_error(
-                error, f"{new}: {error.strerror or error}: recording stopped"
-            ) from error
-        os.close(self._file)
-        self._file = file
-        self._lock()
+    def _begin(self) -> None:
+        tables = self._db.execute("SELECT 1 FROM sqlite_master").fetchone()
+        if tables or self.path.stat().st_size == 1:  # SQLite takes one byte for an empty file
+            _check(self._db, self.path)
+        else:
+            self._db.executescript(_NEW)
+        self._db.execute("PRAGMA synchronous=NORMAL")

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from redisq_ops.core.model.consumer_load import GroupLoad, PendingDelivery
-
 from ..change.audit_log import Operation
-from ..inspect.consumers import ConsumerReport, ConsumerStatus
+from ..inspect.consumers import ConsumerReport
 from .file import RecordedState
 
 PASSING: Final = frozenset(
@@ -41,19 +39,19 @@ def recorded_queues(state: RecordedState, queue: str | None = None) -> list[dict
 def recorded_reports(state: RecordedState, queue: str | None = None) -> list[ConsumerReport]:
     """The reports of `redisq consumers ls`, by queue."""
     return [
-        _report(row)
-        for name, rows in sorted(state.consumers.items())
+        report
+        for name, reports in sorted(state.consumers.items())
         if queue in (None, name)
-        for row in rows
+        for report in reports
     ]
 
 
 def recorded_operations(state: RecordedState, queue: str | None = None) -> list[Operation]:
     """The rows of `redisq log`, newest first."""
     found = [
-        Operation(**{**row, "span": tuple(row["span"])})
-        for row in state.operations.values()
-        if queue in (None, row["queue"]) and row["started_ms"] <= state.at_ms
+        operation
+        for operation in state.operations.values()
+        if queue in (None, operation.queue) and operation.started_ms <= state.at_ms
     ]
     return sorted(found, key=lambda operation: operation.started_ms, reverse=True)
 
@@ -71,16 +69,3 @@ def differences(before: RecordedState, after: RecordedState) -> list[QueueDiffer
         if changes:
             found.append(QueueDifference(name, not old, not new, changes))
     return found
-
-
-def _report(row: dict[str, Any]) -> ConsumerReport:
-    return ConsumerReport(
-        row["queue"],
-        row["group"],
-        tuple(GroupLoad(**each) for each in row["loads"]),
-        tuple(ConsumerStatus(**each) for each in row["consumers"]),
-        tuple(map(tuple, row["heat"])),
-        tuple(PendingDelivery(**each) for each in row["poison"]),
-        row["looked"],
-        row["pending"],
-    )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from redisq_ops.core.engine.queue import Queue
@@ -22,7 +22,7 @@ from redisq_ops.core.redis.operation import Call, apart, attempt, both, together
 
 from ..change import audit_log
 from ..deployment import Deployment
-from ..inspect.consumers import ConsumerReport, consumer_reports
+from ..inspect.consumers import consumer_reports
 from ..inspect.overview import queue_fields, queue_rows
 from .file import RecordedState
 
@@ -61,7 +61,7 @@ class Sampler:
         self._registry_ms = self._log_ms = 0
 
     async def sample(self) -> dict[str, Any]:
-        """Read what changed; returns the line of the recording for it."""
+        """Read what changed; returns the sample for the recording."""
         now, number = await both(server_ms(), _queue_count(self.deployment.prefix))
         # The clock of another server, after a failover, may be behind.
         line: dict[str, Any] = {"at_ms": max(now, self.state.at_ms), "queues": {}}
@@ -172,7 +172,8 @@ class Sampler:
         for name, report in zip(wanted, found, strict=True):
             self._consumers[name] = now
             if not isinstance(report, Exception):
-                reports[name] = [{"at_ms": now, **_recorded(each)} for each in report]
+                # Numbers, not each entry that is held and its error.
+                reports[name] = [replace(each, held=(), errors={}) for each in report]
         return reports
 
     async def _read_log(self) -> dict[str, Any]:
@@ -180,20 +181,21 @@ class Sampler:
         queues = list(self._queues.values())
         reads = (attempt(_latest_operation(queue.keys["ops"])) for queue in queues)
         latest = await together(reads)
-        running = {row["queue"] for row in self.state.operations.values() if not row["ended"]}
+        running = {each.queue for each in self.state.operations.values() if not each.ended}
         wanted = list[Queue[Any]]()
         for queue, id in zip(queues, latest, strict=True):
             if queue.name in running or self._latest.get(queue.name) != id:
                 wanted.append(queue)
             self._latest[queue.name] = id
         found = await together(apart(audit_log.last(queue, OPERATIONS)) for queue in wanted)
-        rows = {
-            operation.id: asdict(operation)
+        logged = {
+            operation.id: operation
             for operations in found
             if not isinstance(operations, Exception)
             for operation in operations
         }
-        return {id: row for id, row in rows.items() if self.state.operations.get(id) != row}
+        known = self.state.operations
+        return {id: each for id, each in logged.items() if known.get(id) != each}
 
 
 def _queue_count(prefix: str) -> Call[int]:
@@ -208,10 +210,3 @@ def _counters(key: str) -> Call[Any]:
 
 def _latest_operation(key: str) -> Call[Any]:
     return Call(("ZRANGE", key, "0", "0", "REV"), lambda reply: reply, key=key)
-
-
-def _recorded(report: ConsumerReport) -> dict[str, Any]:
-    """What is kept of a report: numbers, not each entry that is held and its error."""
-    row = asdict(replace(report, held=(), errors={}))
-    del row["held"], row["errors"]
-    return row

@@ -8,9 +8,10 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -24,7 +25,7 @@ from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change.json_patch import Patch, Unfit
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.recording.file import RecordingFile, members
+from redisq_ops.ops.recording.file import RecordingFile, span_ms
 from redisq_ops.ops.recording.history import RecordedHistory
 from redisq_ops.ops.recording.sampler import Sampler
 
@@ -138,12 +139,9 @@ def recording(client: redis.Redis, here: Path) -> Path:
     DelaySet(client, "later").schedule([("e1", b"x")], after_ms=60_000)
     sampler = Sampler(Deployment(client))
     path = here / "r"
-    file = RecordingFile(str(path), 1 << 30)
-    for k in range(6):
-        line = run(client, sampler.sample())
-        file.add(line) if k % 3 else file.begin(sampler.state.whole())
-    file.end()
-    file.close()
+    with closing(RecordingFile(str(path), 1 << 30)) as file:
+        for _ in range(6):
+            file.add(run(client, sampler.sample()))
     return path
 
 
@@ -155,15 +153,10 @@ def played_back(redisq: Redisq, k: int, path: Path) -> set[int]:
         ("playback", str(path), "--diff", "5s", "--json"),
     ]
     codes = {ends_well(redisq, k, *words) for words in looks}
-    with soon():
-        try:
-            known = members(path)
-        except BadInput:
-            return codes
-        history = RecordedHistory(path, known)
-        for member in known:
-            assert 0 < member.at_ms < 10**14
-            history.rates(None, member.at_ms + 1000, 60)
+    with soon(), suppress(BadInput):
+        for at_ms in span_ms(path):
+            assert 0 <= at_ms < 10**14
+            RecordedHistory(path).rates(None, at_ms + 1000, 60)
     return codes
 
 
@@ -178,46 +171,28 @@ def test_recordings(redisq: Redisq, recording: Path) -> None:
 
 
 @pytest.mark.alike
-def test_recordings_that_somebody_made(redisq: Redisq, recording: Path, here: Path) -> None:
-    """Whole ones, with other lines."""
-    text = zlib.decompressobj(31).decompress(recording.read_bytes())
+def test_recordings_that_somebody_made(redisq: Redisq, recording: Path) -> None:
+    """Whole ones, with other samples."""
+    data = recording.read_bytes()
     for k, rng in each("lines"):
-        rows = [json.loads(row) for row in warped_line(text, rng).splitlines()]
-        made = here / f"m{k}"
-        file = RecordingFile(str(made), 1 << 30)
-        begins = rows[0].get("at_ms") if isinstance(rows[0], dict) else None
-        begins = begins if type(begins) is int and 0 <= begins < 2**63 else 1
-        file.begin({"at_ms": begins})
-        file.close()
-        made.unlink()
-        file = RecordingFile(str(made), 1 << 30)
-        with_time = rows[0] if isinstance(rows[0], dict) else {"": rows[0]}
-        vars(RecordingFile)["begin"](file, _Begins(with_time, begins))
-        for row in rows[1:]:
-            file.add(row)
-        file.end()
-        file.close()
-        played_back(redisq, k, made)
-
-
-class _Begins(dict[str, Any]):
-    """A first line whose member begins at a time, whatever the line says."""
-
-    def __init__(self, row: dict[str, Any], at_ms: int) -> None:
-        super().__init__(row)
-        self._at_ms = at_ms
-
-    def __getitem__(self, name: str) -> Any:
-        return self._at_ms if name == "at_ms" else super().__getitem__(name)
+        recording.write_bytes(data)
+        with closing(sqlite3.connect(recording)) as db, db:
+            id, packed = rng.choice(db.execute("SELECT id, line FROM sample").fetchall())
+            line = json.dumps(warped(json.loads(zlib.decompress(packed)), rng))
+            put = "UPDATE sample SET line = ? WHERE id = ?"
+            db.execute(put, (zlib.compress(line.encode()), id))
+            if not k % 3:
+                field, odd = rng.choice(["at_ms", "whole", "line"]), rng.choice(ODD[:7])
+                db.execute(f"UPDATE sample SET {field} = ? WHERE id = ?", (odd, id))
+        played_back(redisq, k, recording)
 
 
 def test_a_small_recording_does_not_unpack_to_anything(redisq: Redisq, recording: Path) -> None:
-    data = recording.read_bytes()
-    head = data[: data.index(b"redisq") + 22]
-    pack = zlib.compressobj(1, zlib.DEFLATED, -15)
-    bomb = b"".join(pack.compress(bytes(1 << 20)) for _ in range(80)) + pack.flush()
-    recording.write_bytes(head + bomb)
-    assert "has no sample" in redisq.refusal("playback", str(recording), code=2)
+    pack = zlib.compressobj(1)
+    bomb = b"".join(pack.compress(b" " * (1 << 20)) for _ in range(80)) + pack.flush()
+    with closing(sqlite3.connect(recording)) as db, db:
+        db.execute("UPDATE sample SET line = ?", (bomb,))
+    assert "is damaged: sample 1" in redisq.refusal("playback", str(recording), code=2)
 
 
 # --- plans ---------------------------------------------------------------------------------------

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import errno
 import gzip
 import json
 import os
+import resource
+import signal
+import sqlite3
+import stat
 import subprocess
 import sys
+import zlib
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 import redis
@@ -26,11 +32,12 @@ from redisq_ops.ops.recording.file import (
     RecordedQueue,
     RecordedState,
     RecordingFile,
-    lines,
-    members,
     span_ms,
     state_at,
+    states,
+    whole_times,
 )
+from redisq_ops.ops.recording.history import RecordedHistory
 from redisq_ops.ops.recording.playback import differences, recorded_operations, recorded_reports
 from redisq_ops.ops.recording.sampler import MOST, Sampler
 
@@ -54,26 +61,18 @@ def whole_row(name: str, **known: Any) -> dict[str, Any]:
     }
 
 
-def states(n: int, first: int = MOMENT) -> Iterator[RecordedState]:
-    """A state per second: the queue q's waiting entries count up."""
-    state = RecordedState()
+def samples(n: int, first: int = MOMENT) -> Iterator[dict[str, Any]]:
+    """A sample per second: the queue q's waiting entries count up."""
     for number in range(n):
-        at_ms = first + 1000 * number
         changed = {"waiting": number} if number else whole_row("q")
-        state.apply({"at_ms": at_ms, "queues": {"q": changed}})
-        yield state
+        yield {"at_ms": first + 1000 * number, "queues": {"q": changed}}
 
 
-def write(path: Path, n: int, first: int = MOMENT, most: int = BIG, each: int = 10) -> None:
-    """A recording of ``n`` seconds in members of ``each`` lines."""
-    file = RecordingFile(str(path), most)
-    for number, state in enumerate(states(n, first)):
-        if number % each == 0:
-            file.begin(state.whole())
-        else:
-            file.add({"at_ms": state.at_ms, "queues": {"q": {"waiting": number}}})
-    file.end()
-    file.close()
+def write(path: Path, n: int, first: int = MOMENT, most: int = BIG) -> None:
+    """A recording of ``n`` seconds."""
+    with closing(RecordingFile(str(path), most)) as file:
+        for sample in samples(n, first):
+            file.add(sample)
 
 
 def waiting(path: Path, at_ms: int) -> Any:
@@ -81,120 +80,192 @@ def waiting(path: Path, at_ms: int) -> Any:
     return None if state is None else state.queues["q"]["waiting"]
 
 
+def sql(path: Path, *statements: str) -> list[Any]:
+    """As somebody changes or reads the file with `sqlite3`."""
+    with closing(sqlite3.connect(path)) as db, db:
+        return [row for each in statements for row in db.execute(each)]
+
+
 # --- the file -------------------------------------------------------------------------------------
 
 
 def test_every_moment_is_found(tmp_path: Path) -> None:
     path = tmp_path / "q.rec"
-    write(path, 35)
-    assert span_ms(path) == (MOMENT, MOMENT + 34_000)
-    for number in range(35):
+    write(path, 135)
+    assert span_ms(path) == (MOMENT, MOMENT + 134_000)
+    for number in range(0, 135, 7):
         assert waiting(path, MOMENT + 1000 * number + 999) == number
     assert waiting(path, MOMENT - 1) is None
-    assert len(members(path)) == 4
-    with gzip.open(path, "rt") as unpacked:  # as zcat reads it
-        assert [json.loads(line)["at_ms"] for line in unpacked][-1] == MOMENT + 34_000
+    assert whole_times(path, MOMENT, MOMENT + 119_999) == [MOMENT, MOMENT + 60_000]
 
 
-def test_a_recording_that_was_cut_anywhere_is_read_and_continued(tmp_path: Path) -> None:
-    whole = tmp_path / "whole.rec"
-    write(whole, 15)
-    data, path = whole.read_bytes(), tmp_path / "cut.rec"
-    seen = -1
-    for size in range(len(data)):
-        path.write_bytes(data[:size])
-        found = span_ms(path)
-        last = -1 if found is None else (found[1] - MOMENT) // 1000
-        assert last >= seen, "more of the file never has less"
-        seen = last
-        if size % 7 == 0:
-            write(path, 3, first=MOMENT + 100_000)
-            if last >= 0:
-                assert waiting(path, MOMENT + 1000 * last) == last
-            assert waiting(path, MOMENT + 101_000) == 1
-            with gzip.open(path) as unpacked:
-                assert unpacked.read().endswith(b"\n")
-    assert seen == 14
+def test_only_what_is_needed_for_a_moment_is_unpacked(tmp_path: Path) -> None:
+    path = tmp_path / "q.rec"
+    write(path, 135)
+    begin, end = MOMENT + 60_000, MOMENT + 70_000
+    sql(path, f"UPDATE sample SET line = 'x' WHERE at_ms NOT BETWEEN {begin} AND {end}")
+    assert waiting(path, MOMENT + 70_999) == 70
+    with pytest.raises(BadInput, match="damaged: sample 72"):
+        state_at(path, MOMENT + 71_000)
 
 
-def test_a_file_that_is_too_big_loses_its_older_half(tmp_path: Path) -> None:
-    path, most = tmp_path / "q.rec", 3000
-    write(path, 200, most=most)
-    begin, end = span_ms(path) or (0, 0)
-    assert MOMENT < begin < end == MOMENT + 199_000
-    assert path.stat().st_size < 2 * most and [each.name for each in tmp_path.iterdir()] == [
-        "q.rec"
-    ]
+def test_a_recording_is_one_private_file_and_is_continued(tmp_path: Path) -> None:
+    path = tmp_path / "q.rec"
+    write(path, 3)
+    write(path, 3, first=MOMENT + 100_000)
+    assert [each.name for each in tmp_path.iterdir()] == ["q.rec"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert waiting(path, MOMENT + 99_000) == 2 and waiting(path, MOMENT + 101_000) == 1
+    tmp_path.chmod(0o500)  # as on a disk that can only be read
+    path.chmod(0o400)
+    assert span_ms(path) == (MOMENT, MOMENT + 102_000)
+    tmp_path.chmod(0o700)
+
+
+def test_a_copy_is_whole_though_somebody_read_while_the_recorder_ended(tmp_path: Path) -> None:
+    path, copy = tmp_path / "q.rec", tmp_path / "copy.rec"
+    file = RecordingFile(str(path), BIG)
+    for sample in samples(3):
+        file.add(sample)
+    with closing(sqlite3.connect(path)) as reader:
+        reader.execute("SELECT * FROM sample").fetchall()
+        file.close()
+        copy.write_bytes(path.read_bytes())
+    assert span_ms(copy) == (MOMENT, MOMENT + 2000)
+
+
+def start_recorder(path: Path, first: int) -> tuple[int, IO[bytes]]:
+    """A process that prints the number of each sample once it is added; its id and its output."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            file = RecordingFile(str(path), BIG)
+            for number, sample in enumerate(samples(10**6, first)):
+                file.add(sample)
+                os.write(writing, b"%d\n" % number)
+        finally:
+            os._exit(1)
+    os.close(writing)
+    return pid, os.fdopen(reading, "rb")
+
+
+def test_a_kill_loses_no_earlier_sample(tmp_path: Path) -> None:
+    path = tmp_path / "q.rec"
+    ends = list[tuple[int, int]]()
+    for kill in range(6):
+        first = MOMENT + kill * 10**9
+        pid, output = start_recorder(path, first)
+        try:
+            printed = [output.readline() for _ in range(1 + 40 * kill)]
+            if kill == 1:
+                with pytest.raises(Refused, match="another redisq record"):
+                    RecordingFile(str(path), BIG)
+                assert waiting(path, first) == 0, "it can be read meanwhile"
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        with output:
+            added = int((printed + output.readlines())[-1])
+        ends.append((first + 1000 * added, added))
+        assert [waiting(path, at_ms) for at_ms, _ in ends] == [number for _, number in ends]
+    write(path, 1, first=MOMENT + 10**10)
+    assert [each.name for each in tmp_path.iterdir()] == ["q.rec"]
+    assert [waiting(path, at_ms) for at_ms, _ in ends] == [number for _, number in ends]
+
+
+def test_a_file_that_is_too_big_loses_its_oldest_minutes(tmp_path: Path) -> None:
+    path, most = tmp_path / "q.rec", 100_000
+    write(path, 4000, most=most)
+    begin, end = span_ms(path)
+    assert MOMENT < begin < end == MOMENT + 3_999_000
+    assert most // 2 < path.stat().st_size < most + 20_000
     assert waiting(path, begin) == (begin - MOMENT) // 1000
-    assert waiting(path, end) == 199
+    assert waiting(path, end) == 3999
+    write(path, 1, first=MOMENT + 10**7, most=most // 2)
+    assert path.stat().st_size < most // 2 + 20_000 and span_ms(path)[0] > begin
 
 
-def test_a_full_disk_stops_the_recording_and_leaves_it_readable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_stops_the_recording_and_leaves_it_readable(tmp_path: Path) -> None:
     path, new = tmp_path / "q.rec", tmp_path / "new.rec"
     write(path, 12)
-    before = path.read_bytes()
     file, empty = RecordingFile(str(path), BIG), RecordingFile(str(new), BIG)
-    real = os.write
-
-    def full(descriptor: int, data: bytes) -> int:
-        if len(data) > 5:
-            return real(descriptor, data[:5])
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "write", full)
-    with pytest.raises(RedisqError, match=r"No space left.*readable up to here"):
-        file.begin(next(states(1)).whole())
-    with pytest.raises(RedisqError, match=r"No space left on device: nothing recorded"):
-        empty.begin(next(states(1)).whole())
-    monkeypatch.undo()
-    file.close()
-    empty.close()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, before[1]))
+    try:
+        with pytest.raises(RedisqError, match=r"recording stopped; the file is readable up to"):
+            for sample in samples(100, MOMENT + 20_000):
+                file.add(sample)
+        with pytest.raises(RedisqError, match=r"recording stopped; nothing recorded"):
+            empty.add({"at_ms": MOMENT, "queues": {str(n): whole_row(str(n)) for n in range(2000)}})
+        file.close()
+        empty.close()
+        assert waiting(path, MOMENT + 11_000) == 11
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert not new.exists()
-    assert path.read_bytes() == before and waiting(path, MOMENT + 11_000) == 11
-
-
-def test_one_process_writes_a_recording(tmp_path: Path) -> None:
-    path = tmp_path / "q.rec"
-    first = RecordingFile(str(path), BIG)
-    with pytest.raises(Refused, match="another redisq record"):
-        RecordingFile(str(path), BIG)
-    first.close()
-    RecordingFile(str(path), BIG).close()
+    write(path, 1, MOMENT + 100_000)
+    assert waiting(path, MOMENT + 11_000) == 11 and waiting(path, MOMENT + 100_000) == 0
 
 
 def test_other_files_and_newer_versions_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "q.rec"
-    for other in (b"text\n", gzip.compress(b"x"), b"\x1f\x8b"):
+
+    def refused(why: str) -> None:
+        before = path.read_bytes()
+        for use in (lambda: span_ms(path), lambda: RecordingFile(str(path), BIG)):
+            with pytest.raises(BadInput, match=why):
+                use()
+        assert path.read_bytes() == before
+        path.unlink()
+
+    for other in (b"text\n", gzip.compress(b"x"), b"\0" * 5000):
         path.write_bytes(other)
-        if other == b"\x1f\x8b":  # a header that was cut
-            assert members(path) == []
-            continue
-        with pytest.raises(BadInput, match="is no recording"):
-            members(path)
-        with pytest.raises(BadInput, match="is no recording"):
-            RecordingFile(str(path), BIG)
-        assert path.read_bytes() == other
-    path.unlink()
+        refused("is no recording")
+    sql(path, "CREATE TABLE t (x)")
+    refused("is no recording")
     write(path, 1)
-    path.write_bytes(path.read_bytes().replace(b"redisq0001", b"redisq0002"))
-    with pytest.raises(BadInput, match="version 2; this release reads 1"):
-        members(path)
+    sql(path, "PRAGMA user_version = 2")
+    refused("version 2; this release reads 1")
+    write(path, 1)
+    sql(path, "CREATE TRIGGER t AFTER INSERT ON sample BEGIN DELETE FROM sample; END")
+    refused("is damaged: it has other tables")
     with pytest.raises(BadInput, match="No such file"):
-        members(tmp_path / "nothing")
+        span_ms(path)
 
 
-def test_a_damaged_member_hides_no_other(tmp_path: Path) -> None:
+def test_a_recording_that_was_cut_anywhere_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "q.rec"
-    write(path, 30)
-    data = bytearray(path.read_bytes())
-    middle = members(path)[1].offset
-    data[middle + 60 : middle + 70] = bytes(10)
-    path.write_bytes(data)
-    assert waiting(path, MOMENT + 9_000) == 9 and waiting(path, MOMENT + 25_000) == 25
-    found, end = lines(path, members(path)[1])
-    assert len(found) < 10 and end is None
+    write(path, 135)
+    data = path.read_bytes()
+    for size in range(1, len(data), 997):
+        path.write_bytes(data[:size])
+        for use in (lambda: span_ms(path), lambda: RecordingFile(str(path), BIG)):
+            with pytest.raises(BadInput, match=r"is damaged|is no recording"):
+                use()
+
+
+def test_a_damaged_sample_hides_no_other_minute(tmp_path: Path) -> None:
+    path = tmp_path / "q.rec"
+    write(path, 190)
+    sql(path, "UPDATE sample SET line = zeroblob(9) WHERE at_ms = 1700000090000")
+    assert waiting(path, MOMENT + 89_999) == 89 and waiting(path, MOMENT + 125_000) == 125
+    with pytest.raises(BadInput, match="damaged: sample 91"):
+        state_at(path, MOMENT + 100_000)
+    history = RecordedHistory(path)
+    points = history.by_sample("q", MOMENT + 100_000, 30_000)
+    assert [point.waiting for point in points] == list(range(70, 90))
+    assert len(history.by_minute("q", MOMENT + 189_000, 60)) == 4
+
+
+def test_sqlite_prints_it(tmp_path: Path) -> None:
+    path = tmp_path / "q.rec"
+    write(path, 3)
+    rows = sql(path, "SELECT at_ms, line FROM sample")
+    assert json.loads(zlib.decompress(rows[2][1])) == {
+        "at_ms": rows[2][0],
+        "queues": {"q": {"waiting": 2}},
+    }
 
 
 # --- samples --------------------------------------------------------------------------------------
@@ -269,7 +340,7 @@ def test_queues_appear_and_go_and_changes_of_operators_are_kept(client: redis.Re
     sampler = Sampler(Deployment(client))
     run(client, sampler.sample())
     before = RecordedState()
-    before.apply(sampler.state.whole())
+    before.apply(asdict(sampler.state))
     run(client, pause(mail, Author("ada", "here", "smtp is down")))
     DelaySet(client, "later").schedule([("e1", b"x")], after_ms=0)
     for name in ("_registry_ms", "_log_ms"):  # as ten seconds later
@@ -299,7 +370,7 @@ def test_a_recording_is_played_back(redisq: Redisq, client: redis.Redis, tmp_pat
     everywhere(client)
     (live,) = redisq.rows("ls")
     assert recorded(redisq, path)["samples"] >= 2
-    begin = members(path)[0].at_ms
+    begin, _ = span_ms(path)
     dead_letters(client, 3, "other")
     redisq("dlq", "purge", "mail", "--reason", "known bug", "--yes")
     recorded(redisq, path)
@@ -364,9 +435,8 @@ def test_a_server_that_was_down_is_recorded_again(tmp_path: Path) -> None:
         assert "answers again" in process.stderr.readline()
         process.terminate()
         assert process.wait(10) == 0
-    begin, end = span_ms(path) or (0, 0)
-    rows = [row for member in members(path) for row in lines(path, member)[0]]
-    down = [row["at_ms"] for row in rows if row.get("lost")]
+    begin, end = span_ms(path)
+    down = [state.at_ms for state in states(path, begin, end) if state.lost]
     during, last = state_at(path, down[0]), state_at(path, end)
     assert during is not None and during.lost and begin < down[0] < end
     assert last is not None and last.lost is None
