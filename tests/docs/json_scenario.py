@@ -221,6 +221,7 @@ def _plans(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]
     plan = "Plan"
     collect(plan, "dlq", "replay", "later", "--dry-run")
     collect(plan, "dlq", "replay", "jobs", code=5)
+    collect(plan, "dlq", "acknowledge", "jobs", "--until", "3d", "--dry-run")
     collect(plan, "dlq", "move", "later", "--to", "slow", "--dry-run")
     collect(plan, "consumers", "claim", "mail", "w1", "--to", "w2", "--min-idle", "0s", "--dry-run")
     collect(plan, "consumers", "remove", "stream:orders", "web-1", "--dry-run")

@@ -91,6 +91,8 @@ class PlanOutput(TypedDict):
     """only `request …`, `client …`: new value"""
     entries: NotRequired[int]
     """only `request cancel`, `queue destroy`: entries affected"""
+    until_ms: NotRequired[Time | None]
+    """only `dlq acknowledge`: from when its dead letters are trouble again; null: never"""
     hard: NotRequired[bool]
     """only `queue destroy`"""
     group: NotRequired[str | None]
