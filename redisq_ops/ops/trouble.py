@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
@@ -102,6 +102,13 @@ def rank(found: Sequence[Trouble]) -> tuple[int, int, int, int]:
     names = list(RULES)
     ranks = [(-one.severity, -one.work, -one.for_ms, names.index(one.rule)) for one in found]
     return min(ranks, default=(0, 0, 0, len(RULES)))
+
+
+def redacted(found: Sequence[Trouble], text: Callable[[str], str]) -> tuple[Trouble, ...]:
+    """The troubles with their reasons as they may be shown: these may name an error's type.
+
+    ``text``: `Redaction.text`."""
+    return tuple(replace(one, reason=text(one.reason)) for one in found)
 
 
 def reasons(found: Sequence[Trouble]) -> str:

@@ -39,6 +39,7 @@ from redisq_ops.tui.signals import end_on_signals
 from redisq_ops.tui.table.filter_input import FilterInput
 from redisq_ops.tui.theme import COLORS, THEMES, ThemeColors
 from redisq_ops.tui.views import ALL, ChartsView, GroupsView, OverviewView, QueueView
+from redisq_ops.tui.views.base import redaction_of
 
 if TYPE_CHECKING:
     from redisq_ops.core.model.entry import Counts
@@ -429,7 +430,8 @@ class Dashboard(App[Exception]):
             self.run_worker(watch.run(self.source, self._alert), group="alerts", exclusive=True)
 
     def _alert(self, found: Sequence[Standing]) -> None:
-        text = alert_text(found)
+        text, redaction = alert_text(found), redaction_of(self)
+        text = text if redaction is None else redaction.text(text)
         self.notify(text, title="New trouble", severity="warning", markup=False, timeout=30)
         if self.settings.alerts is not None and self._driver is not None:
             notify_terminal(self._driver.write, text, self.settings.alerts.notify)

@@ -264,6 +264,7 @@ LOOKS = {
     "delay schedule": ["delay schedule later/e2 {payload} --in 1h",
                        "delay schedule later/e1 {payload} --in 2h"],
     "discover": ["discover"],
+    "dlq acknowledge": ["dlq acknowledge mail --dry-run"],
     "dlq edit": ["dlq edit mail/r1/1 --patch {copy} --dry-run",
                  "dlq edit mail/r1/1 --payload {payload} --dry-run"],
     "dlq group": ["dlq group mail {group}"],

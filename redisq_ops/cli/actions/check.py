@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -50,7 +50,7 @@ def check(s: Session, given: CheckOptions) -> int:
     if not rows and given.pattern:
         missing = f"no queue matches {given.pattern!r}"
         return unknown(s.json, NotFound(missing), missing)
-    found = [*standings(seen, rules), *server_standings(server)]
+    found = [_shown(s, one) for one in standings(seen, rules)] + server_standings(server)
     broken = broken_rules(found)
     code = max((int(one.severity) for one in broken), default=0)
     if given.explain:
@@ -78,6 +78,11 @@ def check(s: Session, given: CheckOptions) -> int:
         sentence = _sentence(broken, len(rows)) + _unknown_numbers(seen)
         tell(f"{WORDS[code]}: {sentence} | {_perfdata(seen, broken)}")
     return code
+
+
+def _shown(s: Session, found: Standing) -> Standing:
+    """A reason may name the type of an error."""
+    return found if found.reason is None else replace(found, reason=s.redaction.text(found.reason))
 
 
 def unknown(as_json: bool, error: Exception, message: str) -> int:

@@ -195,11 +195,11 @@ class PlacedQueue(PlacedPages[C_co]):
     ) -> int | None:
         """How many entries of a state died, or become ready, after a time; None: the layout doesn't
         tell, or no time is given."""
-        places = [one for one in self.states[state] if isinstance(one, Zset)]
-        told = [one for one in places if getattr(one, scores)]
+        declared = self.states.get(state, ())
+        told = [one for one in declared if isinstance(one, Zset) and getattr(one, scores)]
         if time_ms is None or not told or self._shared(state):
             return None
-        if scores == "died" and len(told) < len(self.states[state]):
+        if scores == "died" and len(told) < len(declared):
             return None
         if not self.own_name and any("{q}" in one.key for one in told):
             return None

@@ -129,7 +129,7 @@ class QueueReasons(PeriodicReasons):
         }
         for found_by, (rule, verb, command) in commands.items():
             if found_by in found and (rule != "failing" or len(found) == 1):
-                yield Reason(rule, found[found_by].reason, verb, command)
+                yield Reason(rule, self.redacted_text(found[found_by].reason), verb, command)
 
     def _held(self, waiting: int) -> Reason:
         """No token or client is free."""

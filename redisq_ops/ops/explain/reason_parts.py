@@ -31,6 +31,7 @@ class ReasonParts:
     def __init__(self, observed: Observation, when: FormatTime, redaction: Redaction) -> None:
         self.observed = observed
         self.redacted = redaction.failure
+        self.redacted_text = redaction.text
         self.queue = observed.queue
         self.now = observed.now_ms
         self.when = when

@@ -10,13 +10,13 @@ from rich.text import Text
 
 from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot
 from redisq_ops.ops.terminal import count, short_count
-from redisq_ops.ops.trouble import Severity, Trouble, rank, reasons, rough_age, troubles
+from redisq_ops.ops.trouble import Severity, Trouble, rank, reasons, redacted, rough_age, troubles
 from redisq_ops.tui.charts.blocks import spark
 from redisq_ops.tui.charts.queue_charts import queue_chart
 from redisq_ops.tui.table.table_model import Cell, TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DEAD, DELAYED, DIM, HELD, OK, WARN
 
-from .base import Items, QueueView, SortOrder
+from .base import Items, QueueView, SortOrder, redaction_of
 from .delayed import zone_of
 from .requests import number
 
@@ -139,13 +139,16 @@ class OverviewView(QueueView):
         return True
 
     def items(self, snapshot: Snapshot) -> Items:
-        now = snapshot.now_ms
+        now, redaction = snapshot.now_ms, redaction_of(self)
+        text = redaction.text if redaction is not None else str
         # A row that was not read again is the same object: keep the earlier judgement.
         judged = [
             known
             if (known := self._judged.get(row.name)) is not None and known.row is row
             else JudgedQueue(
-                row, troubles(row, now), row.rates.last_minute(now) if row.rates else None
+                row,
+                redacted(troubles(row, now), text),
+                row.rates.last_minute(now) if row.rates else None,
             )
             for row in snapshot.overview
         ]
