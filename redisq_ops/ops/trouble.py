@@ -159,7 +159,7 @@ def _no_worker(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[_Find
         return
     late = 0 if seen.deadline_ms is None else now_ms - seen.deadline_ms
     if seen.deadline_ms is not None and late < limits.overdue_ms:
-        beating = [sign.silent_ms(now_ms, 0) for sign in seen.signs if sign.beats]
+        beating = [sign.silent_ms(now_ms, 0) for sign in seen.signs or () if sign.beats]
         if not beating:
             yield from _unasked(counts, seen, now_ms, limits)
         if not beating or None in beating:
@@ -196,7 +196,8 @@ def _unasked(counts: Counts, seen: Activity, now_ms: int, limits: Thresholds) ->
         return
     silent, waited = now_ms - seen.asked_ms, now_ms - counts.oldest_ms
     renewed = seen.deadline_ms - now_ms < LONG_LEASE_MS
-    if counts.waiting and not renewed and min(silent, waited) >= limits.stalled_ms:
+    alone = counts.waiting and seen.signs and not renewed
+    if alone and min(silent, waited) >= limits.stalled_ms:
         reason = (
             f"nobody asked for {rough_age(silent)}, {count(counts.pending)} held on long leases"
         )
@@ -280,7 +281,7 @@ def _held_in_silence(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator
     tried = row.evidence.tried if row.evidence else None
     if tried is None or row.activity is None or row.counts is None:
         return
-    signs = {one.name: one for one in row.activity.signs}
+    signs = {one.name: one for one in row.activity.signs or ()}
     silent: dict[str, int] = {
         name: ms
         for name, sign in signs.items()
@@ -484,19 +485,20 @@ def judged(row: QueueRow) -> frozenset[str]:
         return frozenset({"unreadable"})
     asked = seen is not None and seen.askers is not None
     dated = not counts.waiting or counts.oldest_ms is not None
+    unseen = row.evidence is None or row.evidence.tried is None
     unknown = {
         "no-worker": not asked,
         "stalled": not (asked and dated and rates is not None),
         "dying": seen is None or seen.dead_lately is None,
         "dead": counts.of("dead") is None,
-        "held": suspect(row) and (row.evidence is None or row.evidence.tried is None),
+        "held": suspect(row) and (unseen or seen is None or seen.signs is None),
         "far-ahead": seen is None or seen.far_ahead is None,
         "overdue": seen is None or seen.askers is None or seen.registered,
         "failing": rates is None,
         "growing": rates is None,
         "old": not dated,
         "deep": counts.of("waiting") is None,
-        "poison": suspect(row) and (row.evidence is None or row.evidence.tried is None),
+        "poison": suspect(row) and unseen,
     }
     return frozenset(rule for rule in RULES if not unknown.get(rule))
 

@@ -263,7 +263,7 @@ class QueueReads(QueueBase[C_co]):
             ready_ms=ready,
             far_ahead=far,
             dead_since=since[0] if since else None,
-            signs=seen.signs,
+            signs=seen.signs if seen.complete else None,
         )
 
     @operation

@@ -61,8 +61,8 @@ class Activity:
     dead_since: int | None = None
     """dead entries that died after the time up to which an operator acknowledged them; None also
     where nobody did"""
-    signs: tuple[ConsumerSign, ...] = ()
-    """the latest signs of life of consumers, of a bounded number of them"""
+    signs: tuple[ConsumerSign, ...] | None = None
+    """the latest sign of life of each consumer; None: unknown, or there are too many to read"""
 
 
 def joined_activity(parts: Sequence[Activity]) -> Activity:
@@ -73,7 +73,8 @@ def joined_activity(parts: Sequence[Activity]) -> Activity:
     far = [part.far_ahead for part in parts if part.far_ahead is not None]
     since = [part.dead_since for part in parts if part.dead_since is not None]
     signs: dict[str, ConsumerSign] = {}
-    for sign in (sign for part in parts for sign in part.signs):
+    complete = all(part.signs is not None for part in parts)
+    for sign in (sign for part in parts for sign in part.signs or ()):
         known = signs.get(sign.name)
         if known is None or (known.seen_ms or 0) < (sign.seen_ms or 0):
             signs[sign.name] = sign
@@ -85,5 +86,5 @@ def joined_activity(parts: Sequence[Activity]) -> Activity:
         ready_ms=min(ready, default=None),
         far_ahead=sum(far) if far else None,
         dead_since=sum(since) if since else None,
-        signs=tuple(signs.values()),
+        signs=tuple(signs.values()) if complete else None,
     )

@@ -192,7 +192,7 @@ def test_one_take_visits_all_shards_in_few_round_trips(
 
 
 def test_activity_is_that_of_all_shards(later: Set, clock: FakeClock) -> None:
-    assert later.activity(0) == Activity(None, 0, None, 0, far_ahead=0)
+    assert later.activity(0) == Activity(None, 0, None, 0, far_ahead=0, signs=())
     put(later, ids(40), clock.now_ms)
     taken = later.take(20, consumer="w", lease_ms=30_000).deliveries
     clock.advance(1_000)
