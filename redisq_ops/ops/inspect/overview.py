@@ -121,20 +121,23 @@ async def overview(
     ``minutes``: length of the rates. With ``signs`` also what `ops.trouble` judges by: three more
     round trips at most. ``limits``: by which thresholds it judges a queue.
     """
-    (entries, now), known = await both(
-        both(all_queues(deployment.prefix), server_ms()), acknowledged(deployment)
-    )
+    (entries, now), known = await listed(deployment)
     rows = await queue_rows(deployment, entries, now, minutes, limits if signs else None, known)
     if signs:
         rows = await _with_evidence(deployment, entries, rows, now, limits)
     return Overview(now, tuple(rows))
 
 
-async def acknowledged(deployment: Deployment) -> dict[str, Acknowledgement]:
-    """The acknowledgements of all queues, by name; none if they can't be read: then every dead
-    letter is trouble."""
-    found = await attempt(acknowledgements(deployment.prefix))
-    return {} if isinstance(found, Exception) else found
+async def listed(
+    deployment: Deployment,
+) -> tuple[tuple[list[Registered], int], dict[str, Acknowledgement]]:
+    """The queues and the server's time (ms); and the acknowledgements by queue, none if they can't
+    be read: then every dead letter is trouble. One round trip."""
+    read: Description[Any] = acknowledgements(deployment.prefix)
+    found, known = await both(apart(both(all_queues(deployment.prefix), server_ms())), apart(read))
+    if isinstance(found, Exception):
+        raise found
+    return found, {} if isinstance(known, Exception) else known
 
 
 async def queue_rows(

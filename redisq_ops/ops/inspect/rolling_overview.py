@@ -13,7 +13,7 @@ from typing import Any
 
 from redisq_ops.core.engine.acknowledgement import Acknowledgement
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.engine.registry import Registered, all_queues, server_ms
+from redisq_ops.core.engine.registry import Registered
 from redisq_ops.core.model.rates import Rates
 from redisq_ops.core.redis.operation import apart, attempt, both, together
 
@@ -26,8 +26,8 @@ from .overview import (
     Evidence,
     Overview,
     QueueRow,
-    acknowledged,
     evidence,
+    listed,
     queue_row,
     row_or_problem,
 )
@@ -140,10 +140,7 @@ class RollingOverview:
         age_s = monotonic() - self._listed_s
         slow = self._room is not None or self._took_s > SLOW_S
         if not slow or age_s > REGISTRY_S:
-            self._listed, self._acknowledged = await both(
-                both(all_queues(self._deployment.prefix), server_ms()),
-                acknowledged(self._deployment),
-            )
+            self._listed, self._acknowledged = await listed(self._deployment)
             self._listed_s, age_s = monotonic(), 0.0
         entries, then = self._listed
         return entries, then + round(1000 * age_s)
