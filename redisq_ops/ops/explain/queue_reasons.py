@@ -53,6 +53,7 @@ class QueueReasons(PeriodicReasons):
         if progress is not None and not (held and progress.rule == "waiting"):
             yield progress
         yield from self._next_periodic(self.observed.periodic)
+        yield from self._dead_letters()
 
     @property
     def _may_wait(self) -> bool:
@@ -120,16 +121,25 @@ class QueueReasons(PeriodicReasons):
     def _failures(self) -> Iterator[Reason]:
         """Entries die or fail again and again. Failing attempts are named only if no other rule
         is."""
-        name, found = self.queue.name, {one.rule: one for one in self.observed.failures}
-        commands: dict[str, tuple[Rule, str, str]] = {
-            "dying": ("dying", "dlq", hint("dlq", "groups", name)),
-            "dead": ("dead-letters", "dlq", hint("dlq", "groups", name)),
-            "poison": ("poison", "select", hint("select", name, where=TRIED_AGAIN)),
-            "failing": ("failing", "history", hint("history", name)),
+        name, found = (
+            self.queue.name,
+            {one.rule: one for one in self.observed.failures if one.rule != "dead"},
+        )
+        commands: dict[Rule, tuple[str, str]] = {
+            "dying": ("dlq", hint("dlq", "groups", name)),
+            "poison": ("select", hint("select", name, where=TRIED_AGAIN)),
+            "failing": ("history", hint("history", name)),
         }
-        for found_by, (rule, verb, command) in commands.items():
-            if found_by in found and (rule != "failing" or len(found) == 1):
-                yield Reason(rule, self.redacted_text(found[found_by].reason), verb, command)
+        for rule, (verb, command) in commands.items():
+            if rule in found and (rule != "failing" or len(found) == 1):
+                yield Reason(rule, self.redacted_text(found[rule].reason), verb, command)
+
+    def _dead_letters(self) -> Iterator[Reason]:
+        """Dead letters that nobody acknowledged: they hold nothing up, so they come last."""
+        command = hint("dlq", "groups", self.queue.name)
+        for one in self.observed.failures:
+            if one.rule == "dead":
+                yield Reason("dead-letters", self.redacted_text(one.reason), "dlq", command)
 
     def _held(self, waiting: int) -> Reason:
         """No token or client is free."""
