@@ -105,7 +105,6 @@ OFTEN: Mapping[str, tuple[str, ...]] = {
     "engine/dead one failure late": ("submit", "schedule", "take", "settle"),
     "engine/edit": ("edit",),
     "engine/undo_edit": EDITED,
-    "engine/records of an edit that was undone": ("edit", "undo"),
     "engine/move_range": ("move_whole", "undo"),
     "engine/undo of what was taken": ("move_whole", "undo", "take", "settle"),
     "engine/nobody learns that an undo put anything back": ("move_whole", "undo"),

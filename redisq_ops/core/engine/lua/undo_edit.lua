@@ -24,7 +24,7 @@ for k, r in ipairs(record_read(ids)) do
   -- mutant an edit undone though touched: r.op == op and =>
   if r.op == op and storage_score(id, state) and storage_payload(id) then
     r.op = record_unpack(line).op -- the rest may be newer
-    -- mutant records of an edit that was undone: write_buffer_retain(id, r) => keep(id, packed(r))
+    -- mutant records of an edit that was undone: retain(id, r) => record(id, record_pack(r))
     write_buffer_retain(id, r)
     storage_set_payload(id, payload)
     back = back + 1
