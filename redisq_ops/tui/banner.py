@@ -18,7 +18,6 @@ from redisq_ops.ops.inspect.snapshot import ListedQueue, View
 from redisq_ops.ops.terminal import age, count, printable, short_count
 from redisq_ops.tui.theme import BAD, DIM, HELD, INK, OK, WARN
 from redisq_ops.tui.views import ALL, QueueView, numbered
-from redisq_ops.tui.views.overview import OverviewSum
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +38,10 @@ class State:
     word: str = ""
     """the context's name in the header, from the configuration file"""
     color: str = ""
-    sum: OverviewSum | None = None
-    """all queues together; None: unknown, or another view than the overview is open"""
+    in_trouble: int | None = None
+    """queues in trouble; None: unknown, or another view than the overview is open"""
+    sums: tuple[str, ...] = ()
+    """figures of all queues together, in words, the gravest first"""
     crumbs: str = ""
     """the places to which back leads"""
     server: str = ""
@@ -99,10 +100,9 @@ def _right(state: State, figures: int) -> Text:
             said.append(Text("PAUSED", f"bold {WARN}"))
         if state.counts.closed is not None:
             said.append(Text("DRAINING", f"bold {WARN}"))
-    if state.sum is not None:
-        bad = state.sum.in_trouble
+    if (bad := state.in_trouble) is not None:
         judged = Text(f"{count(bad)} in trouble (!)", f"bold {BAD}") if bad else NO_TROUBLE
-        sums = ((f" · {words}", DIM) for words in state.sum.words[:figures])
+        sums = ((f" · {words}", DIM) for words in state.sums[:figures])
         said.append(Text.assemble(judged, *sums))
     if state.read_only:
         said.append(Text("read-only", WARN))

@@ -29,6 +29,7 @@ class Bars:
         counts = app.counts if queue else None
         frozen = silent is not None and app.poller.frozen and not failing
         stale = silent is not None and not frozen and (failing or silent > 2 * app.interval + 1)
+        summed = app.overview.sum if app.view == "overview" and app.answered else None
         self.banner.state = State(
             connected.label if connected else "",
             queue,
@@ -40,7 +41,8 @@ class Bars:
             app.zone,
             connected.word if connected else "",
             connected.color if connected else "",
-            app.overview.sum if app.view == "overview" and app.answered else None,
+            summed.in_trouble if summed else None,
+            tuple(summed.words) if summed else (),
             app.navigation.crumbs,
             app.snapshot.server if app.snapshot else "",
             failing and _is_login(app.problem),

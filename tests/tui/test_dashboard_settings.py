@@ -272,7 +272,8 @@ def test_only_new_trouble_is_news() -> None:
     assert by_usual.judge(look(healthy)) == []
     found = by_usual.judge(look(rows))
     assert alert_text(found) == (
-        "geo-import: no worker for 13 m; mail: 211 dead in 5 m, mostly SMTPRecipientsRefused"
+        "geo-import: no worker for 13 m;"
+        " mail: 211 dead in 5 m, latest 20 mostly SMTPRecipientsRefused"
     )
     assert by_usual.judge(look(rows)) == []
     assert by_usual.judge(look(healthy)) == []
