@@ -184,17 +184,12 @@ class OverviewView(QueueView):
 
     @property
     def status(self) -> list[str]:
-        said: list[str] = []
+        said = [cut] if (cut := self.table.cut_text("trouble")) else []
         if (seen := self.snapshot) is not None and seen.unread:
             read = len(seen.overview) - seen.unread
             said.append(f"{count(read)} of {count(len(seen.overview))} queues read so far")
         said += super().status
-        said += ["only queues in trouble; ! shows all"] if self.only_trouble else []
-        cut = self.table.cut_text("trouble")
-        room = self.size.width - len(" · ".join(["", *said])) - 1
-        if len(cut) > room:  # the figures behind it stay in sight
-            cut = f"{cut[: room - 1]}…" if room > 1 else ""
-        return [cut, *said] if cut else said
+        return [*said, "only queues in trouble; ! shows all"] if self.only_trouble else said
 
     def row(self, item: Any, snapshot: Snapshot) -> TableRow:
         judged, row = self._drawn.get(item.name, (None, None))
