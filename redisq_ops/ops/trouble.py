@@ -198,9 +198,8 @@ def _unasked(counts: Counts, seen: Activity, now_ms: int, limits: Thresholds) ->
     renewed = seen.deadline_ms - now_ms < LONG_LEASE_MS
     alone = counts.waiting and seen.signs and not renewed
     if alone and min(silent, waited) >= limits.stalled_ms:
-        reason = (
-            f"nobody asked for {rough_age(silent)}, {count(counts.pending)} held on long leases"
-        )
+        held = f"{count(counts.pending)} held on long leases"
+        reason = f"nobody asked for work for {rough_age(silent)}, {held}"
         yield _Finding(reason, counts.waiting, silent, Severity.WARNING)
 
 

@@ -266,7 +266,7 @@ def test_a_dead_worker_with_a_running_lease_is_no_worker() -> None:
     assert not troubles(row(HELD, alive), NOW)
     unregistered = replace(silent, signs=(ConsumerSign("w", NOW - 50 * MINUTE),))
     assert reasons(troubles(row(HELD, unregistered), NOW)) == (
-        "nobody asked for 50 m, 2 held on long leases"
+        "nobody asked for work for 50 m, 2 held on long leases"
     )
 
 

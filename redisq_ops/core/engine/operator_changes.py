@@ -364,9 +364,9 @@ class OperatorChanges(ParallelReads[C_co]):
         that were changed since, and stay. `undo_change_size` says how many things there are.
         """
         undo = ChangeUndo(op, seq, verb, args, left)
-        return self._end_known(undo) if verb == ACKNOWLEDGE else self._undo_change(undo)
+        return self._undo_acknowledgement(undo) if verb == ACKNOWLEDGE else self._undo_change(undo)
 
-    async def _end_known(self, undo: ChangeUndo) -> int:
+    async def _undo_acknowledgement(self, undo: ChangeUndo) -> int:
         """Take an acknowledgement of dead letters back, of any kind of queue."""
         before, after = map(unquote, undo.args)
         if await replace_acknowledgement(self.name, after, before, self.prefix):

@@ -215,8 +215,10 @@ class RollingOverview:
         trouble only evidence shows."""
         kept = [one for one in self._kept.values() if one.row.counts is not None and one.queue]
         bad = sorted((one for one in kept if one.found), key=lambda one: rank(one.found))
-        suspects = [one for one in kept if not one.found and suspect(one.row)]
-        due = self._older(bad[:EXAMINED], EVIDENCE_MS)
+        worst = bad[:EXAMINED]
+        examined = {one.row.name for one in worst}
+        suspects = [one for one in kept if one.row.name not in examined and suspect(one.row)]
+        due = self._older(worst, EVIDENCE_MS)
         later = self._older(suspects, max(EVIDENCE_MS, SUSPECT_MS * len(suspects)))
         due += sorted(later, key=lambda one: one.examined_ms or 0)[: EXAMINED - len(due)]
         now, asked = self._now, [_rules(one.found) for one in due]

@@ -152,9 +152,11 @@ def test_names_in_reasons_cost_no_further_round_trip(client: redis.Redis) -> Non
     assert all("mostly ConnectionError" in words for words in (found[0], found[-1]))
 
 
+@pytest.mark.parametrize("other_trouble", [False, True])
 def test_trouble_that_only_its_entries_show_is_found_beside_others_and_stays(
-    client: redis.Redis,
+    client: redis.Redis, other_trouble: bool
 ) -> None:
+    """Also in a queue that has another, lesser trouble than the twenty worst."""
     for name in NAMES:
         queue = RequestQueue(client, name)
         queue.submit([b"x"], id="r")
@@ -165,6 +167,8 @@ def test_trouble_that_only_its_entries_show_is_found_beside_others_and_stays(
     for worker in ("w1", "w2", "w3"):
         mail.take(1, consumer=worker, lease_ms=1_000)
         clock.advance(2_000)
+    if other_trouble:
+        run(client, control.drain(mail, Author("root", "db-1", "db migration")))
     refreshes = Refreshes(client)
     found = [reason(refreshes.read("mail")[0]) for _ in range(14)]
     assert all("r/1 lost a worker 2 times" in words for words in found[2:]), found
