@@ -161,7 +161,7 @@ def test_trouble_that_only_its_entries_show_is_found_beside_others_and_stays(
         queue = RequestQueue(client, name)
         queue.submit([b"x"], id="r")
         run(client, control.pause(queue, Author("root", "db-1", "db migration")))
-    clock = FakeClock()
+    clock = FakeClock(RequestQueue(client, "clock").now() - 10_000)
     mail = RequestQueue(client, "mail", clock=clock)
     mail.submit([b"x"], id="r")
     for worker in ("w1", "w2", "w3"):
