@@ -40,6 +40,14 @@ def printable(value: bytes | str, limit: int | None = None) -> str:
     return set_cell_size(text, limit - 1) + ELLIPSIS if limit > 0 else ""
 
 
+def rough_age(ms: int) -> str:
+    """A duration (ms) in its leading unit: ``13 m``, ``4 h``."""
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000)):
+        if ms >= size:
+            return f"{ms // size} {unit}"
+    return f"{max(0, ms) // 1000} s"
+
+
 def age(ms: int) -> str:
     """A duration (ms) by its two leading units: ``12s``, ``4m 03s``, ``3d 4h``."""
     sign, seconds = ("-" if ms <= -1000 else ""), abs(ms) // 1000

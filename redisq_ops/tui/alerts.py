@@ -37,7 +37,7 @@ class AlertWatch:
         """The broken rules of an overview that are new, the worst first."""
         from redisq_ops.ops.check.evaluation import broken_rules, standings
         from redisq_ops.ops.inspect.overview import Overview
-        from redisq_ops.ops.trouble import Severity
+        from redisq_ops.ops.trouble.finding import Severity
 
         least = Severity[self.settings.severity.upper()]
         seen = Overview(snapshot.now_ms, snapshot.overview)
@@ -63,7 +63,7 @@ class AlertWatch:
         """The broken rules that are new now, the worst first."""
         from redisq_ops.core.redis.operation import arun
         from redisq_ops.ops.inspect.overview import died_lately
-        from redisq_ops.ops.trouble import USUAL
+        from redisq_ops.ops.trouble.finding import USUAL
 
         snapshot = await source.look(Viewport())
         minutes = {

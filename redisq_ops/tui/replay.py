@@ -25,7 +25,7 @@ from redisq_ops.ops.recording.file import RecordedState, span_ms, state_at
 from redisq_ops.ops.recording.history import SAMPLES_MS, RecordedHistory, RecordedPoint
 from redisq_ops.ops.recording.playback import recorded_operations, recorded_reports
 from redisq_ops.ops.terminal import printable
-from redisq_ops.ops.trouble import USUAL
+from redisq_ops.ops.trouble.finding import USUAL
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.poller import Connected
 from redisq_ops.tui.samples import DAY, MINUTE_MS, Sample, Samples

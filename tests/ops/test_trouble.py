@@ -9,7 +9,9 @@ from redisq_ops.core.model.activity import Activity, ConsumerSign
 from redisq_ops.core.model.entry import Client, Counts, Entry, Request
 from redisq_ops.core.model.rates import Rates
 from redisq_ops.ops.inspect.overview import CommonError, Evidence, QueueRow
-from redisq_ops.ops.trouble import Severity, Thresholds, rank, reasons, rough_age, troubles
+from redisq_ops.ops.terminal import rough_age
+from redisq_ops.ops.trouble.finding import Severity, Thresholds
+from redisq_ops.ops.trouble.judgement import rank, reasons, troubles
 
 NOW = 1_773_457_965_000
 SECOND, MINUTE, HOUR = 1000, 60_000, 3_600_000

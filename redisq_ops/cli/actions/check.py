@@ -18,7 +18,8 @@ from redisq_ops.ops.check.evaluation import (
 from redisq_ops.ops.check.rules import Rules, read_rules
 from redisq_ops.ops.doctor.examination import examine, registry_diagnoses
 from redisq_ops.ops.inspect.overview import Overview, overview
-from redisq_ops.ops.trouble import Severity, judged
+from redisq_ops.ops.trouble.finding import Severity
+from redisq_ops.ops.trouble.judgement import judged
 
 from ..output import emit, error_fields, say, table, tell
 from ..session import Session

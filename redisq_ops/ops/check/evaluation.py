@@ -10,7 +10,8 @@ from redisq_ops.core.model.errors import Refused
 
 from ..doctor.diagnosis import Diagnosis
 from ..inspect.overview import Overview, QueueRow
-from ..trouble import RULES, Severity, judged, troubles
+from ..trouble.finding import Severity
+from ..trouble.judgement import RULES, judged, troubles
 from .rules import QueueRules, Rules
 
 SERVER_CHECKS: Final = (

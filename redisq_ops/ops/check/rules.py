@@ -28,7 +28,8 @@ from redisq_ops.core.model.errors import BadInput, file_error
 from ..filter.count_condition import Condition, parse_condition
 from ..filter.parser import FilterError
 from ..filter.time import duration_ms
-from ..trouble import RULES, USUAL, Severity, Thresholds
+from ..trouble.finding import USUAL, Severity, Thresholds
+from ..trouble.judgement import RULES
 
 SPANS: Final = {
     "no_worker": "no_worker_ms",

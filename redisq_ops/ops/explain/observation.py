@@ -30,7 +30,8 @@ from ..inspect.consumers import ConsumerReport, consumer_reports
 from ..inspect.history import EntryHistory, history_of
 from ..inspect.overview import evidence, queue_rates, queue_row
 from ..inspect.periodic import PeriodicStatus, periodic_status, status
-from ..trouble import USUAL, Trouble, troubles
+from ..trouble.finding import USUAL
+from ..trouble.judgement import Trouble, troubles
 
 HISTORY_EVENTS = 5000
 """history events searched for an id that does not exist any more"""

@@ -12,7 +12,7 @@ from ..filter.fields import quoted
 from ..hint import hint
 from ..inspect.consumers import SILENT_MS, ConsumerStatus
 from ..terminal import age, count, entries, kind_of
-from ..trouble import USUAL
+from ..trouble.finding import USUAL
 from .blocking_reasons import Reason, Rule
 from .observation import RATE_MINUTES
 from .outcome_reasons import NAMED

@@ -29,11 +29,12 @@ from redisq_ops.core.redis.operation import (
     together,
 )
 
-from .. import trouble
 from ..change import audit_log
 from ..change.audit_log import Operation
 from ..deployment import Deployment
-from ..trouble import USUAL, Thresholds
+from ..trouble.entry_rules import suspect
+from ..trouble.finding import USUAL, Thresholds
+from ..trouble.judgement import rank, troubles
 
 EXAMINED = 20
 """queues in trouble of which evidence is read, the worst first"""
@@ -98,6 +99,11 @@ class QueueRow:
     """the change of the number of its shards that is not complete"""
     acknowledged: Acknowledgement | None = None
     """which of its dead letters an operator knows of"""
+
+    @property
+    def missed_runs(self) -> int:
+        """How many of its periodic entries missed a run."""
+        return 0 if self.periodic is None else self.periodic[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,10 +306,10 @@ async def _with_evidence(
     now: int,
     limits: Callable[[str], Thresholds],
 ) -> list[QueueRow]:
-    found = [trouble.troubles(row, now, limits(row.name)) for row in rows]
+    found = [troubles(row, now, limits(row.name)) for row in rows]
     bad = [at for at in range(len(rows)) if found[at] and rows[at].counts is not None]
-    bad = sorted(bad, key=lambda at: trouble.rank(found[at]))[:EXAMINED]
-    bad += [at for at in range(len(rows)) if trouble.suspect(rows[at]) and at not in bad][:SUSPECTS]
+    bad = sorted(bad, key=lambda at: rank(found[at]))[:EXAMINED]
+    bad += [at for at in range(len(rows)) if suspect(rows[at]) and at not in bad][:SUSPECTS]
     seen = await together(
         attempt(evidence(deployment.open(entries[at]), rows[at], {one.rule for one in found[at]}))
         for at in bad
@@ -326,7 +332,7 @@ async def evidence(queue: Queue[Any], row: QueueRow, rules: set[str]) -> Evidenc
         reads["pending"] = queue.page.op("pending", None, _HELD, glance=True)
         if isinstance(queue, HasRequests):
             reads["requests"] = queue.requests.op(0, CLIENTS)
-    if trouble.suspect(row):
+    if suspect(row):
         for state in ("pending", "delayed"):
             if row.counts is not None and row.counts.of(state):
                 reads[f"tried {state}"] = queue.page.op(state, None, _TRIED, glance=True)

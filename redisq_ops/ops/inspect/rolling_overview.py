@@ -18,7 +18,9 @@ from redisq_ops.core.model.rates import Rates
 from redisq_ops.core.redis.operation import apart, attempt, both, together
 
 from ..deployment import Deployment
-from ..trouble import USUAL, Trouble, rank, suspect, troubles
+from ..trouble.entry_rules import suspect
+from ..trouble.finding import USUAL
+from ..trouble.judgement import Trouble, rank, troubles
 from .kept_rates import MINUTE_MS, KeptRates
 from .overview import (
     EXAMINED,

@@ -43,8 +43,7 @@ from redisq_ops.ops.hint import hint
 from redisq_ops.ops.inspect.consumers import SILENT_MS
 from redisq_ops.ops.redaction import NO_REDACTION, Redaction
 from redisq_ops.ops.required_features import requests_of
-from redisq_ops.ops.terminal import age, count, printable
-from redisq_ops.ops.trouble import rough_age
+from redisq_ops.ops.terminal import age, count, printable, rough_age
 from redisq_ops.tui.change.confirm_dialog import Question
 from redisq_ops.tui.change.speed import change_at_speed, state_of, why_stopped
 from redisq_ops.tui.views.base import ChangeTarget

@@ -12,7 +12,7 @@ from redisq_ops.core.model.entry import Counts
 from redisq_ops.core.model.rates import Rates
 from redisq_ops.ops.inspect.snapshot import ChartData, ChartScope, Snapshot
 from redisq_ops.ops.terminal import age, count, printable
-from redisq_ops.ops.trouble import drains
+from redisq_ops.ops.trouble.entry_rules import drains
 from redisq_ops.tui.charts.line_chart import ChartMark, lane_chart, line_chart
 from redisq_ops.tui.charts.queue_charts import (
     PERIODS,

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot
-from redisq_ops.ops.terminal import count, short_count
-from redisq_ops.ops.trouble import Severity, Trouble, rank, reasons, redacted, rough_age, troubles
+from redisq_ops.ops.terminal import count, rough_age, short_count
+from redisq_ops.ops.trouble.finding import Severity
+from redisq_ops.ops.trouble.judgement import Trouble, rank, reasons, redacted, troubles
 from redisq_ops.tui.charts.blocks import spark
 from redisq_ops.tui.charts.queue_charts import queue_chart
 from redisq_ops.tui.table.table_model import Cell, TableColumn, TableRow

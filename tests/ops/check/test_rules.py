@@ -13,7 +13,7 @@ from redisq_ops.ops.check.evaluation import broken_rules, server_standings, stan
 from redisq_ops.ops.check.rules import Rules, read_rules
 from redisq_ops.ops.doctor.diagnosis import Diagnosis
 from redisq_ops.ops.inspect.overview import Overview, QueueRow
-from redisq_ops.ops.trouble import Severity
+from redisq_ops.ops.trouble.finding import Severity
 
 NOW = 1_000_000_000_000
 HOUR = 3_600_000

@@ -20,7 +20,7 @@ from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.inspect import rolling_overview
 from redisq_ops.ops.inspect.overview import Overview
 from redisq_ops.ops.inspect.rolling_overview import OTHERS_MS, RollingOverview
-from redisq_ops.ops.trouble import reasons, troubles
+from redisq_ops.ops.trouble.judgement import reasons, troubles
 
 pytestmark = pytest.mark.alike
 
