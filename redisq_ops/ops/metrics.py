@@ -1,7 +1,8 @@
-"""The state of all queues as Prometheus metrics: two round trips a scrape, whatever their number.
+"""The state of all queues as Prometheus metrics: five round trips a scrape, whatever their number.
 
 Names follow Prometheus' conventions: base units as suffixes, counters end in ``_total``. Labels are
-bounded: ``queue`` (at most `MAX_QUEUES`, the first by name), ``kind``, ``state``, ``event``.
+bounded: ``queue`` (at most `MAX_QUEUES`, the first by name), ``kind``, ``state``, ``event``, and
+``rule`` with ``severity``.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from redisq_ops.core.model.entry import STATES
 from redisq_ops.core.model.errors import RedisqError
 
 from .inspect.overview import Overview, QueueRow
+from .trouble.judgement import troubles
 
 MAX_QUEUES = 1000
 """queues that one scrape exports; the number of the others is a metric"""
@@ -27,7 +29,7 @@ EVENTS = ("arrived", "settled", "failed")
 class QueueCollector(Collector):
     """Reads all queues at each scrape and yields their metrics.
 
-    ``read``: reads the `Overview`, at least two minutes of rates included. A scrape waits for the
+    ``read``: reads the `Overview`. A scrape waits for the
     one before it. A server that can't be reached is ``redisq_up 0``, not an error.
     """
 
@@ -110,8 +112,17 @@ def _families(rows: list[QueueRow], now_ms: int) -> Iterator[Metric]:
         "redisq_queue_periodic_entries", "Periodic entries of a queue of a kind that can have some."
     )
     overdue = _gauge("redisq_queue_periodic_overdue_entries", "Periodic entries that missed a run.")
+    trouble = _gauge(
+        "redisq_queue_trouble",
+        "1 for each rule of `redisq check` that finds something wrong; others are left out.",
+        "rule",
+        "severity",
+    )
     for row in rows:
         labels = [row.name, row.kind]
+        found = reversed(troubles(row, now_ms))  # the worst of a rule's findings counts
+        for rule, severity in {one.rule: one.severity for one in found}.items():
+            trouble.add_metric([*labels, rule, severity.name.lower()], 1)
         counts = row.counts
         faultless = counts is not None and not (row.problem or counts.problem)
         values = (faultless, counts and counts.paused, counts and counts.closed)
@@ -137,4 +148,4 @@ def _families(rows: list[QueueRow], now_ms: int) -> Iterator[Metric]:
         if row.rates is not None:
             for event, number in zip(EVENTS, row.rates.last_minute(now_ms), strict=True):
                 minute.add_metric([*labels, event], number)
-    yield from (entries, done, oldest, minute, *flags, unfinished, periodic, overdue)
+    yield from (entries, done, oldest, minute, *flags, unfinished, periodic, overdue, trouble)

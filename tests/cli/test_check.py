@@ -80,6 +80,13 @@ def test_a_number_that_no_queue_keeps_is_unknown_and_not_0(
     assert numbers["dead"] == "1" and "oldest, workers of celery:celery" in sentence
 
 
+def test_the_worst_that_a_rule_finds_is_its_severity(redisq: Redisq, client: redis.Redis) -> None:
+    dead_letters(client, 3)
+    limit = ("--set", "many_dead_letters=3", "--set", "dead=100")
+    assert line(redisq, *limit, code=2)[0] == "CRITICAL: mail: 3 dead, mostly SMTP"
+    assert line(redisq, "--set", "dead=100", code=1)[0] == "WARNING: mail: 3 dead, mostly SMTP"
+
+
 def test_acknowledged_dead_letters_are_no_trouble_until_others_die_or_the_time_is_over(
     redisq: Redisq, client: redis.Redis
 ) -> None:

@@ -255,39 +255,38 @@ tests:
     input_series:
       - series: redisq_up
         values: 1x60
-      - series: redisq_queue_oldest_waiting_age_seconds{{queue="mail",kind="request"}}
-        values: 0+60x60
-      - series: redisq_queue_last_minute_entries{{queue="mail",kind="request",event="settled"}}
-        values: 0x60
-      - series: redisq_queue_paused{{queue="mail",kind="request"}}
-        values: 0x60
-      - series: redisq_queue_entries{{queue="mail",kind="request",state="dead"}}
-        values: 0x20 500x40
-      - series: redisq_queue_readable{{queue="mail",kind="request"}}
+      - series: >-
+          redisq_queue_trouble{{queue="mail",kind="request",rule="no-worker",severity="critical"}}
+        values: 1x10 _x20 1x30
+      - series: redisq_queue_trouble{{queue="later",kind="delay",rule="missed",severity="warning"}}
         values: 1x60
-      - series: redisq_queue_periodic_overdue_entries{{queue="later",kind="delay"}}
-        values: 0x20 2x40
     alert_rule_test:
-      - eval_time: 14m
-        alertname: RedisqQueueNotWorked
+      - eval_time: 1m
+        alertname: RedisqQueueCritical
         exp_alerts: []
-      - eval_time: 20m
-        alertname: RedisqQueueNotWorked
-        exp_alerts:
-          - exp_labels: {{severity: critical, queue: mail, kind: request}}
+      - eval_time: 5m
+        alertname: RedisqQueueCritical
+        exp_alerts: &fires
+          - exp_labels: {{severity: critical, queue: mail, kind: request, rule: no-worker}}
             exp_annotations:
-              summary: "mail: entries wait and none was settled for minutes"
+              summary: "mail: rule no-worker of redisq check is broken"
               action: redisq explain mail
-      - eval_time: 19m
-        alertname: RedisqDeadLetters
+      - eval_time: 25m
+        alertname: RedisqQueueCritical
         exp_alerts: []
-      - eval_time: 30m
-        alertname: RedisqPeriodicOverdue
+      - eval_time: 40m
+        alertname: RedisqQueueCritical
+        exp_alerts: *fires
+      - eval_time: 14m
+        alertname: RedisqQueueWarning
+        exp_alerts: []
+      - eval_time: 16m
+        alertname: RedisqQueueWarning
         exp_alerts:
-          - exp_labels: {{severity: warning, queue: later, kind: delay}}
+          - exp_labels: {{severity: warning, queue: later, kind: delay, rule: missed}}
             exp_annotations:
-              summary: "later: 2 periodic entries missed a run"
-              action: redisq periodic ls later
+              summary: "later: rule missed of redisq check is broken"
+              action: redisq explain later
       - eval_time: 45m
         alertname: RedisqServerUnreachable
         exp_alerts: []

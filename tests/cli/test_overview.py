@@ -115,11 +115,22 @@ def test_ls_shows_the_others_when_one_queue_is_broken(redisq: Redisq, client: re
     assert "newer release" in tomorrow["problem"]
 
 
-def test_flags_are_shown_as_they_were_given(redisq: Redisq, client: redis.Redis) -> None:
+def test_ls_says_what_is_wrong_as_check_does(redisq: Redisq, client: redis.Redis) -> None:
+    dead_letters(client, 3)
+    DelaySet(client, "later").schedule([("e1", b"x")], after_ms=60_000)
+    later, mail = redisq.rows("ls")
+    assert later["trouble"] == []
+    checked = redisq.rows("check", "--explain", "--set", "dead=10", code=1)
+    broken = {one["rule"]: one["reason"] for one in checked if one.get("reason")}
+    assert {one["rule"]: one["reason"] for one in mail["trouble"]} == broken != {}
+    assert redisq("ls").splitlines()[2].endswith(" 3 dead, mostly SMTP")
+
+
+def test_a_pause_is_shown_as_it_was_given(redisq: Redisq, client: redis.Redis) -> None:
     everywhere(client)
     redisq("queue", "pause", "mail", "--reason", "50% \x1b[31m off", "--yes")
     assert redisq.rows("ls")[0]["paused"] == "50% \x1b[31m off"
-    assert "paused: 50% \\x1b[31m off" in redisq("ls")
+    assert ": 50% \\x1b[31m off" in redisq("ls")
 
 
 # --- inspect ------------------------------------------------------------------

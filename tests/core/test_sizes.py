@@ -98,7 +98,7 @@ def looks(client: Client, queue: Any) -> Iterator[tuple[str, Callable[[], Any]]]
     yield "groups", partial(grouped, client, queue)
     yield "history", queue.history
     yield "fsck", partial(queue.checkup, thorough=True)
-    yield "ls", partial(run, client, overview(deployment, signs=True))
+    yield "ls", partial(run, client, overview(deployment))
     yield "explain", partial(run, client, explain(queue, None))
     for view in get_args(View):
         shown = Viewport(view, queue.name)

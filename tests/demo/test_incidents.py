@@ -165,7 +165,7 @@ def words(page: str) -> list[str]:
 @pytest.mark.slow
 def test_the_first_frame_is_full_of_life(url: str, client: redis.Redis) -> None:
     create_queues(connect(url, "demo"), list(INCIDENTS.values()), random.Random(5))
-    found = run(connect(url), overview(Deployment(), signs=True))
+    found = run(connect(url), overview(Deployment()))
     kinds = {row.kind for row in found.rows}
     assert kinds == {
         "request",

@@ -8,7 +8,7 @@ import pytest
 import redis
 from prometheus_client import CollectorRegistry, generate_latest
 
-from redisq_ops.core.model.entry import Counts
+from redisq_ops.core.model.entry import Counts, Settlement
 from redisq_ops.core.model.errors import Unreachable
 from redisq_ops.core.model.rates import Rates
 from redisq_ops.core.queues.delay import DelaySet
@@ -67,7 +67,9 @@ def test_what_is_unknown_is_left_out_and_never_zero() -> None:
     )
     assert not [name for name in found if 'state="pending"' in name or "done" in name]
     assert not [name for name in found if "oldest" in name or "last_minute" in name]
-    assert [name for name in found if 'queue="bad"' in name and found[name]] == []
+    assert [name for name in found if 'queue="bad"' in name and found[name]] == [
+        'queue_trouble{kind="request",queue="bad",rule="unreadable",severity="critical"}'
+    ]
     assert found['queue_readable{kind="request",queue="bad"}'] == 0
     assert not [name for name in found if "entries" in name and 'queue="bad"' in name]
 
@@ -89,11 +91,29 @@ def test_a_server_that_does_not_answer_is_a_metric() -> None:
     assert found["up"] == 0 and not [name for name in found if name.startswith("queue")]
 
 
-def test_a_scrape_takes_two_round_trips_for_any_number_of_queues(
+def test_what_is_wrong_with_a_queue_is_a_metric_for_each_rule_and_nothing_where_all_is_well() -> (
+    None
+):
+    def trouble(*rows: QueueRow) -> dict[str, float]:
+        found = scraped(Overview(NOW, rows))
+        return {name: found[name] for name in found if "trouble" in name}
+
+    one, many = Counts(0, 0, 0, 3, 0, 0), Counts(0, 0, 0, 1000, 0, 0, paused="why")
+    assert trouble(row("well", Counts(0, 0, 0, 0, 0, 0))) == {}
+    assert trouble(row("mail", one), row("jobs", many)) == {
+        'queue_trouble{kind="request",queue="mail",rule="dead",severity="warning"}': 1,
+        'queue_trouble{kind="request",queue="jobs",rule="dead",severity="critical"}': 1,
+        'queue_trouble{kind="request",queue="jobs",rule="paused",severity="warning"}': 1,
+    }
+
+
+def test_a_scrape_takes_five_round_trips_at_most_for_any_number_of_queues(
     client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for n in range(40):
-        DelaySet(client, f"q{n}").schedule([("e", b"x")])
+        later = DelaySet(client, f"q{n}")
+        later.schedule([("e", b"x"), ("f", b"y")])
+        later.settle([Settlement(later.take(1, consumer="w").deliveries[0], "reject", b"{}")])
     trips = 0
     send: Any = redis.Connection.send_packed_command
 
@@ -104,8 +124,9 @@ def test_a_scrape_takes_two_round_trips_for_any_number_of_queues(
 
     deployment = Deployment(client)
     registry = CollectorRegistry()
-    registry.register(QueueCollector(lambda: run(client, overview(deployment, minutes=2))))
+    registry.register(QueueCollector(lambda: run(client, overview(deployment))))
     monkeypatch.setattr(redis.Connection, "send_packed_command", counted)
     text = generate_latest(registry).decode()
     assert text.count('state="waiting"} 1.0') == 40
-    assert trips == 2
+    assert text.count('rule="dead"') == 40
+    assert trips <= 5

@@ -31,7 +31,7 @@ def rows_of_programs(client: redis.Redis) -> list[QueueRow]:
     client.sadd("rq:queues", "rq:queue:retina")
     client.rpush("rq:queue:retina", *(f"job-{n}" for n in range(8)))
     register_found(client)
-    found = run(client, read_overview(Deployment(client), signs=True))
+    found = run(client, read_overview(Deployment(client)))
     return [at_picture_time(row, now_ms) for row in found.rows if row.kind in PROGRAMS]
 
 

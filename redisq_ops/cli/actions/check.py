@@ -32,17 +32,13 @@ SHOWN = 5
 """number of broken rules that the line names"""
 SUMMED = tuple(state for state in STATES if state not in ("trash", "done"))
 """states whose entries perfdata counts"""
-MINUTES = 60
-"""minutes of rates to read; they give the estimate of the time to drain"""
 
 
 def check(s: Session, given: CheckOptions) -> int:
     """Check all rules. The exit codes are those of monitors; an error is 3, which means unknown."""
     rules = read_rules(given.rules) if given.rules else Rules()
     rules = rules.with_options(given.settings or (), given.warning or (), given.critical or ())
-    seen = s.run(
-        overview(s.deployment, MINUTES, signs=True, limits=lambda name: rules.of(name).limits)
-    )
+    seen = s.run(overview(s.deployment, lambda name: rules.of(name).limits))
     pattern = given.pattern or "*"
     unused = rules.unused([row.name for row in seen.rows])
     rows = tuple(row for row in seen.rows if fnmatchcase(row.name, pattern))

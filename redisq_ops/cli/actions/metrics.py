@@ -26,7 +26,7 @@ def metrics(s: Session, once: bool, file: Path | None, listen: str, queues: str)
         raise BadInput("--file or --once: give one of them")
 
     def read() -> Overview:
-        return s.run(overview(s.deployment, minutes=2))
+        return s.run(overview(s.deployment))
 
     registry = CollectorRegistry()
     registry.register(QueueCollector(read, queues))

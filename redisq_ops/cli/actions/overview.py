@@ -17,7 +17,8 @@ from redisq_ops.ops.change.audit_log import Operation
 from redisq_ops.ops.config.contexts import NamedContext, contexts
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.inspect.history import latest_events
-from redisq_ops.ops.inspect.overview import overview, queue_fields
+from redisq_ops.ops.inspect.overview import QueueRow, overview, queue_fields
+from redisq_ops.ops.trouble.judgement import redacted, troubles
 
 from ..output import age_or_none, emit, printable, say, table, tell, when
 from ..rows import operation_row, tell_events
@@ -27,8 +28,8 @@ MOMENT_S = 0.2
 
 
 def ls(s: Session) -> int:
-    found = s.run(overview(s.deployment, minutes=2))
-    rows = [queue_fields(row, found.now_ms) for row in found.rows]
+    found = s.run(overview(s.deployment))
+    rows = [_listed(s, row, found.now_ms) for row in found.rows]
     print_queues(s, rows)
     if not rows and not s.json:
         finds = f"{hint('discover')} finds queues of other programs"
@@ -36,8 +37,17 @@ def ls(s: Session) -> int:
     return PARTLY_DONE if any(row["problem"] for row in rows) else DONE
 
 
+def _listed(s: Session, row: QueueRow, now_ms: int) -> dict[str, Any]:
+    found = redacted(troubles(row, now_ms), s.redaction.text)
+    trouble = [
+        {"severity": one.severity.name.lower(), "rule": one.rule, "reason": one.reason}
+        for one in found
+    ]
+    return queue_fields(row, now_ms) | {"trouble": trouble}
+
+
 def print_queues(s: Session, rows: list[dict[str, Any]]) -> None:
-    """Print rows of `queue_fields`."""
+    """Print rows of `queue_fields`, with what is wrong if that is known, else with flags."""
     if s.json:
         for row in rows:
             emit(row)
@@ -53,14 +63,22 @@ def print_queues(s: Session, rows: list[dict[str, Any]]) -> None:
             "in_per_min",
             "out_per_min",
         )
-        heads = [*(name.removesuffix("_per_min") for name in shown), "oldest", "flags"]
-        if not any(map(_flags, rows)):  # 80 columns are few
+        judged = "trouble" in rows[0]
+        remarks = [_trouble(row) if judged else _flags(row) for row in rows]
+        last = "trouble" if judged else "flags"
+        heads = [*(name.removesuffix("_per_min") for name in shown), "oldest", last]
+        if not any(remarks):  # 80 columns are few
             del heads[-1]
         cells = [
-            [row[name] for name in shown] + [age_or_none(row["oldest_age_ms"]), _flags(row)]
-            for row in rows
+            [*(row[name] for name in shown), age_or_none(row["oldest_age_ms"]), remark]
+            for row, remark in zip(rows, remarks, strict=True)
         ]
         table(heads, [line[: len(heads)] for line in cells])
+
+
+def _trouble(row: dict[str, Any]) -> str:
+    why = [one["reason"] for one in row["trouble"]]
+    return "; ".join([*why, *([f"only shown: {row['only_shown']}"] if row["only_shown"] else [])])
 
 
 def _flags(row: dict[str, Any]) -> str:

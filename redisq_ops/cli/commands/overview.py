@@ -17,10 +17,11 @@ def _latest(default: int) -> Any:
 
 @command(commands, "ls", prints="Queue", repeats=True)
 def ls(s: Session) -> int:
-    """List the queues: entries by state, rates, oldest age.
+    """List the queues: entries by state, rates, oldest age, trouble.
 
-    Rates (in, out) are of the last 60 seconds; the age is of the oldest waiting entry. Exit 3 if a
-    queue could not be read; the others are shown.
+    Rates (in, out) are of the last 60 seconds; the age is of the oldest waiting entry; the trouble
+    is that of redisq check without rules of its own. Exit 3 if a queue could not be read; the
+    others are shown.
 
     Examples:
       redisq ls

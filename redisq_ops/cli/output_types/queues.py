@@ -8,7 +8,7 @@ from .errors import CommandError
 from .units import Bytes, Duration, Text, Time
 
 
-class QueueOutput(TypedDict):
+class QueueFields(TypedDict):
     """A count is `null` if the layout of another program does not show it."""
 
     name: str
@@ -58,6 +58,22 @@ class QueueOutput(TypedDict):
     """periodic entries; `null` if the kind has none"""
     periodic_overdue: int | None
     """periodic entries that missed a run"""
+
+
+class Trouble(TypedDict):
+    severity: Literal["warning", "critical"]
+    """how bad it is"""
+    rule: str
+    """[rule](../how-to/check-with-a-monitor.md#the-rules)"""
+    reason: Text
+    """what is wrong"""
+
+
+class QueueOutput(QueueFields):
+    """A count is `null` if the layout of another program does not show it."""
+
+    trouble: list[Trouble]
+    """what is known to be wrong, the worst first"""
 
 
 class ClientOutput(TypedDict):
@@ -131,7 +147,7 @@ class PeriodicEntryOutput(TypedDict):
     """why it cannot be read; the fields of its definition are `null` then"""
 
 
-class QueueDetailsOutput(QueueOutput):
+class QueueDetailsOutput(QueueFields):
     open_requests: int | None
     """requests that are not finished; `null` if the kind has no requests"""
     settled_requests: int | None
@@ -251,7 +267,7 @@ class AclRuleOutput(TypedDict):
     """the command that makes the user"""
 
 
-class DiscoveredQueueOutput(QueueOutput):
+class DiscoveredQueueOutput(QueueFields):
     at: str
     """what the queue's keys begin with"""
     full_name: str | None

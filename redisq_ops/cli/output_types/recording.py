@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
-from .queues import QueueOutput
+from .queues import QueueFields
 from .units import Size, Time
 
 
@@ -18,7 +18,7 @@ class RecordingSummaryOutput(TypedDict):
     """size of the file"""
 
 
-class RecordedQueueOutput(QueueOutput):
+class RecordedQueueOutput(QueueFields):
     """A queue at a moment of the recording; `oldest_age_ms` is its age then."""
 
     read_ms: Time

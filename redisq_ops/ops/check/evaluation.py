@@ -11,7 +11,7 @@ from redisq_ops.core.model.errors import Refused
 from ..doctor.diagnosis import Diagnosis
 from ..inspect.overview import Overview, QueueRow
 from ..trouble.finding import Severity
-from ..trouble.judgement import RULES, judged, troubles
+from ..trouble.judgement import RULES, Trouble, judged, reasons, troubles
 from .rules import QueueRules, Rules
 
 SERVER_CHECKS: Final = (
@@ -54,18 +54,20 @@ def standings(overview: Overview, rules: Rules) -> list[Standing]:
 
 
 def _of_queue(row: QueueRow, now_ms: int, rules: QueueRules) -> list[Standing]:
-    broken = {one.rule: one for one in troubles(row, now_ms, rules.limits)}
+    broken: dict[str, list[Trouble]] = {name: [] for name in RULES}
+    for one in troubles(row, now_ms, rules.limits):
+        broken[one.rule].append(one)
     seen = judged(row)
     found = [
         Standing(
             row.name,
             name,
-            severity,
-            broken[name].reason if name in broken else None,
+            max((one.severity for one in broken[name]), default=usual),
+            reasons(broken[name]) or None,
             name in rules.ignored or rules.limits.off(name),
-            name in broken or name in seen,
+            bool(broken[name]) or name in seen,
         )
-        for name, (severity, _) in RULES.items()
+        for name, (usual, _) in RULES.items()
     ]
     for condition in rules.conditions:
         reason: str | None = None

@@ -36,6 +36,8 @@ from ..trouble.entry_rules import suspect
 from ..trouble.finding import USUAL, Thresholds
 from ..trouble.judgement import rank, troubles
 
+MINUTES = 60
+"""minutes of rates; they give the estimate of the time to drain"""
 EXAMINED = 20
 """queues in trouble of which evidence is read, the worst first"""
 CLIENTS = 100
@@ -117,21 +119,16 @@ class Overview:
 
 
 async def overview(
-    deployment: Deployment,
-    minutes: int = 60,
-    signs: bool = False,
-    limits: Callable[[str], Thresholds] = lambda name: USUAL,
+    deployment: Deployment, limits: Callable[[str], Thresholds] = lambda name: USUAL
 ) -> Overview:
-    """Read the registry and the clock, then every queue: two round trips.
+    """Read the registry and the clock, then every queue with an hour of rates, then the names
+    behind what is wrong: at most five round trips.
 
-    ``minutes``: length of the rates. With ``signs`` also what `ops.trouble` judges by: three more
-    round trips at most. ``limits``: by which thresholds it judges a queue.
+    ``limits``: the thresholds by which `ops.trouble` judges a queue.
     """
     (entries, now), known = await listed(deployment)
-    rows = await queue_rows(deployment, entries, now, minutes, limits if signs else None, known)
-    if signs:
-        rows = await _with_evidence(deployment, entries, rows, now, limits)
-    return Overview(now, tuple(rows))
+    rows = await queue_rows(deployment, entries, now, MINUTES, limits, known)
+    return Overview(now, tuple(await _with_evidence(deployment, entries, rows, now, limits)))
 
 
 async def listed(

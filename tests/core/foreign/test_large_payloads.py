@@ -102,7 +102,7 @@ def test_looks_do_not_read_large_payloads(
     with connect(url) as looking:
         register_found(looking)
         deployment = Deployment(looking)
-        found, sent = looked(client, lambda: run(looking, overview(deployment, signs=True)))
+        found, sent = looked(client, lambda: run(looking, overview(deployment)))
         (row,) = (row for row in found.rows if row.name == name)
         assert row.counts is not None and row.counts.of("waiting") == N and sent < 100_000
         snapshot: Snapshot
@@ -132,7 +132,7 @@ def test_looks_do_not_read_large_jobs_that_run(
     with connect(url) as looking:
         register_found(looking)
         deployment = Deployment(looking)
-        found, sent = looked(client, lambda: run(looking, overview(deployment, signs=True)))
+        found, sent = looked(client, lambda: run(looking, overview(deployment)))
         (row,) = (row for row in found.rows if row.name == name)
         assert row.counts is not None and row.counts.of("pending") == 1 and sent < 500_000
         for view in ("pending", "processes", "consumers"):
