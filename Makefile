@@ -3,7 +3,7 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test quick lint reference docs bench pictures constraints clean
+.PHONY: help demo test quick lint lines reference docs bench pictures constraints clean
 
 help:  ## say what can be made
 	@grep -E '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -26,6 +26,9 @@ lint: .venv/dev  ## style, format, types, layers, names in Lua
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.lua_names
+
+lines:  ## lines per package, beside the commit before or BASE=COMMIT
+	@$(PYTHON) -m tests.line_counts $(or $(BASE),HEAD~1)
 
 reference: .venv/dev  ## write docs/reference/json.md again
 	$(BIN)/python -m tests.docs.json_reference

@@ -195,7 +195,7 @@ def test_missed_runs_are_shown_with_what_holds_them(
     assert "4 missed" in redisq("periodic", "ls")
     (queue,) = redisq.rows("ls")
     assert (queue["periodic"], queue["periodic_overdue"]) == (1, 1)
-    assert "1 periodic overdue" in redisq("ls")
+    assert "1 periodic entry missed a run" in redisq("ls")
     assert redisq.rows("explain", "later")[0]["rule"] == "periodic-overdue"
     assert redisq.rows("explain", "later/hourly")[0]["rule"] == "no-worker"
     later.tick()

@@ -38,7 +38,7 @@ def test_every_face_names_what_a_resize_waits_for(
     assert found.sentence == f"queue mail is {WAITS}"
     assert "redisq replay mail" in (found.advice or "")
     assert "resize(2) again" in (found.advice or "")
-    assert WAITS in redisq("ls")
+    assert redisq.rows("ls")[0]["trouble"][-1]["reason"] == WAITS
     assert f"mail: {WAITS}" in redisq("check", code=1)
     (row,) = redisq.rows("fsck", code=1)
     assert any(WAITS in fault and "redisq replay mail" in fault for fault in row["faults"])
