@@ -23,6 +23,7 @@ from redisq_ops.tui.outline.entry_tree import EntryTree
 from redisq_ops.tui.outline.section_tree import SearchInput
 from redisq_ops.tui.screens.detail_screen import DetailScreen
 from redisq_ops.tui.screens.explain_screen import ExplainScreen
+from redisq_ops.tui.screens.server_screen import ServerScreen
 from redisq_ops.tui.table.filter_input import FilterInput
 from redisq_ops.tui.table.saved_filters import SavedFiltersScreen
 from redisq_ops.tui.table.table import PagedTable
@@ -227,6 +228,10 @@ class Top(Dashboard):
     def action_scan(self) -> None:
         if isinstance(self.current, GroupsView):
             self.changes.scan(self.current)
+
+    def action_server(self) -> None:
+        self.open_screen(ServerScreen(), lambda _: self.poller.wake())
+        self.poller.wake()
 
     def action_help(self) -> None:
         self.open_screen(HelpScreen())

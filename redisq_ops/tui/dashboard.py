@@ -35,6 +35,7 @@ from redisq_ops.tui.screens.detail_screen import DetailScreen
 from redisq_ops.tui.screens.explain_screen import ExplainScreen
 from redisq_ops.tui.screens.explanations import Explanations
 from redisq_ops.tui.screens.preview_pane import PreviewPane, PreviewSubject
+from redisq_ops.tui.screens.server_screen import ServerScreen
 from redisq_ops.tui.signals import end_on_signals
 from redisq_ops.tui.table.filter_input import FilterInput
 from redisq_ops.tui.theme import COLORS, THEMES, ThemeColors
@@ -189,6 +190,7 @@ class Dashboard(App[Exception]):
             self.zone,
             view.in_sight,
             view.charts,
+            any(isinstance(screen, ServerScreen) for screen in self.screen_stack),
             view.bar_ms,
         )
 
@@ -220,7 +222,7 @@ class Dashboard(App[Exception]):
                 self.preview.show(seen.snapshot)
                 self.navigation.fetched()
             for screen in self.screen_stack:
-                if isinstance(screen, (DetailScreen, ExplainScreen)):
+                if isinstance(screen, (DetailScreen, ExplainScreen, ServerScreen)):
                     screen.show(seen.snapshot)
             self.tick()
             if self.focused is None and len(self.screen_stack) == 1:

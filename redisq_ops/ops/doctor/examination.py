@@ -22,10 +22,9 @@ from redisq_ops.core.engine.optional_features import HasPeriodicEntries
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import server_ms
 from redisq_ops.core.model.errors import Forbidden, RedisqError, Refused, Unreadable
-from redisq_ops.core.model.keys import registry_key
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis import acl_rights
-from redisq_ops.core.redis.operation import Call, apart, attempt, both, together, user
+from redisq_ops.core.redis.operation import apart, attempt, both, together, user
 
 from ..change import audit_log
 from ..change.unfinished import unfinished
@@ -35,9 +34,9 @@ from ..resize import what_completes
 from ..terminal import age, count, date
 from ..unregistered import BRIEF, unregistered
 from .diagnosis import Diagnosis, Verdict
-from .server_checks import ServerReport, server_findings
+from .server_checks import server_findings
+from .server_report import server_reports
 
-SETTINGS = ("save", "appendfsync", "min-replicas-to-write")
 LOOKS = 10
 """calls whose time is measured"""
 SLOW_CALL_US = 20_000
@@ -133,101 +132,11 @@ def _clock(offset_ms: int) -> Diagnosis:
 
 
 async def _servers(deployment: Deployment, queues: list[Queue[Any]]) -> list[Diagnosis]:
-    """The server, or each node of a Cluster that has keys of a queue."""
-    first = registry_key(deployment.prefix)
-    info = await _node(first)
-    if isinstance(info, Forbidden):
-        return [Diagnosis("server", "unknown", f"the server's INFO can't be read: {info}")]
-    if isinstance(info, Exception):
-        raise info
-    nodes = {info.get("run_id"): (first, info)}
-    if int(info.get("cluster_enabled", 0)):
-        keys = [shard["cfg"] for queue in queues for shard in queue.shard_keys]
-        told = await together([_node(key) for key in keys])
-        for key, one in zip(keys, told, strict=True):
-            if isinstance(one, dict):
-                nodes.setdefault(one.get("run_id"), (key, one))
-    findings = list[Diagnosis]()
-    for key, info in nodes.values():
-        node = await _address(key, info) if len(nodes) > 1 else None
-        report = _named(await _report(key, info), queues)
-        findings += [replace(one, node=node) for one in server_findings(report)]
-    return findings
-
-
-async def _address(key: str, info: dict[str, Any]) -> str:
-    """A node's address, as the Cluster knows it."""
-    nodes = await apart(Call(("CLUSTER", "NODES"), _text, key=key))
-    rows = [] if isinstance(nodes, Exception) else [row.split() for row in nodes.splitlines()]
-    for _, address, flags, *_ in rows:
-        if "myself" in flags:
-            return address.partition("@")[0]
-    return f"port {info.get('tcp_port')}"
-
-
-def _named(report: ServerReport, queues: list[Queue[Any]]) -> ServerReport:
-    """The report with names instead of digests for the slow scripts that are ours."""
-    if not report.slow:
-        return report
-    kinds = {queue.kind: queue for queue in queues}
-    names = {
-        digest: f"{name} of {kind} queues"
-        for kind, queue in kinds.items()
-        for digest, name in queue.script_digests().items()
-    }
-    return replace(report, slow=tuple((took, names.get(what, what)) for took, what in report.slow))
-
-
-async def _node(key: str) -> dict[str, Any] | Exception:
-    info: Call[dict[str, Any]] = Call(("INFO", "everything"), dict[str, Any], key=key)
-    return await apart(info)  # only with `apart` a key chooses the node of a single call
-
-
-async def _report(key: str, info: dict[str, Any]) -> ServerReport:
-    config, (slow, cluster) = await both(
-        attempt(Call(("CONFIG", "GET", *SETTINGS), _texts, key=key)),
-        both(
-            attempt(Call(("SLOWLOG", "GET", 128), _slow_scripts, key=key)),
-            attempt(Call(("CLUSTER", "INFO"), _lines, key=key)),
-        ),
-    )
-    return ServerReport(
-        info,
-        {} if isinstance(config, Exception) else config,
-        None if isinstance(slow, Exception) else tuple(slow),
-        None if isinstance(cluster, Exception) else cluster,
-        {"CLUSTER INFO": str(cluster)} if isinstance(cluster, RedisqError) else {},
-    )
-
-
-def _text(value: Any) -> str:
-    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
-
-
-def _texts(reply: Any) -> dict[str, str]:
-    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
-    return {_text(name): _text(value) for name, value in pairs}
-
-
-def _lines(reply: Any) -> dict[str, str]:
-    if isinstance(reply, dict):
-        return _texts(reply)
-    rows = (line.partition(":") for line in _text(reply).splitlines())
-    return {name: value for name, colon, value in rows if colon}
-
-
-def _slow_scripts(reply: Any) -> list[tuple[int, str]]:
-    """(µs, digest or command's name) of the scripts; no arguments, which may be payloads."""
-    found = []
-    for row in reply:
-        words = row["command"] if isinstance(row, dict) else row[3]
-        took = row["duration"] if isinstance(row, dict) else row[2]
-        command = _text(words).split(" ") if isinstance(words, bytes) else [*map(_text, words)]
-        name = command[0].upper()
-        if name in ("EVALSHA", "EVAL", "FCALL"):
-            known = name == "EVALSHA" and len(command) > 1
-            found.append((int(took), command[1][:40] if known else name))
-    return found
+    try:
+        reports = await server_reports(deployment, queues)
+    except Forbidden as error:
+        return [Diagnosis("server", "unknown", f"the server's INFO can't be read: {error}")]
+    return [replace(one, node=each.node) for each in reports for one in server_findings(each)]
 
 
 # --- rights ---------------------------------------------------------------------------------------

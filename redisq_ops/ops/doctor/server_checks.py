@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from ..terminal import count, percent, size
 from .diagnosis import Diagnosis
+from .server_report import ServerReport
 
 LEAST = {"redis": (7, 0), "valkey": (7, 2)}
 """the lowest supported release"""
@@ -19,22 +18,6 @@ SLOW_US = 10_000
 """time of a script in the server; meanwhile it serves nobody else"""
 _SCRIPTS = ("eval", "evalsha")
 _WRITABLE = "see the server's log and the free space of its disk"
-
-
-@dataclass(frozen=True, slots=True)
-class ServerReport:
-    """What a server reports about itself."""
-
-    info: Mapping[str, Any]
-    """INFO, by field"""
-    config: Mapping[str, str] = field(default_factory=dict)
-    """CONFIG GET; empty where the user may not run it"""
-    slow: tuple[tuple[int, str], ...] | None = None
-    """(µs, what) of the slow log's scripts; None where the user may not read it"""
-    cluster: Mapping[str, str] | None = None
-    """CLUSTER INFO; None where there is none, or the user may not read it"""
-    missing: Mapping[str, str] = field(default_factory=dict)
-    """command -> why it could not be read"""
 
 
 def server_findings(report: ServerReport) -> Iterator[Diagnosis]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from ..change.audit_log import Operation
     from ..change.control import QueueSetting
+    from ..doctor.server_report import ServerReport
     from ..explain.explanation import Explanation
     from ..filter.fields import Need
     from ..groups.error_groups import ErrorGroup
@@ -116,6 +117,8 @@ class Viewport:
     in_sight: frozenset[str] = field(default=frozenset(), compare=False)
     """of the overview: the queues whose rows must be as they are now"""
     charts: ChartScope = ChartScope()
+    servers: bool = False
+    """whether the servers' own figures are shown"""
     bar_ms: int | None = None
     """width of a bar of the histogram of delayed entries; None: fit for most of them"""
 
@@ -201,6 +204,10 @@ class Snapshot:
     settings: tuple[QueueSetting, ...] = ()
     charts: ChartData | None = None
     explanation: Explanation | None = None
+    servers: tuple[ServerReport, ...] = ()
+    """the server's own figures, or those of each node of a Cluster"""
+    servers_problem: str | None = None
+    """why they can't be read"""
     server: str = ""
     """what is unusual about the server, in a few words"""
     explain_error: str | None = None

@@ -26,6 +26,7 @@ from .rolling_overview import RollingOverview
 from .snapshot import ExplainSubject, ListedQueue, Snapshot, Viewport
 
 if TYPE_CHECKING:
+    from ..doctor.server_report import ServerReport
     from ..explain.explanation import Explanation
 
 
@@ -58,6 +59,13 @@ async def fetch(
     """Read what a viewport shows. A missing queue is the snapshot's ``problem``, not an error.
 
     With ``kept``, rows of the overview that are out of sight may be some seconds old."""
+    if viewport.servers:
+        snapshot, found = await both(
+            _view(deployment, viewport, redaction, kept), apart(_servers(deployment))
+        )
+        if isinstance(found, Exception):
+            return replace(snapshot, servers_problem=str(found))
+        return replace(snapshot, servers=tuple(found))
     if viewport.explain is None:
         return await _view(deployment, viewport, redaction, kept)
     snapshot, explanation = await both(
@@ -67,6 +75,12 @@ async def fetch(
     if isinstance(explanation, Exception):
         return replace(snapshot, explain_error=str(explanation))
     return replace(snapshot, explanation=explanation)
+
+
+async def _servers(deployment: Deployment) -> list[ServerReport]:
+    from ..doctor.server_report import server_reports
+
+    return await server_reports(deployment, await deployment.queues())
 
 
 async def _explanation(

@@ -72,6 +72,7 @@ LOOK = (
     _hidden("plus,equals_sign", "zoom(1)", "Zoom in", "Charts: a shorter time"),
     _hidden("minus", "zoom(-1)", "Zoom out", "Charts: a longer time"),
     _hidden("a", "all_queues", "All queues", "Charts of all queues"),
+    _hidden("i", "server", "Server", "The server: memory, load, clients"),
     _hidden("w", "export", "Export", "Write the list to a file"),
     _hidden("o", "page", "Pager", "Show all of it in $PAGER"),
     _hidden("z", "freeze", "Freeze", "Freeze, or go on"),

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from redisq_ops.ops.doctor.diagnosis import Diagnosis
-from redisq_ops.ops.doctor.server_checks import ServerReport, server_findings
+from redisq_ops.ops.doctor.server_checks import server_findings
+from redisq_ops.ops.doctor.server_report import ServerReport
 
 GIB = 2**30
 WELL: dict[str, Any] = {
