@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 
 import pytest
 import redis
@@ -12,6 +13,12 @@ import redis.asyncio
 from redisq_ops.core.engine.queue_classes import foreign_class
 from redisq_ops.core.foreign.streams import StreamQueue
 from redisq_ops.core.foreign.streams.checkup import SILENT_MS
+from redisq_ops.core.redis.operation import run
+from redisq_ops.demo.other_programs import register_found
+from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.inspect.overview import overview
+from redisq_ops.ops.trouble.finding import USUAL
+from redisq_ops.ops.trouble.judgement import judged, troubles
 
 from ...queue_steps import paged_ids
 
@@ -205,6 +212,27 @@ def test_the_consumers_of_a_group_that_lags_are_the_streams_workers(
     for group in ("mail", "slow", "nobody"):
         give(client, group, "w1", 100)
     assert queue.activity(0).askers is None  # all is read: a reader that waits looks idle, too
+
+
+def test_what_consumers_hold_who_read_no_more_is_trouble(
+    queue: Stream, client: redis.Redis
+) -> None:
+    client.xadd("orders", {"n": 1})
+    time.sleep(1.05)
+    register_found(client)
+
+    def found() -> dict[str, str]:
+        limits = replace(USUAL, held_ms=1000)
+        seen = run(client, overview(Deployment(client), lambda name: limits))
+        (row,) = seen.rows
+        assert "held" in judged(row)
+        return {one.rule: one.reason for one in troubles(row, seen.now_ms, limits)}
+
+    assert found()["held"].startswith("5 held by w1 and 2 more, silent for 1 s")
+    give(client, "mail", "w1", 1)  # alive; w2 and w9 are not
+    assert found()["held"].startswith("3 held by w2 and 1 more, ")
+    give(client, "slow", "w2", 1)  # probably the same program, in another group
+    assert found()["held"].startswith("1 held by w9, silent for")
 
 
 def test_a_look_is_bounded_and_says_so(client: redis.Redis) -> None:

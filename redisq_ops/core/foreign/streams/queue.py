@@ -9,7 +9,7 @@ acknowledged stay in the stream and are not counted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -19,7 +19,7 @@ from redis.asyncio import RedisCluster as AsyncRedisCluster
 from ...engine.operator_changes import ChangeUndo
 from ...engine.optional_features import HasConsumerGroups
 from ...engine.registry import adopt, find, server_ms
-from ...model.activity import Activity
+from ...model.activity import Activity, ConsumerSign
 from ...model.consumer_load import (
     NOBODY,
     GroupLoad,
@@ -115,18 +115,29 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
     @operation
     async def activity(self, since_ms: int, known_ms: int | None = None) -> Activity:
         """Of the groups with entries to read, when the most neglected one was last read. Unknown if
-        there is no such group: a consumer that waits for new entries looks idle, too."""
+        there is no such group: a consumer that waits for new entries looks idle, too. Of the groups
+        with pending entries, the latest signs of life of the consumers that hold them."""
         there, now = await both(groups.groups(self.key), self._now())
         behind = sorted((group for group in there if group.lag), key=lambda group: group.place)
-        asked = [group for group in behind[:LAGGING] if group.consumers < CROWD]
-        if not asked:
-            return Activity()
-        found = await together(groups.consumers(self._part(group)) for group in asked)
-        idle_ms = [min((one.idle_ms for one in readers), default=None) for readers in found]
+        holding = [group for group in there if group.pending]
+        asked = {
+            group.name: group
+            for group in behind[:LAGGING] + holding[:LAGGING]
+            if group.consumers < CROWD
+        }
+        read = (groups.consumers(self._part(group)) for group in asked.values())
+        found = dict(zip(asked, await together(read), strict=True))
+        complete = all(group.name in found for group in holding)
+        signs = _signs(found, now) if complete else None
+        readers = [found[group.name] for group in behind[:LAGGING] if group.name in found]
+        if not readers:
+            return Activity(signs=signs)
+        idle_ms = [min((one.idle_ms for one in each), default=None) for each in readers]
         if None in idle_ms:
-            return Activity(askers=0, registered=True)
-        longest = max(range(len(found)), key=lambda at: idle_ms[at] or 0)
-        return Activity(now - (idle_ms[longest] or 0), len(found[longest]), registered=True)
+            return Activity(askers=0, registered=True, signs=signs)
+        longest = max(range(len(readers)), key=lambda at: idle_ms[at] or 0)
+        asked_ms = now - (idle_ms[longest] or 0)
+        return Activity(asked_ms, len(readers[longest]), registered=True, signs=signs)
 
     async def _mean(self) -> int:
         """Bytes of an entry on average, as the server estimates it; 0: not known."""
@@ -340,3 +351,16 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
     @operation
     async def invariants(self) -> list[str]:
         return list((await self.checkup.op(thorough=True)).flaws)
+
+
+def _signs(readers: Mapping[bytes, Sequence[Consumer]], now_ms: int) -> tuple[ConsumerSign, ...]:
+    """When each consumer last read; under a name that several groups have, the latest of them.
+
+    ``readers``: by the name of their group. Negative idle times are unknown ones."""
+    latest: dict[str, int] = {}
+    for group, consumers in readers.items():
+        for one in consumers:
+            name = one.name.removeprefix(f"{legal(group)}:")
+            if one.idle_ms >= 0:
+                latest[name] = max(latest.get(name, 0), now_ms - one.idle_ms)
+    return tuple(ConsumerSign(name, seen_ms) for name, seen_ms in latest.items())
