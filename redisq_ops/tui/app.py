@@ -28,6 +28,7 @@ from redisq_ops.tui.table.filter_input import FilterInput
 from redisq_ops.tui.table.saved_filters import SavedFiltersScreen
 from redisq_ops.tui.table.table import PagedTable
 from redisq_ops.tui.views import ConsumersView, GroupsView, PeriodicView
+from redisq_ops.tui.views.base import EntryView
 
 _LAST = {
     "move": " --to ",
@@ -173,6 +174,9 @@ class Top(Dashboard):
     def keep_filter(self) -> None:
         self.field.display = False
         self.look()
+        view = self.current
+        if isinstance(view, EntryView) and view.searchable:
+            self.changes.search(view)
 
     def action_sort(self) -> None:
         self.current.next_order()
@@ -228,6 +232,8 @@ class Top(Dashboard):
     def action_scan(self) -> None:
         if isinstance(self.current, GroupsView):
             self.changes.scan(self.current)
+        elif isinstance(self.current, EntryView):
+            self.changes.search(self.current)
 
     def action_server(self) -> None:
         self.open_screen(ServerScreen(), lambda _: self.poller.wake())

@@ -40,7 +40,7 @@ from redisq_ops.tui.signals import end_on_signals
 from redisq_ops.tui.table.filter_input import FilterInput
 from redisq_ops.tui.theme import COLORS, THEMES, ThemeColors
 from redisq_ops.tui.views import ALL, ChartsView, GroupsView, OverviewView, QueueView
-from redisq_ops.tui.views.base import redaction_of
+from redisq_ops.tui.views.base import EntryView, redaction_of
 
 if TYPE_CHECKING:
     from redisq_ops.core.model.entry import Counts
@@ -299,7 +299,11 @@ class Dashboard(App[Exception]):
         self.push_screen(screen, closed)  # type: ignore[unused-awaitable]
 
     def drop_scan(self, changed_in: QueueView | None) -> None:
-        """Drop the groups of a full scan after a change in another view made them outdated."""
+        """Drop what a search has found, and the groups of a full scan if the change was made in
+        another view: they are outdated."""
+        for view in self.views.values():
+            if isinstance(view, EntryView) and view.found is not None:
+                view.take(None)
         groups = self.views["groups"]
         if changed_in is not groups and isinstance(groups, GroupsView) and groups.whole:
             groups.take(None)

@@ -395,6 +395,35 @@ def test_esc_from_a_filter_keeps_the_row(url: str, client: redis.Redis) -> None:
 
 
 @pytest.mark.slow
+def test_enter_searches_all_entries_for_a_filter_and_not_only_the_loaded(
+    url: str, client: redis.Redis
+) -> None:
+    bury(client, "r", 600)  # the newest 500 are loaded
+    rare = RequestQueue(client, "mail")
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await press(pilot, "slash", *"id=r/1")
+        await see(pilot, "nothing matches /id=r/1/: 500 of 600 looked at")
+        await press(pilot, "enter")
+        await see(pilot, "/id=r/1/ in 1 of 1", "all searched at")
+        await asked(pilot, "P")
+        await see(pilot, "r/1")
+        await press(pilot, "y")
+        await told(pilot, "1 replayed")
+        assert rare.get("r/1").state == "waiting" and rare.counts().dead == 599  # type: ignore[union-attr]
+        await see(pilot, "nothing matches")
+        await press(pilot, "escape", "slash", *"id~/5", "enter")
+        await see(pilot, "in 111 of 111", "all searched at")
+        rare.settle([Settlement(rare.take(1, consumer="w").deliveries[0], "reject", b"{}")])
+        await press(pilot, "f")
+        await until(pilot, lambda: "all searched" in text(app))
+        await press(pilot, "escape")
+        await see(pilot, "1 of 600 · newest first")
+
+    drive_in(url, body, "5")
+
+
+@pytest.mark.slow
 def test_a_filter_without_a_match_says_how_many_were_looked_at(
     url: str, client: redis.Redis
 ) -> None:

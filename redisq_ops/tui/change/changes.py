@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from redisq_ops.tui.change.confirm_dialog import Question
     from redisq_ops.tui.change.speed_fields import ChangeSpeed
     from redisq_ops.tui.views import GroupsView, QueueView
+    from redisq_ops.tui.views.base import EntryView
 
     from ..dashboard import Dashboard
 
@@ -110,6 +111,23 @@ class Changes:
 
             found = await run_change.group_all(self, queue)
             if found is not None and self._app.queue == queue:
+                view.take(found)
+            return False
+
+        self._start(run, None)
+
+    def search(self, view: EntryView) -> None:
+        """Search all entries of the view's state for those that match its filter; Esc stops it.
+        Nothing is changed."""
+        queue, state, query = self._app.queue, view.state, view.filter
+        if queue is None or state is None or query is None:
+            return self._nothing()
+
+        async def run() -> bool:
+            from .search import search
+
+            found = await search(self, queue, state, query)
+            if found is not None and self._app.queue == queue and view.filter == query:
                 view.take(found)
             return False
 

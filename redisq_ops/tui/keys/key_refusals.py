@@ -10,6 +10,7 @@ from textual.events import Key
 from redisq_ops.ops.terminal import kind_of
 from redisq_ops.tui.keys import keys
 from redisq_ops.tui.views import GroupsView, numbered
+from redisq_ops.tui.views.base import EntryView
 
 if TYPE_CHECKING:
     from redisq_ops.core.model.states import Verb
@@ -68,8 +69,10 @@ def unfit(app: Top, action: str, parameters: tuple[object, ...]) -> str:
             if not view.edits:
                 return "payloads are edited in the views of dead and delayed entries: 5 and 6."
             return f"{kind} has no payloads that can be edited here."
-        case "scan" if not isinstance(view, GroupsView):
-            return "it groups dead letters: 7."
+        case "scan" if not isinstance(view, GroupsView) and (
+            view.filter is None or not isinstance(view, EntryView)
+        ):
+            return "it groups all dead letters (7), or searches all entries for a filter (/)."
         case "begin" if why := _unfit_command(app, str(parameters[0])):
             return why
         case "preview" if not view.has_preview:

@@ -68,7 +68,7 @@ LOOK = (
     _hidden("r", "turn", "Reverse", "Reverse the order"),
     _hidden("p", "preview", "Preview", "Preview beside the list"),
     _shown("t", "explain", "Explain", "Why it waits, what helps"),
-    _shown("f", "scan", "Group all", "Group all, not the latest"),
+    _shown("f", "scan", "Search all", "Group or search all, not the latest"),
     _hidden("plus,equals_sign", "zoom(1)", "Zoom in", "Charts: a shorter time"),
     _hidden("minus", "zoom(-1)", "Zoom out", "Charts: a longer time"),
     _hidden("a", "all_queues", "All queues", "Charts of all queues"),
