@@ -183,10 +183,13 @@ class Tabs(Widget):
 
     def _tabs(self, titles: Sequence[str]) -> Iterable[tuple[type[QueueView], Text]]:
         current, queue, counts = self.state.view, self.state.queue, self.state.counts
+        here = next(view for view in ALL if view.name_ == current)
         there = [
             (digit, view, title)
             for (digit, view), title in zip(numbered(), titles, strict=True)
             if view.name_ == current or view.offered_by(queue)
+            # The tabs of a queue have room for one way up.
+            if here.of_all_queues or not view.of_all_queues or view.name_ == "overview"
         ]
         for (digit, view, title), following in zip(there, [*there[1:], None], strict=True):
             title = title or (view.short if view.name_ == current else "")
