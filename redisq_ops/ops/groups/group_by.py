@@ -79,12 +79,15 @@ BY_ERROR = GroupBy()
 def _comparison(field: Field, found: Any) -> str | None:
     if isinstance(found, (dict, list)):
         return None
-    literal = field.kind == "json" and not isinstance(found, str)
-    return f"{field.name}={json.dumps(found) if literal else quoted(_text(found))}"
+    named = quoted(_text(found))
+    if field.kind != "json" or isinstance(found, str):
+        return f"{field.name}={named}"
+    # Without quotes it is the number, but also the text of its digits.
+    return f"{field.name}={_text(found)} -{field.name}={named}"
 
 
 def _text(found: Any) -> str:
-    text = shown(found)
+    text = shown(int(found) if isinstance(found, float) and found.is_integer() else found)
     return "null" if text is None else text
 
 

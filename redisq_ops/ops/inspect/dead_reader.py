@@ -33,7 +33,7 @@ BYTES: Final = 1 << 20
 """about how many bytes of payloads are read of a queue"""
 QUEUES: Final = 10
 """queues that a refresh reads; fewer on a slow link"""
-AGAIN_MS: Final = 10_000
+AGAIN_MS: Final = 30_000
 """a queue whose number of dead letters stays the same is read again after this time"""
 KEPT: Final = 100
 """groups that are kept of a queue"""
@@ -171,7 +171,7 @@ class DeadReader:
             key=lambda group: (-group.count, -(group.last_ms or 0)),
         )
         deaths = [at for one in kept for at in one.deaths]
-        step, numbers = _bars(deaths, now, bars)
+        step, numbers = death_bars(deaths, now, bars)
         return DeadLetters(
             tuple(groups),
             sum(one.others for one in kept),
@@ -195,7 +195,7 @@ def _why_unread(row: QueueRow) -> str | None:
     return row.problem if row.counts is None else row.counts.problem
 
 
-def _bars(deaths: Sequence[int], now: int, bars: int) -> tuple[int, tuple[int, ...]]:
+def death_bars(deaths: Sequence[int], now: int, bars: int) -> tuple[int, tuple[int, ...]]:
     """The width (ms) of a bar, and the deaths in each, the present one last."""
     ages = sorted(max(0, now - at) for at in deaths)
     far = ages[min(len(ages) - 1, int(len(ages) * _FITTING))] if ages else 0

@@ -244,5 +244,5 @@ def _drawn(dead: DeadLetters, width: int) -> Text:
         f"-{age((len(numbers) * cells - at) // cells * step)}".ljust(_TICK)
         for at in range(0, len(numbers) * cells - _TICK, _TICK)
     )
-    text.append(f"\n {axis.ljust(len(numbers) * cells - 3)}now\n", DIM)
+    text.append(f"\n {axis.ljust(len(numbers) * cells - 3)}now"[:width] + "\n", DIM)
     return text
