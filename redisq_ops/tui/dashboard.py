@@ -131,6 +131,8 @@ class Dashboard(App[Exception]):
         self.set_keymap(dict(self.settings.keys))
         for name, columns in self.settings.columns.items():
             self.views[name].table.keep_columns(columns)
+        if self.settings.dead_by != self.all_dead.column:
+            self.all_dead.divide(self.settings.dead_by)
         self.current.table.focus()
         # After `fg` the screen is empty, and Textual would draw only what changes.
         self.app_resume_signal.subscribe(self, lambda _: self._redraw())

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import redis
 
-from redisq_ops.core.engine.registry import registry_key
 from redisq_ops.core.model.entry import Failure
 from redisq_ops.core.queues.delay import DelaySet
 
@@ -75,7 +74,7 @@ def test_a_name_with_a_star_and_a_window_of_each_queue(redisq: Redisq, client: r
 def test_a_queue_that_can_not_be_read_is_named(redisq: Redisq, client: redis.Redis) -> None:
     mail_dies(client, "r1", 2)
     DelaySet(client, "later").schedule([("e1", b"x")], after_ms=10_000)
-    client.hset(registry_key(), "broken", b"\xff")
+    client.hset("redisq:registry", "broken", b"\xff")
     client.set("redisq:{later}:dead", "no sorted set")
     (row,) = redisq.rows("dlq", "groups", code=3)
     assert (row["queue"], row["entries"]) == ("mail", 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from typing import Any
 
 import redis
 import rq
@@ -60,7 +61,8 @@ def orders_die(client: redis.Redis, number: int) -> None:
     """Failed jobs of BullMQ's queue ``orders``."""
     client.hset("bull:orders:meta", mapping={"version": "bullmq:5.61.0"})
     for n in range(number):
-        job = {
+        died_ms = int(1000 * time.time()) - 600_000
+        job: dict[Any, Any] = {
             "name": "ship",
             "data": json.dumps({"release": "v9", "order": n}),
             "opts": '{"attempts": 1}',
@@ -69,10 +71,10 @@ def orders_die(client: redis.Redis, number: int) -> None:
             "atm": 1,
             "failedReason": f"no carrier for order {n}",
             "stacktrace": json.dumps([f"Error: no carrier for order {n}\n    at ship (a.js:1:2)"]),
-            "finishedOn": int(1000 * time.time()) - 600_000,
+            "finishedOn": died_ms,
         }
         client.hset(f"bull:orders:o{n}", mapping=job)
-        client.zadd("bull:orders:failed", {f"o{n}": job["finishedOn"]})
+        client.zadd("bull:orders:failed", {f"o{n}": died_ms})
 
 
 def thumbs_die(client: redis.Redis, number: int) -> None:

@@ -513,7 +513,7 @@ def all_dead(bars: int) -> DeadLetters:
         groups.add(entries, queue)
         died += [NOW - age * MINUTE for age in ages]
         found += groups.ranked()
-    found[0] = replace(found[0], exact=False)
+    found = [replace(one, exact=one.queue != "mail") for one in found]
     step, deaths = death_bars(died, NOW, bars)
     earlier, unread = len(died) - sum(deaths), {"billing": "WRONGTYPE"}
     return DeadLetters(tuple(found), 0, 127, 1_277, True, 3, 1, unread, step, deaths, earlier)

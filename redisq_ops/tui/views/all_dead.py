@@ -31,7 +31,7 @@ class AllDeadView(QueueView):
     name_ = "dead-all"
     title = "all dead"
     short = "all dead"
-    about = "Dead letters of all queues"
+    about = "All queues: dead by error"
     of_all_queues = True
     verbs = frozenset({"replay", "purge"})
     columns = (
