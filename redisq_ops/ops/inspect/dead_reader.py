@@ -37,6 +37,7 @@ AGAIN_MS: Final = 30_000
 """a queue whose number of dead letters stays the same is read again after this time"""
 KEPT: Final = 100
 """groups that are kept of a queue"""
+_BY_TASK: Final = group_by("error,task")
 _FITTING: Final = 0.95
 """share of the deaths that the chart shows: one long ago is left out"""
 
@@ -97,7 +98,7 @@ class DeadReader:
         self._room = max(1, self._room // 2) if slow else min(QUEUES, 2 * self._room)
         left = [row for row in rows.values() if self._begins(row)] if due else []
         unread = {row.name: why for row in seen.rows if (why := _why_unread(row))}
-        return seen, self._summed(rows, unread, len(left), seen.now_ms, bars), len(left)
+        return seen, self._summed(unread, len(left), seen.now_ms, bars), len(left)
 
     def _begins(self, row: QueueRow) -> bool:
         """Whether it was not read yet, or only its first few entries."""
@@ -142,9 +143,13 @@ class DeadReader:
         counts: Counts | None = None if queue.whole else row.counts
         bare = Snapshot(Viewport("dead", needs=needs), now, counts=counts)
         found = await latest_dead(queue, bare, most)
-        groups = ErrorGroups(KEPT, redaction, by=self._by)
         entries = [entry for entry in found.entries if not entry.problem]
+        groups = ErrorGroups(KEPT, redaction, by=self._by)
         groups.add(entries, row.name)
+        if not any(value for group in groups.ranked() for value in group.values[1:]):
+            # No entry has the field: the rows' filters need not exclude it.
+            groups = ErrorGroups(KEPT, redaction, by=_BY_TASK)
+            groups.add(entries, row.name)
         sizes = [len(entry.payload) for entry in entries if entry.payload is not None]
         read_all = found.exact and len(found.entries) >= found.total
         ranked = tuple(replace(one, exact=one.exact and read_all) for one in groups.ranked())
@@ -161,9 +166,7 @@ class DeadReader:
             unfinished=most == PROBED and mean is None and found.total > len(found.entries) >= most,
         )
 
-    def _summed(
-        self, rows: dict[str, QueueRow], unread: dict[str, str], left: int, now: int, bars: int
-    ) -> DeadLetters:
+    def _summed(self, unread: dict[str, str], left: int, now: int, bars: int) -> DeadLetters:
         kept = [one for one in self._kept.values() if not one.problem]
         unread |= {name: one.problem for name, one in self._kept.items() if one.problem}
         groups = sorted(
@@ -178,7 +181,7 @@ class DeadReader:
             sum(one.looked for one in kept),
             sum(one.total for one in kept),
             all(one.exact for one in kept),
-            len(rows) - left,
+            sum(one.total > 0 for one in kept),
             left,
             unread,
             step,

@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 import redis
 
+from redisq_ops.core.engine.registry import Registered
+from redisq_ops.core.redis.operation import run
 from redisq_ops.core.redis.transport import exchange
 from redisq_ops.demo.other_programs import register_found
 from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.discover import register
 from redisq_ops.ops.inspect import dead_reader
 from redisq_ops.ops.inspect.dead_reader import AGAIN_MS, QUEUES, DeadReader, death_bars
 from redisq_ops.ops.inspect.rolling_overview import RollingOverview
@@ -148,13 +151,24 @@ def test_a_queue_that_can_not_be_read_is_named_beside_the_others(client: redis.R
     assert list(seen.unread) == ["other"] and "another type" in seen.unread["other"]
 
 
+def test_no_dead_letter_is_counted_twice(client: redis.Redis) -> None:
+    """A queue of a Sidekiq, and the Sidekiq as a whole."""
+    cards_die(client, 6)
+    register_found(client)
+    run(client, register(Deployment(client), [Registered("sidekiq", "sidekiq", 1, 0)]))
+    seen = Refreshes(client).read()
+    assert cells(seen) == {("sidekiq:cards", "KeyError", "ChargeCard", "v2.4.1"): 6}
+    assert (seen.total, seen.queues) == (6, 1)
+
+
 def test_another_field_divides_anew_and_what_is_hidden_stays_hidden(client: redis.Redis) -> None:
     mail_dies(client, "r1", 2)
     refreshes = Refreshes(client, Redaction.read([({"keys": ["tenant"]}, "")]))
     assert cells(refreshes.read()) == {("mail", "KeyError", None, "v7"): 2}
     (group,) = refreshes.read("payload.tenant").groups
     assert "acme" not in json.dumps([group.values, group.where]) and group.where is None
-    assert cells(refreshes.read("")) == {("mail", "KeyError", None): 2}
+    (group,) = refreshes.read("size_of_card").groups  # nobody has it
+    assert (group.values, group.where) == ((None,), "group=6762c343 -has:task")
 
 
 def test_bars_show_nearly_all_deaths_and_the_last_one_is_now() -> None:
