@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import all_queues
-from redisq_ops.core.model.errors import BadInput, NotFound
+from redisq_ops.core.model.errors import BadInput, NotFound, Unreachable
 from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.redis.operation import apart, together
 from redisq_ops.ops.deployment import Address
 from redisq_ops.ops.required_features import requests_of
 
@@ -27,6 +30,30 @@ def queue_named(s: Session, name: str | None) -> str:
         say = f"say which: {listed}" if names else "there are no queues here at all"
         raise NotFound(f"no queue is named, and none is called {name!r}: {say}")
     return name
+
+
+def every_queue(s: Session) -> tuple[list[Queue[Any]], dict[str, str]]:
+    """All queues, no entry in two of them, and by name why others can't be looked at."""
+    refused = {name: str(why) for name, why in s.run(s.deployment.registered())[1].items()}
+    queues = s.run(s.deployment.disjoint_queues())
+    refused |= _unanswered(s, queues)
+    return [queue for queue in queues if queue.name not in refused], refused
+
+
+def _unanswered(s: Session, queues: Sequence[Queue[Any]]) -> dict[str, str]:
+    """Queues of a Cluster whose node doesn't answer, with the reason."""
+    from redis import RedisCluster
+
+    if not isinstance(
+        s.client, RedisCluster
+    ):  # if one server does not answer, the whole command fails
+        return {}
+    replies = s.run(together(apart(queue.counts.op()) for queue in queues))
+    return {
+        queue.name: str(reply)
+        for queue, reply in zip(queues, replies, strict=True)
+        if isinstance(reply, Unreachable)
+    }
 
 
 def place(s: Session, address: str, what: str) -> Address:

@@ -114,6 +114,14 @@ def fields(incomplete: str) -> list[str]:
     return [name for name in FIELDS if name.startswith(incomplete)]
 
 
+def grouped_by(incomplete: str) -> list[str]:
+    """The fields by which dead letters can be grouped, behind those that are typed already."""
+    from redisq_ops.ops.groups.group_by import NAMED
+
+    typed, comma, begun = incomplete.rpartition(",")
+    return [f"{typed}{comma}{name}" for name in ("error", *NAMED) if name.startswith(begun)]
+
+
 def conditions(incomplete: str) -> list[str]:
     """An expression of one condition: the field and the sign after it."""
     from redisq_ops.ops.filter.completion import completed

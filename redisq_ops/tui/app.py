@@ -344,7 +344,7 @@ class Top(Dashboard):
         self.changes.page(words)
 
     def action_undo(self) -> None:
-        self.changes.undo(None if self.view == "overview" else self.queue)
+        self.changes.undo(None if self.current.of_all_queues else self.queue)
 
     async def action_quit(self) -> None:
         if self.changes.progress:

@@ -173,8 +173,9 @@ class Tabs(Widget):
     def _drawn(self) -> list[tuple[type[QueueView], Text]]:
         """The longest titles that fit, each with its view; counts are never left out."""
         short = [view.short for view in ALL]
-        of_digits = [view.short if key.isdigit() else "" for key, view in numbered()]
-        of_states = [view.short if view.state else "" for view in ALL]
+        beside = {view for view in ALL if view.of_all_queues and view.name_ != "overview"}
+        of_digits = [v.short if key.isdigit() or v in beside else "" for key, v in numbered()]
+        of_states = [view.short if view.state or view in beside else "" for view in ALL]
         for titles in ([view.title for view in ALL], short, of_digits, of_states, [""] * len(ALL)):
             tabs = list(self._tabs(titles))
             if sum(tab.cell_len for _, tab in tabs) <= self.size.width:
@@ -183,10 +184,13 @@ class Tabs(Widget):
 
     def _tabs(self, titles: Sequence[str]) -> Iterable[tuple[type[QueueView], Text]]:
         current, queue, counts = self.state.view, self.state.queue, self.state.counts
+        here = next(view for view in ALL if view.name_ == current)
         there = [
             (digit, view, title)
             for (digit, view), title in zip(numbered(), titles, strict=True)
             if view.name_ == current or view.offered_by(queue)
+            # The tabs of a queue have room for one way up.
+            if here.of_all_queues or not view.of_all_queues or view.name_ == "overview"
         ]
         for (digit, view, title), following in zip(there, [*there[1:], None], strict=True):
             title = title or (view.short if view.name_ == current else "")

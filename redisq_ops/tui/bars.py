@@ -25,7 +25,7 @@ class Bars:
         app = self._app
         silent = None if app.seen_at is None else app.clock() - app.seen_at
         failing, connected = app.problem is not None, app.source.connected
-        queue = app.open_queue if app.view != "overview" else None
+        queue = None if app.current.of_all_queues else app.open_queue
         counts = app.counts if queue else None
         frozen = silent is not None and app.poller.frozen and not failing
         stale = silent is not None and not frozen and (failing or silent > 2 * app.interval + 1)
@@ -59,7 +59,10 @@ class Bars:
         said, view, snapshot = "", app.current, app.snapshot
         if snapshot is None:
             said = self._nothing_seen()
-        elif view.name_ != "overview" and snapshot.viewport.queue == app.queue:
+        elif view.of_all_queues:
+            same = snapshot.viewport.view == app.view
+            said = snapshot.problem or "" if same else ""
+        elif snapshot.viewport.queue == app.queue:
             queue = snapshot.queue
             if app.queue is None:
                 said = "There is no queue here yet."
@@ -91,7 +94,7 @@ class Bars:
         said = [busy] if busy else [] if self.notice.display else list(app.current.status)
         if app.refused and not busy:
             said = [app.refused]
-        counts = app.counts if app.view != "overview" else None
+        counts = None if app.current.of_all_queues else app.counts
         if counts is not None and counts.problem and not busy:
             said.append(counts.problem)
         if counts is not None and counts.only_shown and not busy:

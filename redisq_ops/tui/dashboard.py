@@ -39,7 +39,7 @@ from redisq_ops.tui.screens.server_screen import ServerScreen
 from redisq_ops.tui.signals import end_on_signals
 from redisq_ops.tui.table.filter_input import FilterInput
 from redisq_ops.tui.theme import COLORS, THEMES, ThemeColors
-from redisq_ops.tui.views import ALL, ChartsView, GroupsView, OverviewView, QueueView
+from redisq_ops.tui.views import ALL, AllDeadView, ChartsView, GroupsView, OverviewView, QueueView
 from redisq_ops.tui.views.base import EntryView, redaction_of
 
 if TYPE_CHECKING:
@@ -105,11 +105,10 @@ class Dashboard(App[Exception]):
         self._completions = CompletionList()
         self.command = CommandInput(self.commands.completed, self._completions)
         self.guide = GuideStrip(guide) if guide else None
-        self.overview, self.charts = OverviewView(), ChartsView()
-        others = (view() for view in ALL if view not in (OverviewView, ChartsView))
-        self.views: dict[View, QueueView] = {
-            view.name_: view for view in (self.overview, *others, self.charts)
-        }
+        self.overview, self.charts, self.all_dead = OverviewView(), ChartsView(), AllDeadView()
+        own = (self.overview, self.all_dead, self.charts)
+        others = (view() for view in ALL if view not in map(type, own))
+        self.views: dict[View, QueueView] = {view.name_: view for view in (*own, *others)}
         self._switcher = ContentSwitcher(self.overview, initial="overview", id="views")
         self.preview = PreviewPane()
         self.preview.mode = self.settings.preview
@@ -133,6 +132,8 @@ class Dashboard(App[Exception]):
         self.set_keymap(dict(self.settings.keys))
         for name, columns in self.settings.columns.items():
             self.views[name].table.keep_columns(columns)
+        if self.settings.dead_by != self.all_dead.column:
+            self.all_dead.divide(self.settings.dead_by)
         self.current.table.focus()
         # After `fg` the screen is empty, and Textual would draw only what changes.
         self.app_resume_signal.subscribe(self, lambda _: self._redraw())
@@ -192,6 +193,7 @@ class Dashboard(App[Exception]):
             view.charts,
             any(isinstance(screen, ServerScreen) for screen in self.screen_stack),
             view.bar_ms,
+            self.all_dead.column if view is self.all_dead else "",
         )
 
     @property
@@ -235,7 +237,7 @@ class Dashboard(App[Exception]):
             return False
         viewport = self.snapshot.viewport
         return viewport.view == self.view and (
-            viewport.queue == self.queue or viewport.view == "overview"
+            viewport.queue == self.queue or self.current.of_all_queues
         )
 
     def on_missed(self, missed: Missed) -> None:
@@ -289,7 +291,7 @@ class Dashboard(App[Exception]):
         """Open another queue, with empty views."""
         self.queue = queue
         for view in self.views.values():
-            if view.name_ != "overview":
+            if not view.of_all_queues:
                 view.forget()
 
     def open_screen(
@@ -342,8 +344,8 @@ class Dashboard(App[Exception]):
 
     @property
     def under_cursor(self) -> ListedQueue | None:
-        """The queue that a digit opens from the overview."""
-        under = self.overview.table.identity
+        """The queue that a digit opens from a view of all queues."""
+        under = (self.current if self.current.of_all_queues else self.overview).row_queue
         return next((queue for queue in self.queues if queue.name == under), None)
 
     @property
@@ -379,6 +381,8 @@ class Dashboard(App[Exception]):
             return RowAddresses(under, under[0] if under else None)
         if view.named_rows and view.holds != "periodic":
             return RowAddresses(under, self.queue)
+        if view.of_all_queues:
+            return RowAddresses((), view.row_queue)
         if self.queue is None or (view.state is None and view.holds == "queue"):
             return RowAddresses((), self.queue)  # its rows are no entries
         return RowAddresses(tuple(f"{self.queue}/{id}" for id in under), self.queue)

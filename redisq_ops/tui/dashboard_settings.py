@@ -10,6 +10,7 @@ from redisq_ops.ops.inspect.snapshot import View
 
 from .screens.preview_pane import PreviewMode
 from .theme import DARK
+from .views.all_dead import COLUMN
 
 if TYPE_CHECKING:
     from redisq_ops.ops.check.rules import Rules
@@ -38,6 +39,8 @@ class DashboardSettings:
     """name of a binding -> its key"""
     columns: Mapping[View, frozenset[str]] = field(default_factory=dict)
     """view -> the keys of the columns that are shown"""
+    dead_by: str = COLUMN
+    """field that divides the dead letters of all queues; empty: none"""
     filters: Mapping[str, str] = field(default_factory=dict)
     """digit -> filter expression"""
     alerts: AlertSettings | None = None

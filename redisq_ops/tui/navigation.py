@@ -9,7 +9,7 @@ from redisq_ops.ops.terminal import printable
 from redisq_ops.tui.navigation_history import NavigationHistory, VisitedPlace
 from redisq_ops.tui.screens.detail_screen import DetailScreen
 from redisq_ops.tui.table.table import PagedTable
-from redisq_ops.tui.views import GroupsView
+from redisq_ops.tui.views import AllDeadView, GroupsView
 from redisq_ops.tui.views.consumers import parted
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Navigation:
     @property
     def here(self) -> VisitedPlace:
         view = self._app.current
-        queue = None if view.name_ == "overview" else self._app.queue
+        queue = None if view.of_all_queues else self._app.queue
         return VisitedPlace(view.name_, queue, view.filter, view.table.identity, view.title)
 
     @property
@@ -101,13 +101,13 @@ class Navigation:
     # --- views and queues ----------------------------------------------------------------------
 
     def open_view(self, name: View) -> None:
-        """Show a view; from the overview, that of the queue under the cursor."""
+        """Show a view; from one of all queues, that of the queue under the cursor."""
         app = self._app
         if app.snapshot is None:
             app.refuse("There is no picture of the server yet.")
             return
-        if app.view == "overview" and name != "overview":
-            under = app.current.table.identity
+        if app.current.of_all_queues and not app.views[name].of_all_queues:
+            under = app.current.row_queue
             self.choose(under or app.queue or next((q.name for q in app.queues), None))
         self.show_view(name)
 
@@ -129,7 +129,7 @@ class Navigation:
         """Show the same view of another queue, ``step`` further in the list of names."""
         app = self._app
         names = [queue.name for queue in app.queues]
-        if app.view == "overview":
+        if app.current.of_all_queues:
             app.refuse("Tab goes from queue to queue once one is open: Enter opens one.")
         elif not names or names == [app.queue]:
             app.refuse("There is no other queue.")
@@ -184,6 +184,8 @@ class Navigation:
         if app.view == "overview":
             self.choose(opened.identity)
             self.go_home()
+        elif isinstance(app.current, AllDeadView):
+            self._open_cell(app.current)
         elif app.view == "groups":
             self.narrowed("dead", f"group={opened.identity}")
         elif app.view == "consumers":
@@ -198,6 +200,12 @@ class Navigation:
             app.refuse("Enter: p shows the details of the row.")
         else:
             self.open_detail(opened.identity)
+
+    def _open_cell(self, view: AllDeadView) -> None:
+        """Show the dead letters of the row under the cursor; Esc leads back."""
+        if (group := view.item) is not None:
+            self.choose(group.queue)
+            self.narrowed("dead", group.where or f"group={group.fingerprint}")
 
     def open_detail(self, id: str) -> None:
         """Show all details of an entry or request of the open queue."""

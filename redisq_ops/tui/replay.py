@@ -218,6 +218,8 @@ def _snapshot(
     if viewport.view == "overview":
         return replace(bare, overview=tuple(_rows(rows, before)))
     charts = viewport.view == "charts"
+    if viewport.view == "dead-all":
+        return replace(bare, problem="dead letters: not recorded")
     queue = None if charts and viewport.charts.all_queues else viewport.queue
     operations = tuple(recorded_operations(state, queue))
     if charts:

@@ -4,6 +4,7 @@
     theme = "light"
     refresh = "2s"
     preview = "closed"
+    dead_by = "payload.tenant"
 
     [dashboard.keys]
     explain = "x"
@@ -40,7 +41,16 @@ from .screens.preview_pane import PREVIEW_MODES
 from .theme import THEMES
 from .views import ALL, QueueView
 
-_SECTIONS: Final = ("theme", "refresh", "preview", "keys", "columns", "filters", "alerts")
+_SECTIONS: Final = (
+    "theme",
+    "refresh",
+    "preview",
+    "dead_by",
+    "keys",
+    "columns",
+    "filters",
+    "alerts",
+)
 
 
 def read_settings(table: Mapping[str, Any], where: str) -> DashboardSettings:
@@ -53,6 +63,8 @@ def read_settings(table: Mapping[str, Any], where: str) -> DashboardSettings:
         found["refresh_s"] = _checked(refresh_seconds, str(table["refresh"]), f"{where}: refresh")
     if "preview" in table:
         found["preview"] = _one_of(table["preview"], PREVIEW_MODES, f"{where}: preview")
+    if "dead_by" in table:
+        found["dead_by"] = _field(table["dead_by"], f"{where}: dead_by")
     if "keys" in table:
         found["keys"] = _keys(_table(table["keys"], f"{where}.keys"), f"{where}.keys")
     if "columns" in table:
@@ -62,6 +74,16 @@ def read_settings(table: Mapping[str, Any], where: str) -> DashboardSettings:
     if "alerts" in table:
         found["alerts"] = _alerts(_table(table["alerts"], f"{where}.alerts"), f"{where}.alerts")
     return DashboardSettings(**found)
+
+
+def _field(value: Any, where: str) -> str:
+    from redisq_ops.ops.groups.group_by import group_by
+
+    if not isinstance(value, str):
+        raise BadInput(f"{where}: expected a field, as 'payload.tenant'")
+    if value:
+        _checked(group_by, value, where)
+    return value
 
 
 def _keys(table: Mapping[str, Any], where: str) -> dict[str, str]:

@@ -52,6 +52,7 @@ PNG = {
     "tour-5-charts": "tour-5-charts",
     "tour-6-undo": "tour-6-undo",
     "dead": "dead",
+    "dead-all": "all-dead",
     "preview-160x45": "preview",
     "explain": "explain",
     "overview-light": "light",

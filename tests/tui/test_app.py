@@ -1093,7 +1093,7 @@ def test_a_key_that_can_not_act_says_why(url: str, client: redis.Redis) -> None:
             ("1", ["tab"], "Tab goes from queue to queue once one is open"),
             ("1", ["escape"], "there is nothing to go back from"),
             ("3", "RCPX", "not in this view"),
-            ("4", "P", "Replay: not in this view: see 5 (dead), 7 (groups)"),
+            ("4", "P", "Replay: not in this view: see d (all dead), 5 (dead), 7 (groups)"),
             ("4", "E", "payloads are edited in the views of dead and delayed entries"),
             ("4", ["y", "space", "enter"], "The list is empty."),
             ("5", "RC", "not in this view"),

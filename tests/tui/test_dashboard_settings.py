@@ -36,6 +36,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "configuration.md"
 WHOLE = """
 theme = "light"
 refresh = "2s"
+dead_by = "payload.tenant"
 [keys]
 explain = "x"
 replay = "ctrl+r,V"
@@ -55,7 +56,7 @@ warning = ["dead>1000"]
 
 def test_the_whole_of_it_is_read() -> None:
     found = read_settings(tomllib.loads(WHOLE), "[dashboard]")
-    assert (found.theme, found.refresh_s) == ("light", 2.0)
+    assert (found.theme, found.refresh_s, found.dead_by) == ("light", 2.0, "payload.tenant")
     assert found.keys == {"explain": "x", "replay": "ctrl+r,V"}
     assert found.columns == {"dead": frozenset({"id", "error"})}
     assert found.filters == {"1": "error~SMTP", "2": "attempts>5"}
@@ -69,18 +70,19 @@ def test_the_whole_of_it_is_read() -> None:
     [
         (
             "colour = 1",
-            "D: 'colour' is none of theme, refresh, preview, keys, columns, filters, alerts",
+            "D: 'colour' is none of theme, refresh, preview, dead_by, keys, columns, filters,",
         ),
         ("theme = 'pink'", "D: theme: 'pink' is none of dark, light, ansi, high-contrast"),
         ("refresh = 'soon'", "D: refresh: 'soon' is not a time span: write 90s, 5m, 2h or 3d"),
         ("refresh = 0", "D: refresh: '0': from 0.1 seconds to 1 hour"),
+        ("dead_by = 'age'", "D: dead_by: 'age': group by error, task, client,"),
         ("keys.explode = 'x'", "D.keys: 'explode' is none of view-overview, "),
         ("keys.purge = 'p'", "D.keys: purge: a key that changes something takes Shift: 'p'"),
         ("keys.explain = 's'", "D.keys: 's' would do two things"),
         ("keys.explain = 'j'", "D.keys: 'j' would do two things"),
         ("keys.explain = ''", "D.keys: explain: expected a key, as 'x', 'f5' or 'ctrl+o'"),
         ("columns.dead = ['colour']", "D.columns: dead: 'colour' is none of id, task, reason,"),
-        ("columns.tail = ['id']", "D.columns: 'tail' is none of overview, levels,"),
+        ("columns.tail = ['id']", "D.columns: 'tail' is none of overview, dead-all, levels,"),
         ("columns.dead = []", "D.columns: dead: expected a list of columns: id, task"),
         ("filters.0 = 'x'", "D.filters: '0' is none of 1, 2, 3, 4, 5, 6, 7, 8, 9"),
         ("filters.1 = 'age>>2h'", "D.filters: 1: "),

@@ -54,6 +54,7 @@ from redisq_ops.ops.filter.parser import parse
 from redisq_ops.ops.filter.selection import Selection
 from redisq_ops.ops.groups.error_groups import ErrorGroup, ErrorGroups
 from redisq_ops.ops.groups.fingerprint import fingerprint
+from redisq_ops.ops.groups.group_by import group_by
 from redisq_ops.ops.inspect.client_details import ClientDetails
 from redisq_ops.ops.inspect.consumers import (
     AGES_MS,
@@ -62,6 +63,7 @@ from redisq_ops.ops.inspect.consumers import (
     ConsumerReport,
     ConsumerStatus,
 )
+from redisq_ops.ops.inspect.dead_reader import death_bars
 from redisq_ops.ops.inspect.details import EntryDetails, PendingEntry, RequestDetails
 from redisq_ops.ops.inspect.history import EntryHistory
 from redisq_ops.ops.inspect.overview import CommonError, Evidence, QueueRow
@@ -69,6 +71,7 @@ from redisq_ops.ops.inspect.periodic import PeriodicStatus
 from redisq_ops.ops.inspect.snapshot import (
     ChartData,
     ChartScope,
+    DeadLetters,
     ListedQueue,
     Snapshot,
     Upcoming,
@@ -482,6 +485,40 @@ def groups() -> tuple[ErrorGroup, ...]:
     return tuple(found.ranked())
 
 
+def all_dead(bars: int) -> DeadLetters:
+    """A deploy at 02:30 that breaks one task, and three older errors."""
+    found, died = list[ErrorGroup](), list[int]()
+    for queue, task, kind, message, release, number, first, last in (
+        ("mail", "ChargeCard", "KeyError", "key not found: :iban", "v2.4.1", 90, 42, 1),
+        ("mail", "ChargeCard", "Timeout", "smtp-3 did not answer in 30 s", "v2.4.0", 21, 410, 38),
+        ("exports", None, "ValueError", "no column 'tax' in sheet 7", "v2.4.0", 12, 1_600, 95),
+        ("reminders", "SendReminder", "lost", "", "v2.4.0", 4, 200, 160),
+    ):
+        groups = ErrorGroups(by=group_by("error,task,release"))
+        error = None if kind == "lost" else Failure(kind, message)
+        payload = json.dumps({"args": [{"release": release}]} if task else {"release": release})
+        ages = [first - (first - last) * n // (number - 1) for n in range(number)]
+        entries = [
+            Entry(
+                f"e{n}",
+                "dead",
+                since_ms=NOW - age * MINUTE,
+                payload=payload.encode(),
+                reason="failed" if error else "lost",
+                error=error,
+                task=task,
+            )
+            for n, age in enumerate(ages)
+        ]
+        groups.add(entries, queue)
+        died += [NOW - age * MINUTE for age in ages]
+        found += groups.ranked()
+    found = [replace(one, exact=one.queue != "mail") for one in found]
+    step, deaths = death_bars(died, NOW, bars)
+    earlier, unread = len(died) - sum(deaths), {"billing": "WRONGTYPE"}
+    return DeadLetters(tuple(found), 0, 127, 1_277, True, 3, 1, unread, step, deaths, earlier)
+
+
 def report() -> ConsumerReport:
     """Who holds `pending()`; two workers are silent."""
     held = tuple(
@@ -852,6 +889,8 @@ class Seeded:
             return nothing(bare)
         if viewport.view == "overview":
             return replace(bare, overview=tuple(map(self._row, overview())))
+        if viewport.view == "dead-all":
+            return replace(bare, dead=all_dead(viewport.buckets))
         if bare.queue is None:
             return replace(bare, problem=f"no queue {viewport.queue!r} here")
         row = next(row for row in overview() if row.name == viewport.queue)
@@ -1220,6 +1259,7 @@ STORIES: dict[str, Story] = {
 # In each view: the queue it is of, and the keys pressed there.
 VIEWS: dict[View, tuple[str | None, tuple[str, ...]]] = {
     "overview": (None, ()),
+    "dead-all": (None, ()),
     "levels": ("mail", ()),
     "requests": ("mail", ("j",)),
     "pending": ("mail", ("j",)),

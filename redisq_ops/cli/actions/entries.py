@@ -53,9 +53,14 @@ def targets_of(
 def targets_to_read(s: Session, states: Sequence[State], selecting: Selecting) -> Iterator[Target]:
     """As `targets_of`; reports each target whose filter excludes all of its entries, and why."""
     for target in targets_of(s, states, selecting):
-        if mismatch := target.filter.state_mismatch(target.state):
-            say(printable(f"{target.queue.name}: no entry matches: {mismatch}"))
+        tell_mismatch(target)
         yield target
+
+
+def tell_mismatch(target: Target) -> None:
+    """Say why the filter excludes all entries of the state, if it does."""
+    if mismatch := target.filter.state_mismatch(target.state):
+        say(printable(f"{target.queue.name}: no entry matches: {mismatch}"))
 
 
 def listed(s: Session, state: State, selecting: Selecting) -> int:

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
 from redisq_ops.core.model.entry import State
-from redisq_ops.core.model.errors import NotFound
+from redisq_ops.core.model.errors import NotFound, Refused, Unreachable
 from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
 from redisq_ops.core.model.states import Verb
 from redisq_ops.ops.change.allowed import only_shown
+from redisq_ops.ops.change.wording import state_entries
 from redisq_ops.ops.filter.filter import Filter
-from redisq_ops.ops.groups.error_groups import ErrorGroup, Grouping
+from redisq_ops.ops.filter.scan import Scan, at_least
+from redisq_ops.ops.filter.target import Target
+from redisq_ops.ops.groups.error_groups import ErrorGroup, ErrorGroups, Grouping
+from redisq_ops.ops.groups.group_by import BY_ERROR, GroupBy, group_by
 from redisq_ops.ops.groups.heavy_hitters import DistinctNames
 from redisq_ops.ops.groups.traits import GroupComparison, Trait, trait_sentence
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.terminal import percent
 
-from ..filter_options import pages
+from ..address import every_queue
+from ..filter_options import filtered, pages
 from ..options import Selecting
-from ..output import age, count, emit, reading, say, table, tell, when
+from ..output import age, count, emit, printable, quantity, reading, say, table, tell, when
 from ..rows import entries_found, entry_row, tell_unread
 from ..session import Session
-from .entries import targets_to_read, unknown_state
+from .entries import targets_of, tell_mismatch, unknown_state
 
 STATE: State = "dead"
 VERBS: tuple[Verb, ...] = ("replay", "purge")
@@ -30,40 +38,92 @@ SHOWN = 30
 """groups shown to a person; programs get all"""
 
 
-def grouped(s: Session, selecting: Selecting) -> int:
+def grouped(s: Session, selecting: Selecting, by: str | None) -> int:
     """Print the groups of the selected dead letters, largest first."""
-    broken = False
-    for target in targets_to_read(s, (STATE,), selecting):
+    targets, refused, several = _targets(s, selecting)
+    for name, why in refused.items():
+        say(printable(f"{name}: not looked at: {why}"))
+    groups = ErrorGroups(redaction=s.redaction, by=BY_ERROR if by is None else group_by(by))
+    most, looked, broken = selecting.conditions.max, list[Grouping](), bool(refused)
+    for target in targets:
+        tell_mismatch(target)
         queue, now = target.queue, s.run(target.queue.now.op())
-        grouping = Grouping(queue, target.state, target.filter, now)
-        for page in pages(s, grouping.scan, selecting.conditions.scan_rate):
-            grouping.groups.add([entry for entry in page if not entry.problem])
-        broken = tell_unread([grouping.scan]) or broken
-        if s.json:
-            for row in _rows(grouping):
-                emit(row)
-        if unknown := unknown_state(s, grouping.scan):
-            say(unknown)
-        elif not s.json:
-            _print(grouping)
+        left = None if most is None else most - groups.total
+        if left == 0:
+            break
+        filter = replace(target.filter, max=left)
+        grouping = Grouping(queue, target.state, filter, now, groups=groups)
+        try:
+            for page in pages(s, grouping.scan, selecting.conditions.scan_rate):
+                groups.add([entry for entry in page if not entry.problem], queue.name)
+        except Unreachable:
+            raise
+        except Refused as refusal:
+            if not several:
+                raise
+            broken = True
+            say(printable(f"{queue.name}: {refusal}"))
+            continue
+        looked.append(grouping)
+    scans = [grouping.scan for grouping in looked]
+    broken = tell_unread(scans) or broken
+    unknown = [text for scan in scans if (text := unknown_state(s, scan))]
+    for text in unknown:
+        say(text)
+    if s.json:
+        for row in _rows(looked, groups):
+            emit(row)
+    elif len(unknown) < len(scans) or several:
+        _print(looked, groups, several)
     return PARTLY_DONE if broken else DONE
 
 
-def _rows(grouping: Grouping) -> list[dict[str, Any]]:
-    groups = grouping.groups
-    looked = {"total": groups.total, "scanned": grouping.scanned, "complete": grouping.complete}
-    rows = [
-        {"queue": grouping.queue.name, "state": grouping.state, **_row(group), **looked}
-        for group in groups.ranked()
-    ]
+def _targets(s: Session, selecting: Selecting) -> tuple[list[Target], dict[str, str], bool]:
+    """The dead letters of the named queues and requests; of all queues if nothing is named, of
+    those that match a name with ``*``. Also why queues can't be looked at, and whether several
+    may be looked at."""
+    names = selecting.addresses or ([selecting.queue] if selecting.queue else [])
+    patterns = [name for name in names if "*" in name]
+    if names and not patterns:
+        targets = targets_of(s, (STATE,), selecting)
+        return targets, {}, len(targets) > 1
+    if not names and s.config.values["queue"].origin != "default":
+        return targets_of(s, (STATE,), selecting), {}, False
+    queues, refused = every_queue(s)
+    for name in names:
+        if not any(fnmatchcase(each, name) for each in (*refused, *(q.name for q in queues))):
+            raise NotFound(f"no queue matches {name!r} ({hint('ls')} shows what there is)")
+    filter = replace(filtered(selecting.conditions, s.utc), redaction=s.redaction)
+    wanted = [queue for queue in queues if _matches(queue.name, names)]
+    unread = {name: why for name, why in refused.items() if _matches(name, names)}
+    return [Target(queue, STATE, filter) for queue in wanted], unread, True
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _rows(looked: Sequence[Grouping], groups: ErrorGroups) -> list[dict[str, Any]]:
+    covers = {
+        "total": groups.total,
+        "scanned": sum(grouping.scanned for grouping in looked),
+        "complete": all(grouping.complete for grouping in looked),
+    }
+    rows = [{"state": STATE, **_row(group, groups.by), **covers} for group in groups.ranked()]
     if groups.others.count:
         rows.append(
             {
-                "queue": grouping.queue.name,
-                "state": grouping.state,
+                "queue": looked[0].queue.name if len(looked) == 1 else None,
+                "state": STATE,
                 "group": None,
                 "groups": groups.others.groups,
                 "entries": groups.others.count,
+                "by": groups.by.words,
+                "values": {},
+                "where": None,
+                "task": None,
+                "tasks": None,
+                "errors": None,
                 "form": None,
                 "error": None,
                 "lost": None,
@@ -76,24 +136,33 @@ def _rows(grouping: Grouping) -> list[dict[str, Any]]:
                 "top_clients": {},
                 "top_requests": {},
                 "at_least": ["groups"],
-                **looked,
+                **covers,
             }
         )
     return rows
 
 
-def _row(group: ErrorGroup) -> dict[str, Any]:
+def _row(group: ErrorGroup, by: GroupBy = BY_ERROR) -> dict[str, Any]:
     """A group with stable JSON names; the numbers listed in ``at_least`` are lower bounds."""
     counted = {
         "entries": group.exact,
+        "tasks": not group.tasks.more,
+        "errors": not group.errors.more,
         "clients": not group.clients.more,
         "requests": not group.requests.more,
     }
     return {
-        "group": group.fingerprint,
+        "queue": group.queue,
+        "group": group.fingerprint or None,
         "groups": 1,
         "entries": group.count,
-        "form": group.form,
+        "by": by.words,
+        "values": dict(zip(by.names, group.values, strict=True)),
+        "where": group.where,
+        "task": group.task,
+        "tasks": len(group.tasks),
+        "errors": 1 if by.error else len(group.errors),
+        "form": group.form if by.error else None,
         "error": {"type": group.type, "message": group.message},
         "lost": group.lost,
         "reasons": group.reasons,
@@ -108,19 +177,25 @@ def _row(group: ErrorGroup) -> dict[str, Any]:
     }
 
 
-def _print(grouping: Grouping) -> None:
-    groups, total = grouping.groups, grouping.groups.total
+def _print(looked: Sequence[Grouping], groups: ErrorGroups, several: bool) -> None:
+    by, total = groups.by, groups.total
+    now = max((grouping.now_ms for grouping in looked), default=0)
     ranked = groups.ranked()
     whose = "clients" if any(len(group.clients) for group in ranked) else "requests"
+    what = [*(["group"] if by.error else []), *(["queue"] if several else []), *by.names]
+    times = ["first", "last"] if several else ["last"]
     rows: list[list[Any]] = [
         [
-            group.fingerprint,
+            *([group.fingerprint] if by.error else []),
+            *([group.queue] if several else []),
+            *(_value(*pair) for pair in zip(by.names, group.values, strict=True)),
             _many(group.count, group.exact),
             percent(group.count / total),
             group.lost,
-            group.last_ms and age(grouping.now_ms - group.last_ms),
+            *([group.first_ms and age(now - group.first_ms)] if several else []),
+            group.last_ms and age(now - group.last_ms),
             _different(group.clients if whose == "clients" else group.requests),
-            _error(group),
+            _error(group) if by.error else _different(group.errors),
         ]
         for group in ranked[:SHOWN]
     ]
@@ -128,13 +203,35 @@ def _print(grouping: Grouping) -> None:
     left = len(ranked[SHOWN:]) + groups.others.groups
     if hidden:
         more = f"in {_many(left, not groups.others.groups)} more groups"
-        rows.append(["others", count(hidden), percent(hidden / total), None, None, None, more])
+        others = ["others", *[None] * (len(what) - 1), count(hidden), percent(hidden / total)]
+        rows.append([*others, None, *[None] * len(times), None, more])
     if rows:
-        table(["group", "entries", "share", "lost", "last", whose, "error"], rows)
-    seen = f"; {grouping.scan.window_text}" if grouping.scan.window_text else ""
+        last = "error" if by.error else "errors"
+        table([*what, "entries", "share", "lost", *times, whose, last], rows)
     number = len(ranked) + groups.others.groups
     in_ = f" in {_many(number, not groups.others.groups)} {'group' if number == 1 else 'groups'}"
-    say(f"{grouping.queue.name}: {entries_found(grouping.scan)}{in_ if number else ''}{seen}")
+    found = in_ if number else ""
+    if several:
+        windows = _windows([grouping.scan for grouping in looked])
+        say(f"{quantity(len(looked), 'queue')}: {state_entries(total, STATE)}{found}{windows}")
+    else:
+        scan = looked[0].scan
+        seen = f"; {scan.window_text}" if scan.window_text else ""
+        say(f"{scan.queue.name}: {entries_found(scan)}{found}{seen}")
+
+
+def _windows(scans: Sequence[Scan]) -> str:
+    """How far the window of each queue reached, in one sentence; '' without a window."""
+    window = scans[0].filter.window if scans else None
+    if window is None:
+        return ""
+    which = f"{'latest' if window < 0 else 'first'} {count(abs(window))} of each queue"
+    total = at_least(sum(scan.total for scan in scans), all(scan.exact for scan in scans))
+    return f"; examined {count(sum(scan.scanned for scan in scans))} of {total}: the {which}"
+
+
+def _value(name: str, value: str | None) -> str | None:
+    return "unknown" if value is None and name == "task" else value
 
 
 def _error(group: ErrorGroup) -> str:
@@ -173,9 +270,9 @@ def _emit(s: Session, contrast: GroupComparison, group: ErrorGroup) -> None:
     here, rest = contrast.here, contrast.rest
     emit(
         {
+            **_row(group),
             "queue": queue,
             "state": contrast.state,
-            **_row(group),
             "total": here.total + rest.total,
             "contrast": [
                 {

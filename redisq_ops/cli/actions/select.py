@@ -10,7 +10,6 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import STATES, Entry, State
 from redisq_ops.core.model.errors import BadInput, Refused, Unreachable, Unreadable, WrongKind
 from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
-from redisq_ops.core.redis.operation import apart, together
 from redisq_ops.ops.filter.fields import Field
 from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.filter.parser import FilterError, parse_field
@@ -19,7 +18,7 @@ from redisq_ops.ops.groups.value_counts import ValueCounts
 from redisq_ops.ops.inspect.cancelled_trash import cancelled_trash
 from redisq_ops.ops.terminal import entries, percent
 
-from ..address import queue_named
+from ..address import every_queue, queue_named
 from ..filter_options import filtered, pages, reads_payloads
 from ..output import age, count, emit, printable, say, table
 from ..rows import entry_cells, entry_row, entry_table, tell_unread
@@ -42,11 +41,9 @@ def selected(s: Session, given: SelectOptions) -> int:
     rows: list[list[Any]] = []
     broken = False
     queues, refused = _queues(s, given.name, every=given.all_queues)
-    unanswered = _unanswered(s, queues) if given.all_queues else {}
-    for name, why in (refused | unanswered).items():
+    for name, why in refused.items():
         broken = True
         say(printable(f"{name}: not looked at: {why}"))
-        queues = [queue for queue in queues if queue.name != name]
     for queue in queues:
         left = None if most is None else most - sum(scan.found for scan in scans)
         if left == 0:
@@ -100,29 +97,12 @@ def _why_nothing(filter: Filter, queues: Sequence[Queue[Any]]) -> str:
 def _queues(
     s: Session, name: str | None, *, every: bool
 ) -> tuple[list[Queue[Any]], dict[str, str]]:
-    """The chosen queues, and why others can't be opened."""
+    """The chosen queues, and why others can't be looked at."""
     if every:
         if name is not None:
             raise BadInput("give either a queue or --all-queues")
-        refused = s.run(s.deployment.registered())[1].items()
-        return s.run(s.deployment.disjoint_queues()), {name: str(why) for name, why in refused}
+        return every_queue(s)
     return [s.run(s.deployment.queue(queue_named(s, name)))], {}
-
-
-def _unanswered(s: Session, queues: Sequence[Queue[Any]]) -> dict[str, str]:
-    """Queues of a Cluster whose node doesn't answer, with the reason."""
-    from redis import RedisCluster
-
-    if not isinstance(
-        s.client, RedisCluster
-    ):  # if one server does not answer, the whole command fails
-        return {}
-    replies = s.run(together(apart(queue.counts.op()) for queue in queues))
-    return {
-        queue.name: str(reply)
-        for queue, reply in zip(queues, replies, strict=True)
-        if isinstance(reply, Unreachable)
-    }
 
 
 def _scan_queue(

@@ -11,7 +11,7 @@ import typer
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.states import VERBS, Verb
 
-from ..completion import queues, states
+from ..completion import grouped_by, queues, states
 from ..options import (
     PLAN,
     QUEUE,
@@ -239,17 +239,30 @@ def move(
 
 
 @command(GROUPS["dlq"], "groups", prints="ErrorGroup", repeats=True)
-def groups(s: Session, *, selecting: Selecting) -> int:
-    """Group dead letters by error. Errors that differ only in numbers, ids, addresses and paths are
-    one group.
+def groups(
+    s: Session,
+    *,
+    selecting: Selecting,
+    by: str | None = option(
+        "--by",
+        "FIELDS",
+        "Group by these: error, task, client, release, payload.region. [error]",
+        autocompletion=grouped_by,
+    ),
+) -> int:
+    """Group dead letters by error, or by task and other fields: of the named queues, of those that
+    a name with * matches, or of all queues. Errors that differ only in numbers, ids, addresses and
+    paths are one group. --window -500 looks at the latest 500 of each queue.
 
     Examples:
       redisq dlq groups mail
       redisq dlq groups --queue mail --where 'age<1h' --json
+      redisq dlq groups --by task,error,release
+      redisq dlq groups 'sidekiq:*' --by task,error --window -500
     """
     from ..actions.groups import grouped
 
-    return grouped(s, selecting)
+    return grouped(s, selecting, by)
 
 
 @command(GROUPS["dlq"], "group", prints="ErrorGroupDetails")

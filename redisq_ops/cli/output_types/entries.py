@@ -123,15 +123,30 @@ class GroupError(TypedDict):
 
 
 class ErrorGroupFields(TypedDict):
-    queue: str
+    queue: str | None
+    """`null` for the row that sums up the smallest groups of several queues"""
     state: Literal["dead"]
     """state of the entries"""
     group: str | None
-    """fingerprint, for `--where group=…`; `null` for the row that sums up the smallest groups"""
+    """fingerprint, for `--where group=…`; `null` if grouped by other fields alone, and for the row
+    that sums up the smallest groups"""
     groups: int
     """groups that the row stands for: 1, or those that it sums up"""
     entries: int
     """dead letters of the group"""
+    by: list[str]
+    """what the groups are made by: `error`, `task`, `payload.region` …"""
+    values: dict[str, Text | None]
+    """field → what the entries have in it; `null`: nothing, or it is unknown"""
+    where: str | None
+    """for `--where`: selects exactly these entries; `null`: no filter can, or redaction hides a
+    value"""
+    task: Text | None
+    """task of all its entries; `null`: unknown, or they have several"""
+    tasks: int | None
+    """different tasks that are known"""
+    errors: int | None
+    """different errors"""
     form: Text | None
     """message with its variable parts replaced"""
     error: GroupError | None
@@ -157,7 +172,7 @@ class ErrorGroupFields(TypedDict):
     at_least: list[str]
     """fields of this object that are lower bounds"""
     total: int
-    """dead letters in all groups"""
+    """dead letters in all groups, of all queues that were looked at"""
 
 
 class ErrorGroupOutput(ErrorGroupFields):

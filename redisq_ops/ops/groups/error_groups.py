@@ -1,4 +1,5 @@
-"""Error groups: the entries of a state, counted by the fingerprint of their error in one pass.
+"""Error groups: the entries of a state, counted in one pass by the fingerprint of their error, and
+by their task or other fields where that is asked for.
 
 Memory is bounded for any number of entries and errors; counts that are not exact are marked.
 """
@@ -11,11 +12,14 @@ from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Entry, State
+from redisq_ops.core.model.errors import BadInput
 
 from ..filter.filter import Filter
+from ..filter.parser import parse
 from ..filter.scan import Scan
 from ..redaction import NO_REDACTION, Redaction
 from .fingerprint import fingerprint, normalized
+from .group_by import BY_ERROR, GroupBy, GroupValue
 from .heavy_hitters import DistinctNames
 
 KEPT = 1000
@@ -28,9 +32,11 @@ MESSAGE_STORED = 4096
 
 @dataclass(slots=True)
 class ErrorGroup:
-    """Entries with the same error, except for numbers, ids, addresses and the like."""
+    """Entries with the same error, except for numbers, ids, addresses and the like; with the same
+    values too, if they are grouped by fields."""
 
     fingerprint: str
+    """empty: the entries are not grouped by error"""
     type: str | None
     """type of the error; None: the entries have no error but the same reason"""
     form: str
@@ -50,11 +56,26 @@ class ErrorGroup:
     requests: DistinctNames = field(default_factory=DistinctNames)
     ids: list[str] = field(default_factory=list)
     """ids of its entries, where they are kept; see `all_ids`"""
+    queue: str | None = None
+    """the queue they are in, if entries of several queues are grouped"""
+    values: tuple[str | None, ...] = ()
+    """what they have in the fields they are grouped by; None: unknown, or nothing"""
+    where: str | None = None
+    """the filter that selects exactly these entries; None: none can, or redaction hides a value"""
+    tasks: DistinctNames = field(default_factory=DistinctNames)
+    errors: DistinctNames = field(default_factory=DistinctNames)
+    """their fingerprints, if they are not grouped by error"""
 
     @property
     def all_ids(self) -> tuple[str, ...]:
         """The ids of all its entries; empty if only some or none are kept."""
         return tuple(self.ids) if self.exact and len(self.ids) == self.count else ()
+
+    @property
+    def task(self) -> str | None:
+        """The task of all its entries; None: they have several, or none is known."""
+        known = self.tasks.top(1)
+        return known[0][0] if known and known[0][1] == self.count else None
 
     @property
     def lost(self) -> int:
@@ -109,44 +130,70 @@ class OtherGroups:
 
 
 class ErrorGroups:
-    """Groups entries by error; keeps the largest ``kept`` groups, and the first ``ids`` ids."""
+    """Groups entries by error, or as ``by`` says; keeps the largest ``kept`` groups, and the first
+    ``ids`` ids."""
 
-    def __init__(self, kept: int = KEPT, redaction: Redaction = NO_REDACTION, ids: int = 0) -> None:
+    def __init__(
+        self,
+        kept: int = KEPT,
+        redaction: Redaction = NO_REDACTION,
+        ids: int = 0,
+        by: GroupBy = BY_ERROR,
+    ) -> None:
         self.kept = kept
         self._ids_left = ids
         self.redaction = redaction
+        self.by = by
         self.total = 0
         self.others = OtherGroups()
-        self._groups: dict[str, ErrorGroup] = {}
+        self._groups: dict[Any, ErrorGroup] = {}
 
-    def add(self, entries: Iterable[Entry]) -> None:
-        groups = self._groups
+    def add(self, entries: Iterable[Entry], queue: str | None = None) -> None:
+        """Count entries; ``queue``: make other groups of those of other queues."""
+        groups, by = self._groups, self.by
         for entry in entries:
             name = fingerprint(entry)
-            group = groups.get(name)
+            values = by.values(entry, self.redaction) if by.fields else ()
+            key = (queue, name if by.error else "", values)
+            group = groups.get(key)
             if group is None:
                 if len(groups) >= 2 * self.kept:
                     groups = self._drop_smallest()
-                group = groups[name] = self._new(name, entry)
+                group = groups[key] = self._new(name, entry, values)
+                group.queue = queue
             group.add(entry)
+            if entry.task is not None:
+                group.tasks.add(self.redaction.text(entry.task))
+            if not by.error:
+                group.errors.add(name)
             if self._ids_left:
                 group.ids.append(entry.id)
                 self._ids_left -= 1
             self.total += 1
 
-    def _new(self, name: str, entry: Entry) -> ErrorGroup:
+    def _new(self, name: str, entry: Entry, values: tuple[GroupValue, ...]) -> ErrorGroup:
         exact = not self.others.groups  # it may be one that was dropped
-        if entry.error is None:
-            return ErrorGroup(name, None, entry.reason or "no error known", exact)
-        return ErrorGroup(name, entry.error.type, normalized(entry.error), exact)
+        if not self.by.error:
+            group = ErrorGroup("", None, "", exact)
+        elif entry.error is None:
+            group = ErrorGroup(name, None, entry.reason or "no error known", exact)
+        else:
+            group = ErrorGroup(name, entry.error.type, normalized(entry.error), exact)
+        group.values = tuple(value.text for value in values)
+        conditions = [f"group={name}"] if self.by.error else []
+        if all(value.where for value in values):
+            where = " ".join([*conditions, *(value.where or "" for value in values)])
+            group.where = where if _selects(where, entry) else None
+        return group
 
-    def _drop_smallest(self) -> dict[str, ErrorGroup]:
+    def _drop_smallest(self) -> dict[Any, ErrorGroup]:
         ranked = _ranked(self._groups.values())
         for group in ranked[self.kept :]:
             self.others.count += group.count
             # A group that was dropped before is not counted again.
             self.others.groups += group.exact
-        self._groups = {group.fingerprint: group for group in ranked[: self.kept]}
+        least = {id(group) for group in ranked[self.kept :]}
+        self._groups = {k: group for k, group in self._groups.items() if id(group) not in least}
         return self._groups
 
     def ranked(self) -> list[ErrorGroup]:
@@ -154,6 +201,14 @@ class ErrorGroups:
         if len(self._groups) > self.kept:
             self._drop_smallest()
         return [group.redacted(self.redaction) for group in _ranked(self._groups.values())]
+
+
+def _selects(where: str, entry: Entry) -> bool:
+    """Whether a filter made of the entry's values selects it: texts may be any bytes."""
+    try:
+        return parse(where).accepts(entry, 0)
+    except BadInput:
+        return False
 
 
 def _ranked(groups: Iterable[ErrorGroup]) -> list[ErrorGroup]:
@@ -164,14 +219,21 @@ class Grouping:
     """Groups the entries of a state that a filter accepts. Call `step` until `over` is True."""
 
     def __init__(
-        self, queue: Queue[Any], state: State, filter: Filter, now_ms: int, ids: int = 0
+        self,
+        queue: Queue[Any],
+        state: State,
+        filter: Filter,
+        now_ms: int,
+        ids: int = 0,
+        groups: ErrorGroups | None = None,
     ) -> None:
+        """``groups``: those to which the entries are added; None: new ones."""
         self.queue = queue
         self.state = state
-        self.groups = ErrorGroups(redaction=filter.redaction, ids=ids)
+        self.groups = groups or ErrorGroups(redaction=filter.redaction, ids=ids)
         self.now_ms = now_ms
         self._filter = filter
-        self.scan = Scan(queue, state, filter, now_ms, partly=True)
+        self.scan = Scan(queue, state, filter, now_ms, needs=self.groups.by.needs, partly=True)
 
     @property
     def over(self) -> bool:

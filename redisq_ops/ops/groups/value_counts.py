@@ -47,7 +47,7 @@ class ValueCounts:
     def add(self, entries: Iterable[EntryFields]) -> None:
         for entry in entries:
             self.total += 1
-            self._counts.add((_shown(self.field.read(entry)), entry.entry.state))
+            self._counts.add((shown(self.field.read(entry)), entry.entry.state))
 
     @property
     def needs(self) -> frozenset[Need]:
@@ -68,7 +68,7 @@ class ValueCounts:
         return sorted(found, key=lambda each: (-each.entries, each.value or ""))
 
 
-def _shown(value: Any) -> str | None:
+def shown(value: Any) -> str | None:
     """A field's value as text: an error as ``TYPE: MESSAGE``, an object of a payload as JSON."""
     if value is None or value is MISSING:
         return None

@@ -220,11 +220,11 @@ async def _row(
 def row_or_problem(entry: Registered, row: QueueRow | Exception) -> QueueRow:
     """The row; if it could not be read, a row with the reason."""
     if isinstance(row, Exception):
-        return QueueRow(entry.name, entry.kind, None, None, _problem(row))
+        return QueueRow(entry.name, entry.kind, None, None, problem_text(row))
     return row
 
 
-def _problem(error: Exception) -> str:
+def problem_text(error: Exception) -> str:
     """Why a queue can't be shown. Unexpected errors may quote payloads: only the type is shown."""
     known = isinstance(error, (RedisqError, RedisError))
     return str(error) if known else f"unexpected error: {type(error).__name__}"
@@ -256,7 +256,7 @@ async def queue_row(
     )
     results = (moves, rates_, found, periodic, resize)
     unread = (each for each in results if isinstance(each, Exception))
-    problem = next(map(_problem, unread), None)
+    problem = next(map(problem_text, unread), None)
     rates_ = None if isinstance(rates_, Exception) else rates_
     moves = () if isinstance(moves, Exception) else moves
     activity, clients = (None, ()) if isinstance(found, Exception) else found

@@ -137,10 +137,15 @@ async def _entries(queue: Queue[Any], snapshot: Snapshot, state: State) -> Snaps
     )
 
 
+async def latest_dead(queue: Queue[Any], snapshot: Snapshot, most: int) -> Snapshot:
+    """The snapshot with the latest dead letters, at most so many, the latest first."""
+    latest = replace(snapshot.viewport, start=0, end=most, descending=True)
+    return await _entries(queue, replace(snapshot, viewport=latest), "dead")
+
+
 async def _grouped(queue: Queue[Any], snapshot: Snapshot, redaction: Redaction) -> Snapshot:
     """The latest dead letters in groups: so few that a refresh costs the same for any number."""
-    latest = replace(snapshot.viewport, start=0, end=GROUPED, descending=True)
-    found = await _entries(queue, replace(snapshot, viewport=latest), "dead")
+    found = await latest_dead(queue, snapshot, GROUPED)
     groups = ErrorGroups(redaction=redaction)
     groups.add(found.entries)
     return replace(

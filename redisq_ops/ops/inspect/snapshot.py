@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 View: TypeAlias = Literal[
     "overview",
+    "dead-all",
     "levels",
     "requests",
     "pending",
@@ -121,6 +122,8 @@ class Viewport:
     """whether the servers' own figures are shown"""
     bar_ms: int | None = None
     """width of a bar of the histogram of delayed entries; None: fit for most of them"""
+    column: str = ""
+    """for all dead letters: a field that they are grouped by, besides error and task"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +164,33 @@ class ChartData:
 
 
 @dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """The latest dead letters of each queue, in groups of one queue each, the largest first."""
+
+    groups: tuple[ErrorGroup, ...]
+    others: int
+    """dead letters of groups too small to be kept"""
+    looked: int
+    """dead letters that were read"""
+    total: int
+    """dead letters that these queues have"""
+    exact: bool
+    """False: ``total`` is a lower bound"""
+    queues: int
+    """queues with dead letters that were read"""
+    left: int
+    """queues with dead letters that were not read yet, or only in part"""
+    unread: Mapping[str, str]
+    """queue -> why it can't be read"""
+    step_ms: int
+    """width of a bar of the chart"""
+    deaths: tuple[int, ...]
+    """how many of those looked at died in each bar; the last one is now"""
+    earlier: int
+    """how many died before the first bar"""
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """The data for a `Viewport`. Only what its view shows is filled in."""
 
@@ -194,6 +224,8 @@ class Snapshot:
     groups: tuple[ErrorGroup, ...] = ()
     """error groups of the ``looked`` latest dead letters, of ``total``"""
     looked: int = 0
+    dead: DeadLetters | None = None
+    """of all queues"""
     reports: tuple[ConsumerReport, ...] = ()
     """who holds what: a report for each independent consumer group, otherwise one"""
     clients: tuple[Client, ...] = ()

@@ -28,6 +28,7 @@ from .snapshot import ExplainSubject, ListedQueue, Snapshot, Viewport
 if TYPE_CHECKING:
     from ..doctor.server_report import ServerReport
     from ..explain.explanation import Explanation
+    from .dead_reader import DeadReader
 
 
 class KeptReads:
@@ -36,6 +37,8 @@ class KeptReads:
     def __init__(self, deployment: Deployment) -> None:
         self.overview = RollingOverview(deployment)
         self.charts = ChartReader(deployment, self.overview)
+        self.dead: DeadReader | None = None
+        """made when its view is opened"""
         self._entry: Registered | None = None
         self._now, self._at = 0, 0.0
 
@@ -103,6 +106,17 @@ async def _view(
         found = await kept.overview.read(viewport.in_sight)
         queues = tuple(map(_listed, found.rows))
         return Snapshot(viewport, found.now_ms, queues, overview=found.rows, unread=found.unread)
+    if viewport.view == "dead-all":
+        from .dead_reader import DeadReader
+
+        kept.dead = kept.dead or DeadReader(deployment, kept.overview)
+        found, dead, left = await kept.dead.read(viewport.column, viewport.buckets, redaction)
+        queues = tuple(map(_listed, found.rows))
+        # Until all were read, the next read follows at once.
+        unread = found.unread + left
+        return Snapshot(
+            viewport, found.now_ms, queues, overview=found.rows, unread=unread, dead=dead
+        )
     if viewport.view == "charts" and viewport.charts.all_queues:
         found, data = await kept.charts.of_all(viewport.charts)
         queues = tuple(map(_listed, found.rows))

@@ -57,7 +57,10 @@ class Changes:
 
     def move(self, verb: str, view: QueueView) -> None:
         """Carry out a verb on the view's target: all, the marked or the current entries."""
-        queue, target, chosen = self._app.queue, view.target, view.chosen
+        if why := view.refusal:
+            return self.tell(why, False)
+        target, chosen = view.target, view.chosen
+        queue = self._app.queue if target is None or target.queue is None else target.queue
         if queue is None or target is None:
             return self._nothing()
 

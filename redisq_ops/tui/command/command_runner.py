@@ -80,7 +80,7 @@ class CommandRunner:
                     app.refuse(app.navigation.forward())
                 case "ctx", "":
                     app.choose_context()
-                case "go" | "theme" | "refresh" as name, "":
+                case "go" | "theme" | "refresh" | "by" as name, "":
                     app.refuse(f":{name} {OWN[name]}")
                 case "go", address:
                     app.run_worker(self._jump(address), group="jump", exclusive=True)
@@ -90,6 +90,10 @@ class CommandRunner:
                     app.theme = name
                 case "theme", name:
                     app.refuse(f"There is no theme {name!r}: {', '.join(THEMES)}.")
+                case "by", column:
+                    app.all_dead.divide("" if column == "-" else column)
+                    app.navigation.show_view("dead-all")
+                    app.look()
                 case "refresh", span:
                     app.refresh_every(refresh_seconds(span))
         except (RedisqError, LookupError) as error:
@@ -113,8 +117,8 @@ class CommandRunner:
 
         app = self._app
         filter = parse(command.filter, utc=app.zone is UTC) if command.filter else None
-        if command.view == "overview":
-            app.navigation.show_view("overview")
+        if app.views[command.view].of_all_queues:
+            app.navigation.show_view(command.view)
         elif command.queue is None:
             app.navigation.open_view(command.view)
         else:

@@ -26,6 +26,7 @@ OWN: Final[Mapping[str, str]] = {
     "ctx": "Show the server of another context: NAME; -: the first one; alone: choose from a list",
     "theme": "Draw in other colours: " + ", ".join(THEMES),
     "refresh": "Look at the server every SPAN: 5s, 1m; seconds without a unit",
+    "by": "Group all dead letters by one more field: release, payload.tenant, client; -: by none",
     "back": "Go back to the place before",
     "forward": "Go forward again",
 }

@@ -77,6 +77,8 @@ def unfit(app: Top, action: str, parameters: tuple[object, ...]) -> str:
             return why
         case "preview" if not view.has_preview:
             return "charts have none."
+        case "hold" if view.of_all_queues and view.holds == "queue":
+            return "a queue is held in the overview (1) and in its own views."
         case "hold" if not _holdable(app):
             return f"{kind} can't be paused by redisq."
     return ""
@@ -114,7 +116,7 @@ def forbidden(action: str, read_only: bool, filter_problem: str | None) -> str:
 def _can(app: Top, verb: str) -> bool:
     """Whether a verb can be used on the rows of this view, in this kind of queue."""
     view, queue = app.current, app.open_queue
-    if view.state is None or queue is None:  # consumers' entries, in any queue
+    if view.state is None or queue is None:  # of consumers or of all queues, in any queue
         return verb in view.verbs
     return verb in view.verbs and view.state in queue.actions.get(cast("Verb", verb), ())
 

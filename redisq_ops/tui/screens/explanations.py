@@ -23,12 +23,9 @@ class Explanations:
         """Explain the open entry or the row under the cursor; without either, the queue."""
         app = self._app
         view = app.current
-        if app.view == "overview":
-            under = view.table.identity
-            about = ExplainSubject(under) if under else None
-        else:
-            id = app.navigation.detail if app.navigation.detail is not None else view.subject
-            about = ExplainSubject(app.queue, id) if app.queue else None
+        queue = view.row_queue if view.of_all_queues else app.queue
+        id = app.navigation.detail if app.navigation.detail is not None else view.subject
+        about = ExplainSubject(queue, id) if queue else None
         if about is None:
             app.refuse(nothing_selected(app))
             return

@@ -212,7 +212,7 @@ class PreviewPane(Vertical):
             return _PLAIN
         if subject.chart is not None:
             return f"{printable(subject.id)}: p closes"
-        if subject.view in ("clients", "consumers"):
+        if subject.view in ("clients", "consumers", "dead-all"):
             return _LISTS
         if subject.view == "groups":
             return _OF_GROUP

@@ -301,6 +301,12 @@ class PagedTable(ScrollView, can_focus=True):
             self._left_out = keys
             self._arrange()
 
+    def rename(self, key: str, title: str) -> None:
+        """Give a column another title."""
+        columns = (replace(one, title=title) if one.key == key else one for one in self._columns)
+        self._columns = tuple(columns)
+        self._arrange()
+
     def keep_columns(self, keys: frozenset[str]) -> None:
         """Show no other columns than these."""
         self._kept = keys

@@ -1,5 +1,6 @@
 """The views, one module each: rows and charts as functions of a snapshot."""
 
+from .all_dead import AllDeadView
 from .audit_log import AuditLogView
 from .base import ChangeTarget, QueueView
 from .charts import ChartsView
@@ -20,6 +21,7 @@ from .waiting import WaitingView
 
 ALL: tuple[type[QueueView], ...] = (
     OverviewView,
+    AllDeadView,
     LevelsView,
     RequestsView,
     PendingView,
@@ -41,11 +43,12 @@ ALL: tuple[type[QueueView], ...] = (
 
 def numbered() -> list[tuple[str, type[QueueView]]]:
     """The views with their keys: digits, then letters."""
-    return list(zip("1234567890cml,ev", ALL, strict=True))
+    return list(zip("1d234567890cml,ev", ALL, strict=True))
 
 
 __all__ = [
     "ALL",
+    "AllDeadView",
     "ChangeTarget",
     "ChartsView",
     "ConsumersView",

@@ -66,6 +66,8 @@ class ChangeTarget:
     state: State
     ids: tuple[str, ...] = ()
     where: Query | None = None
+    queue: str | None = None
+    """the queue they are in; None: the open one"""
 
 
 class QueueView(Vertical):
@@ -80,6 +82,8 @@ class QueueView(Vertical):
     short: ClassVar[str]
     """the title where there is little room"""
     about: ClassVar[str]
+    of_all_queues: ClassVar[bool] = False
+    """whether rows are of all queues, not of the open one"""
     needs: ClassVar[str | None] = None
     """the capability without which a queue can't offer this view"""
     state: ClassVar[State | None] = None
@@ -221,6 +225,16 @@ class QueueView(Vertical):
         if self.everything:
             return ChangeTarget(self.state, where=self.filter)
         return ChangeTarget(self.state, self.chosen) if self.chosen else None
+
+    @property
+    def refusal(self) -> str:
+        """Why the chosen rows can't be changed together; empty if they can."""
+        return ""
+
+    @property
+    def row_queue(self) -> str | None:
+        """In a view of all queues: the queue of the row under the cursor."""
+        return None
 
     @property
     def subject(self) -> str | None:

@@ -95,6 +95,8 @@ class OverviewView(QueueView):
     title = "overview"
     short = "all"
     about = "All queues, trouble first"
+    of_all_queues = True
+    explains_rows = False
     holds = "queues"
     columns = (
         TableColumn("name", "queue", 16, flex=1),
@@ -138,6 +140,10 @@ class OverviewView(QueueView):
     @classmethod
     def offered_by(cls, queue: ListedQueue | None) -> bool:
         return True
+
+    @property
+    def row_queue(self) -> str | None:
+        return self.table.identity
 
     def items(self, snapshot: Snapshot) -> Items:
         now, redaction = snapshot.now_ms, redaction_of(self)

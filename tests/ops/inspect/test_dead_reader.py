@@ -1,0 +1,179 @@
+"""The view of all dead letters reads a bounded part of them, and says of what its figures are."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import redis
+
+from redisq_ops.core.engine.registry import Registered
+from redisq_ops.core.redis.operation import run
+from redisq_ops.core.redis.transport import exchange
+from redisq_ops.demo.other_programs import register_found
+from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.discover import register
+from redisq_ops.ops.inspect import dead_reader
+from redisq_ops.ops.inspect.dead_reader import AGAIN_MS, QUEUES, DeadReader, death_bars
+from redisq_ops.ops.inspect.rolling_overview import RollingOverview
+from redisq_ops.ops.inspect.snapshot import DeadLetters
+from redisq_ops.ops.redaction import NO_REDACTION, Redaction
+
+from ...tui.fleet import cards_die, mail_dies, orders_die
+
+pytestmark = pytest.mark.alike
+
+
+class Refreshes:
+    """Refreshes of one dashboard; `trips` and `commands` are those of the latest."""
+
+    def __init__(self, client: redis.Redis, redaction: Redaction = NO_REDACTION) -> None:
+        self.client, self.redaction = client, redaction
+        deployment = Deployment(client)
+        self._reader = DeadReader(deployment, RollingOverview(deployment))
+        self.trips = self.commands = 0
+
+    def read(self, column: str = "release", later: int = 0) -> DeadLetters:
+        self.trips = self.commands = 0
+        description = self._reader.read(column, 60, self.redaction)
+        try:
+            calls = description.send(None)
+            while True:
+                self.trips, self.commands = self.trips + 1, self.commands + len(calls)
+                replies: Any = exchange(self.client, calls)
+                for at, call in enumerate(calls):
+                    if call.command == ("TIME",):
+                        replies[at] = (replies[at][0] + later // 1000, replies[at][1])
+                calls = description.send(replies)
+        except StopIteration as end:
+            found: DeadLetters = end.value[1]
+            return found
+
+    def all(self, column: str = "release") -> DeadLetters:
+        """Refresh until every queue was read."""
+        while (seen := self.read(column)).left:
+            pass
+        return seen
+
+
+def cells(seen: DeadLetters) -> dict[tuple[str | None, ...], int]:
+    return {(g.queue, g.type, *g.values): g.count for g in seen.groups}
+
+
+def test_the_first_refresh_shows_error_task_release_and_queue(client: redis.Redis) -> None:
+    cards_die(client, 15)
+    orders_die(client, 4)
+    mail_dies(client, "r1", 3)
+    register_found(client)
+    seen = Refreshes(client).read()
+    assert cells(seen) == {
+        ("sidekiq:cards", "KeyError", "ChargeCard", "v2.4.1"): 15,
+        ("bullmq:orders", "Error", "ship", "v9"): 4,
+        ("mail", "KeyError", None, "v7"): 3,
+    }
+    assert (seen.looked, seen.total, seen.queues, seen.left) == (22, 22, 3, 0)
+    assert sum(seen.deaths) + seen.earlier == 22
+    assert all(group.exact for group in seen.groups)
+
+
+def test_a_refresh_reads_few_queues_and_the_number_of_trips_does_not_grow(
+    client: redis.Redis,
+) -> None:
+    trips = []
+    for number in (3, 3 * QUEUES):
+        for n in range(number):
+            mail_dies(client, f"r{number}", 1, queue=f"q{n:02}")
+        refreshes = Refreshes(client)
+        seen = refreshes.read()
+        trips.append(refreshes.trips)
+        assert seen.left == max(0, number - QUEUES)
+        assert len(refreshes.all().groups) == number
+    assert trips[0] == trips[1]
+
+
+def test_a_queue_is_read_again_when_its_number_changed_or_after_a_time(
+    client: redis.Redis,
+) -> None:
+    mail = mail_dies(client, "r1", 3)
+    refreshes = Refreshes(client)
+    refreshes.read()
+    refreshes.read()
+    idle = refreshes.commands
+    mail.move("x", 1, ["r1/1"], source="dead", target="waiting", high_water_ms=2**50)
+    assert cells(refreshes.read()) == {("mail", "KeyError", None, "v7"): 2}
+    assert refreshes.commands > idle
+    refreshes.read()
+    assert refreshes.commands == idle
+    refreshes.read(later=AGAIN_MS)
+    assert refreshes.commands > idle
+    refreshes.client.delete("redisq:{mail}:dead")
+    assert not refreshes.read().groups
+
+
+@pytest.mark.parametrize("size", [10, 50_000])
+def test_of_a_long_list_the_latest_are_read_fewer_of_large_payloads(
+    client: redis.Redis, size: int
+) -> None:
+    mail_dies(client, "r1", 100, "old")
+    mail_dies(client, "r2", 290, "v" * size)
+    seen = Refreshes(client).all()
+    assert seen.total == 390 and seen.looked == min(250, dead_reader.BYTES // (size + 32))
+    (group,) = seen.groups
+    assert group.count == seen.looked and not group.exact  # there may be more of it
+
+
+def test_entries_that_vanish_or_are_corrupt_are_not_counted(client: redis.Redis) -> None:
+    mail_dies(client, "r1", 3)
+    orders_die(client, 3)
+    register_found(client)
+    client.delete("bull:orders:o1")
+    client.hset(
+        "bull:orders:o2", mapping={"name": b"\xff\x1b[2J", "data": b"\xfe", "failedReason": b"\xfd"}
+    )
+    client.hset("redisq:{mail}:meta", "r1/2", b"\xff\xff")
+    seen = Refreshes(client).read()
+    assert cells(seen) == {
+        ("mail", "KeyError", None, "v7"): 2,
+        ("bullmq:orders", "Error", "\\xff\x1b[2J", None): 1,
+        ("bullmq:orders", "Error", "ship", "v9"): 1,
+    }
+    assert seen.looked == 4
+
+
+def test_a_queue_that_can_not_be_read_is_named_beside_the_others(client: redis.Redis) -> None:
+    mail_dies(client, "r1", 2)
+    mail_dies(client, "r1", 2, queue="other")
+    client.delete("redisq:{other}:dead")
+    client.set("redisq:{other}:dead", "no sorted set")
+    seen = Refreshes(client).read()
+    assert cells(seen) == {("mail", "KeyError", None, "v7"): 2}
+    assert list(seen.unread) == ["other"] and "another type" in seen.unread["other"]
+
+
+def test_no_dead_letter_is_counted_twice(client: redis.Redis) -> None:
+    """A queue of a Sidekiq, and the Sidekiq as a whole."""
+    cards_die(client, 6)
+    register_found(client)
+    run(client, register(Deployment(client), [Registered("sidekiq", "sidekiq", 1, 0)]))
+    seen = Refreshes(client).read()
+    assert cells(seen) == {("sidekiq:cards", "KeyError", "ChargeCard", "v2.4.1"): 6}
+    assert (seen.total, seen.queues) == (6, 1)
+
+
+def test_another_field_divides_anew_and_what_is_hidden_stays_hidden(client: redis.Redis) -> None:
+    mail_dies(client, "r1", 2)
+    refreshes = Refreshes(client, Redaction.read([({"keys": ["tenant"]}, "")]))
+    assert cells(refreshes.read()) == {("mail", "KeyError", None, "v7"): 2}
+    (group,) = refreshes.read("payload.tenant").groups
+    assert "acme" not in json.dumps([group.values, group.where]) and group.where is None
+    (group,) = refreshes.read("size_of_card").groups  # nobody has it
+    assert (group.values, group.where) == ((None,), "group=6762c343 -has:task")
+
+
+def test_bars_show_nearly_all_deaths_and_the_last_one_is_now() -> None:
+    now = 1_773_457_965_000
+    deaths = [now, now - 1, now - 90_000, *[now - 60_000] * 40, now - 10**10]
+    step, numbers = death_bars(deaths, now, 10)
+    assert step == 10_000 and sum(numbers) == 43 and numbers[-1] == 2
+    assert death_bars([], now, 10) == (1000, (0,) * 10)
