@@ -24,8 +24,7 @@ class Explanations:
         app = self._app
         view = app.current
         if app.view == "overview":
-            under = view.table.identity
-            about = ExplainSubject(under) if under else None
+            about = ExplainSubject(view.subject) if view.subject else None
         else:
             id = app.navigation.detail if app.navigation.detail is not None else view.subject
             about = ExplainSubject(app.queue, id) if app.queue else None
