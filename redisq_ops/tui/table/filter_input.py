@@ -1,11 +1,12 @@
 """The line in which a filter is typed; the list follows every letter that leaves it valid.
 
-While its last condition is invalid, those before it hold. Enter refuses an invalid expression: what
-the list shows may be far more than the line on the screen says.
+While its last comparison is invalid, what stands before it holds; else the last valid expression.
+Enter refuses an invalid one: the list may show far more entries than the line on the screen means.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +23,8 @@ from redisq_ops.ops.terminal import printable
 if TYPE_CHECKING:
     from redisq_ops.ops.filter.ast import Query
     from redisq_ops.tui.views import QueueView
+
+_COMPARED = re.compile("[=~<>:]")
 
 
 class _FieldNames(Suggester):
@@ -92,8 +95,10 @@ class FilterInput(Input):
             query = self._parsed(value) if value.strip() else None
         except FilterError as error:
             self._problem, self._at = error.why, error.column - 1
-            begun = value.rstrip().rpartition(" ")[0]
-            try:  # without the last word, which may have been a valid filter before it was a field
+            begun, _, last = value.rstrip().rpartition(" ")
+            if not _COMPARED.search(last):
+                return
+            try:  # a field's name alone was a word to search, and probably matched nothing
                 query = self._parsed(begun) if begun.strip() else None
             except FilterError:
                 return

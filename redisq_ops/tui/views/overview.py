@@ -222,8 +222,10 @@ class OverviewView(QueueView):
         return next((row.counts for row in rows if row.name == queue), None)
 
     def _nothing_here(self, snapshot: Snapshot) -> str:
+        if not self.only_trouble:
+            return super()._nothing_here(snapshot)
         left = [queue for queue in self._judged.values() if self.accepts(queue, snapshot)]
-        if not self.only_trouble or not left:
+        if not left:
             return super()._nothing_here(snapshot)
         matching = "" if self.filter is None else " that match" + "es" * (len(left) == 1)
         which = f"{quantity(len(left), 'queue')}{matching}"

@@ -62,7 +62,7 @@ class OverviewSum:
 def _sound(one: JudgedQueue) -> bool:
     """Whether the rules of dead, held and waiting entries could judge it, and found nothing."""
     needed = {"dead", "held", *(["no-worker"] if one.of("waiting") != 0 else [])}
-    return one.row.counts is not None and needed <= judged_rules(one.row)
+    return needed <= judged_rules(one.row)
 
 
 def _workers(judged: Sequence[JudgedQueue], now_ms: int) -> tuple[int, bool]:
