@@ -136,6 +136,15 @@ def test_a_fold_never_hides_the_row_under_the_cursor() -> None:
     show(body, rows)
 
 
+def test_marks_in_a_fold_stay() -> None:
+    async def body(app: Top, source: Fleet, pilot: Pilot[Exception]) -> None:
+        await press(app, pilot, "right", "j", "space", "left")
+        assert listed(app) == SHUT and "1 marked" in status(app)
+        assert app.addresses.rows == ("order-3",)  # what is marked, wherever the cursor is
+
+    show(body)
+
+
 def test_esc_leads_back_to_a_queue_in_a_fold() -> None:
     async def body(app: Top, source: Fleet, pilot: Pilot[Exception]) -> None:
         await press(app, pilot, "colon", *"go", "escape")

@@ -96,7 +96,7 @@ class QueueView(Vertical):
     orders: ClassVar[tuple[SortOrder, ...]]
     empty: ClassVar[str]
     """the text of an empty list; ``QUEUE`` in it stands for the queue's name"""
-    filter_examples: ClassVar[str] = "a word  -not  this|that"
+    filter_examples: ClassVar[str] = "alpha  -beta  alpha|beta"
     """shown in the empty line for a filter"""
     explains_rows: ClassVar[bool] = True
     """whether an explanation is asked of the row under the cursor; else of the queue"""
