@@ -87,6 +87,9 @@ class Top(Dashboard):
     def action_view(self, name: View) -> None:
         self.navigation.open_view(name)
 
+    def on_banner_trouble_clicked(self) -> None:
+        self.action_only_trouble()
+
     def on_tabs_chosen(self, chosen: Tabs.Chosen) -> None:
         self.navigation.open_view(chosen.view)
 
@@ -104,6 +107,9 @@ class Top(Dashboard):
 
     def on_paged_table_opened(self, opened: PagedTable.Opened) -> None:
         self.navigation.open_row(opened)
+
+    def on_paged_table_folded(self, folded: PagedTable.Folded) -> None:
+        self.overview.fold(folded.identity, folded.folded)
 
     def on_paged_table_wanted(self) -> None:
         self.poller.wake()
@@ -161,8 +167,7 @@ class Top(Dashboard):
     # --- filter, order, clipboard, explanations, help --------------------------------------------
 
     def action_filter(self) -> None:
-        view = self.current
-        self.field.begin(view.filter, entries=view.state is not None, utc=self.zone is UTC)
+        self.field.begin(self.current, utc=self.zone is UTC)
 
     @on(FilterInput.Narrowed)
     def narrow(self, narrowed: FilterInput.Narrowed) -> None:
@@ -300,6 +305,9 @@ class Top(Dashboard):
     def action_export(self) -> None:
         """Begin an export of the view's entries that match the filter, or of the whole queue."""
         view = self.current
+        if view.holds == "queues" and not view.chosen:
+            self.refuse(nothing_selected(self))
+            return
         where = f" --where {shlex.quote(view.filter.text)}" if view.filter and view.state else ""
         state = f" --state {view.state}" if view.state else ""
         self.command.begin(f"export %q{state}{where} -o ")

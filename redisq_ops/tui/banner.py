@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
@@ -40,6 +40,8 @@ class State:
     color: str = ""
     in_trouble: int | None = None
     """queues in trouble; None: unknown, or another view than the overview is open"""
+    sound: bool = False
+    """whether all queues were judged, so that no trouble means that there is none"""
     sums: tuple[str, ...] = ()
     """figures of all queues together, in words, the gravest first"""
     crumbs: str = ""
@@ -52,9 +54,10 @@ class State:
     """seconds since the last snapshot, while the refresh is stopped"""
 
 
-NO_TROUBLE = Text("no trouble", OK)
 _LEFT = 30
 """columns that the sums leave for the server's name"""
+_MORE = " ? more"
+"""stands for the views for which there is no room: the help lists them"""
 
 
 class Banner(Widget):
@@ -64,10 +67,24 @@ class Banner(Widget):
     ALLOW_SELECT = False
     state: reactive[State] = reactive(State())
 
-    def render(self) -> Text:
-        left, width, figures = _left(self.state), self.size.width, 2
-        while (right := _right(self.state, figures)).cell_len > width - _LEFT and figures:
+    class TroubleClicked(Message):
+        """A click on the number of queues in trouble."""
+
+    def on_click(self, event: Click) -> None:
+        # It is the first part on the right: an overview is neither paused nor draining.
+        begins = self.size.width - self._shown_right().cell_len
+        if 0 <= event.x - begins < _judged(self.state).cell_len:
+            self.post_message(self.TroubleClicked())
+
+    def _shown_right(self) -> Text:
+        """The right part with as many figures as there is room for."""
+        figures = len(self.state.sums)
+        while (right := _right(self.state, figures)).cell_len > self.size.width - _LEFT and figures:
             figures -= 1
+        return right
+
+    def render(self) -> Text:
+        left, width, right = _left(self.state), self.size.width, self._shown_right()
         text = Text(no_wrap=True, overflow="ellipsis", end="")
         room = width - right.cell_len - 1
         if room > 3:
@@ -100,8 +117,7 @@ def _right(state: State, figures: int) -> Text:
             said.append(Text("PAUSED", f"bold {WARN}"))
         if state.counts.closed is not None:
             said.append(Text("DRAINING", f"bold {WARN}"))
-    if (bad := state.in_trouble) is not None:
-        judged = Text(f"{count(bad)} in trouble (!)", f"bold {BAD}") if bad else NO_TROUBLE
+    if judged := _judged(state):
         sums = ((f" · {words}", DIM) for words in state.sums[:figures])
         said.append(Text.assemble(judged, *sums))
     if state.read_only:
@@ -120,6 +136,15 @@ def _right(state: State, figures: int) -> Text:
     elif state.failing:
         said.append(Text("no answer", f"bold {BAD}"))
     return Text("  ").join(said).append(" ")
+
+
+def _judged(state: State) -> Text:
+    """How many queues are in trouble; empty: unknown."""
+    if state.in_trouble is None:
+        return Text()
+    if state.in_trouble:
+        return Text(f"{count(state.in_trouble)} in trouble (!)", f"bold {BAD}")
+    return Text("no trouble", OK) if state.sound else Text("no trouble known", DIM)
 
 
 class FixedText(Static):
@@ -146,7 +171,7 @@ class TabsState:
 
 
 class Tabs(Widget):
-    """The views that the queue has, by their keys, with the number of their entries."""
+    """The views that the queue has: their keys, titles and numbers of entries."""
 
     DEFAULT_CSS = "Tabs { height: 1; background: $surface; }"
     ALLOW_SELECT = False
@@ -159,8 +184,9 @@ class Tabs(Widget):
         view: View
 
     def render(self) -> Text:
-        tabs = (tab for _, tab in self._drawn())
-        return Text("", no_wrap=True, overflow="crop", end="").join(tabs)
+        tabs = [tab for _, tab in self._drawn()]
+        text = Text("", no_wrap=True, overflow="crop", end="").join(tabs)
+        return text.append(_MORE, DIM) if len(tabs) < len(list(self._tabs())) else text
 
     def on_click(self, event: Click) -> None:
         right = 0
@@ -171,34 +197,35 @@ class Tabs(Widget):
                 return
 
     def _drawn(self) -> list[tuple[type[QueueView], Text]]:
-        """The longest titles that fit, each with its view; counts are never left out."""
-        short = [view.short for view in ALL]
-        beside = {view for view in ALL if view.of_all_queues and view.name_ != "overview"}
-        of_digits = [v.short if key.isdigit() or v in beside else "" for key, v in numbered()]
-        of_states = [view.short if view.state or view in beside else "" for view in ALL]
-        for titles in ([view.title for view in ALL], short, of_digits, of_states, [""] * len(ALL)):
-            tabs = list(self._tabs(titles))
-            if sum(tab.cell_len for _, tab in tabs) <= self.size.width:
-                break
+        """The views, by their longest titles that fit. Where even the short ones don't, some are
+        left out, from the right: first those without a number, never the first or the open one."""
+        tabs = list(self._tabs())
+        if _width(tabs) > self.size.width:
+            tabs = list(self._tabs(short=True))
+        room = self.size.width
+        while len(tabs) > 2 and _width(tabs) > room:
+            room = self.size.width - len(_MORE)
+            closed = [tab for tab in tabs[1:] if tab[0].name_ != self.state.view]
+            tabs.remove(next((tab for tab in closed[::-1] if not self._number(tab[0])), closed[-1]))
         return tabs
 
-    def _tabs(self, titles: Sequence[str]) -> Iterable[tuple[type[QueueView], Text]]:
-        current, queue, counts = self.state.view, self.state.queue, self.state.counts
-        here = next(view for view in ALL if view.name_ == current)
-        there = [
-            (digit, view, title)
-            for (digit, view), title in zip(numbered(), titles, strict=True)
-            if view.name_ == current or view.offered_by(queue)
+    def _number(self, view: type[QueueView]) -> int:
+        """How many entries are in the state that a view lists; 0 if it lists none."""
+        number: int = getattr(self.state.counts, view.state, 0) if view.state else 0
+        return number
+
+    def _tabs(self, short: bool = False) -> Iterable[tuple[type[QueueView], Text]]:
+        here = next(view for view in ALL if view.name_ == self.state.view)
+        for key, view in numbered():
+            is_open = view is here
             # The tabs of a queue have room for one way up.
-            if here.of_all_queues or not view.of_all_queues or view.name_ == "overview"
-        ]
-        for (digit, view, title), following in zip(there, [*there[1:], None], strict=True):
-            title = title or (view.short if view.name_ == current else "")
-            words = f" {digit} {title}".rstrip()
-            number = getattr(counts, view.state) if counts and view.state else 0
-            words += f" {short_count(number)}" if number else ""
-            # Tabs without a title have no space between them, except before the coloured open view.
-            alone = len(words) == 2 and not (following and following[1].name_ == current)
-            words += "" if alone else " "
-            style = f"bold {INK} on {HELD}" if view.name_ == current else ""
-            yield view, Text(words, style)
+            beside = here.of_all_queues or not view.of_all_queues or view is ALL[0]
+            if is_open or (beside and view.offered_by(self.state.queue)):
+                number = self._number(view)
+                words = f" {key} {view.short if short else view.title} "
+                words += f"{short_count(number)} " if number else ""
+                yield view, Text(words, f"bold {INK} on {HELD}" if is_open else "")
+
+
+def _width(tabs: Iterable[tuple[type[QueueView], Text]]) -> int:
+    return sum(tab.cell_len for _, tab in tabs)

@@ -42,6 +42,7 @@ class Bars:
             connected.word if connected else "",
             connected.color if connected else "",
             summed.in_trouble if summed else None,
+            summed.sound if summed else False,
             tuple(summed.words) if summed else (),
             app.navigation.crumbs,
             app.snapshot.server if app.snapshot else "",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from textual.app import App, ComposeResult
 from textual.containers import Container
-from textual.filter import LineFilter
+from textual.filter import LineFilter, Monochrome
 from textual.screen import ModalScreen
 from textual.widgets import ContentSwitcher
 
@@ -38,7 +38,7 @@ from redisq_ops.tui.screens.preview_pane import PreviewPane, PreviewSubject
 from redisq_ops.tui.screens.server_screen import ServerScreen
 from redisq_ops.tui.signals import end_on_signals
 from redisq_ops.tui.table.filter_input import FilterInput
-from redisq_ops.tui.theme import COLORS, THEMES, ThemeColors
+from redisq_ops.tui.theme import COLORS, NO_COLOR, THEMES, ThemeColors
 from redisq_ops.tui.views import ALL, AllDeadView, ChartsView, GroupsView, OverviewView, QueueView
 from redisq_ops.tui.views.base import EntryView, redaction_of
 
@@ -151,8 +151,10 @@ class Dashboard(App[Exception]):
             self._switcher.mount(*rest)  # type: ignore[unused-awaitable]
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        own = self._theme_colors.get(self.theme)
-        return [*([own] if own else []), *super().get_line_filters()]
+        filters = super().get_line_filters()
+        grey = self.current_theme.dark and any(isinstance(one, Monochrome) for one in filters)
+        own = (self._theme_colors.get(name) for name in (NO_COLOR if grey else "", self.theme))
+        return [*filter(None, own), *filters]
 
     def _redraw(self) -> None:
         for widget in self.screen.walk_children():
@@ -370,7 +372,7 @@ class Dashboard(App[Exception]):
             return PreviewSubject(view.name_, queue, None, sections=list)
         if view is self.overview:
             chart = partial(self.overview.preview_chart, item, seen)
-            return PreviewSubject(view.name_, None, item.name, chart=chart)
+            return PreviewSubject(view.name_, None, item.title, chart=chart)
         sections = partial(view.preview_sections, item, seen)
         return PreviewSubject(view.name_, queue, view.table.identity, sections=sections)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from redisq_ops.ops.inspect.snapshot import View
 from redisq_ops.ops.terminal import printable
+from redisq_ops.tui.keys.key_refusals import nothing_selected
 from redisq_ops.tui.navigation_history import NavigationHistory, VisitedPlace
 from redisq_ops.tui.screens.detail_screen import DetailScreen
 from redisq_ops.tui.table.table import PagedTable
@@ -107,6 +108,9 @@ class Navigation:
             app.refuse("There is no picture of the server yet.")
             return
         if app.current.of_all_queues and not app.views[name].of_all_queues:
+            if app.current.stands_for:
+                app.refuse(nothing_selected(app))
+                return
             under = app.current.row_queue
             self.choose(under or app.queue or next((q.name for q in app.queues), None))
         self.show_view(name)
@@ -181,7 +185,9 @@ class Navigation:
         app = self._app
         if opened.table is not app.current.table:
             return  # a click on another view was faster
-        if app.view == "overview":
+        if app.view == "overview" and app.current.stands_for:
+            app.overview.fold(opened.identity, None)
+        elif app.view == "overview":
             self.choose(opened.identity)
             self.go_home()
         elif isinstance(app.current, AllDeadView):

@@ -65,6 +65,16 @@ class Samples:
             for at in range(0, len(flat), _WIDTH)
         ]
 
+    def waiting(self, queue: str, minute: int, minutes: int) -> list[int]:
+        """Waiting entries of up to ``minutes`` minutes in a row, the last one being ``minute``."""
+        seen, found = self._seen.get(queue), list[int]()
+        flat = seen.minutes if seen else array("q")
+        for at in range(len(flat) - _WIDTH, -1, -_WIDTH):
+            if len(found) == minutes or flat[at] != minute - len(found):
+                break
+            found.append(flat[at + 1])
+        return found[::-1]
+
     def record(self, snapshot: Snapshot) -> None:
         """Keep a sample of each queue whose counts are in the snapshot."""
         now = snapshot.now_ms

@@ -24,11 +24,20 @@ WARN: Final = "#e8c37a"
 BAD: Final = "#ff8078"
 HELD: Final = "#79bfff"
 DELAYED: Final = "#c4abff"
-DEAD: Final = "bold #ff86b5"
+DEAD: Final = "#ff86b5"
 DIM: Final = "#94a1b0"
 PART: Final = "#6fa8dc"
 INK: Final = "#0b1016"
 """text on a bright background"""
+
+MANY: Final = 1000
+"""from this number on, a number is bold"""
+
+
+def weighted(number: int, style: str) -> str:
+    """The style of a number by its magnitude, which also holds without colours."""
+    return f"bold {style}".rstrip() if number >= MANY else style if number else DIM
+
 
 HEAT: Final = (
     "#a9bdd1 on #13212f",
@@ -148,9 +157,13 @@ ANSI: Final = Theme(
 THEMES: Final = {theme.name: theme for theme in (DARK, LIGHT, ANSI, HIGH_CONTRAST)}
 
 
+NO_COLOR: Final = "no-color"
+"""added to a dark theme where colours become greys: critical would be darker than a warning"""
+
+
 def _colors(*styles: str) -> dict[str, str]:
     """The dark theme's colours -> ``styles``, another theme's colours in the same order."""
-    meanings = (OK, WARN, BAD, HELD, DELAYED, DEAD.split()[-1], DIM, PART, INK)
+    meanings = (OK, WARN, BAD, HELD, DELAYED, DEAD, DIM, PART, INK)
     heat = [word for style in HEAT for word in style.split() if word.startswith("#")]
     # Without heat[8]: the text of the last HEAT style has the colour INK, listed above.
     return dict(zip([*meanings, *heat[:8], heat[9]], styles, strict=True))
@@ -172,6 +185,7 @@ COLORS: Final[Mapping[str, Mapping[str, str]]] = {
         "black", "cyan", "default", "bright_cyan", "default", "black", "cyan", "black",
         "green", "yellow",
     ),
+    NO_COLOR: {BAD: "#ffffff"},
 }  # fmt: skip
 """theme -> colour of the dark theme -> its replacement: a colour, or ``dim``"""
 

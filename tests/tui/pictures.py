@@ -32,7 +32,7 @@ TONES = {
     "warn": theme.WARN,
     "bad": theme.BAD,
     "error": theme.DARK.error or "",
-    "dead": theme.DEAD.split()[-1],
+    "dead": theme.DEAD,
     "delayed": theme.DELAYED,
 }
 """colours of text that a frame names"""

@@ -54,6 +54,15 @@ def test_each_minute_keeps_its_highest_for_a_day() -> None:
     assert found[-1] == (NOW // MINUTE + DAY + 9, DAY + 9, None)
 
 
+def test_the_last_waiting_numbers_are_those_without_a_gap() -> None:
+    samples, minute = Samples(), NOW // MINUTE
+    for passed, waiting in ((0, 9), (2, 1), (3, 0), (4, 5)):
+        samples.record(mail(NOW + passed * MINUTE, waiting, rates(0)))
+    assert samples.waiting("mail", minute + 4, 60) == [1, 0, 5]
+    assert samples.waiting("mail", minute + 4, 2) == [0, 5]
+    assert samples.waiting("mail", minute + 5, 60) == samples.waiting("other", minute, 60) == []
+
+
 def test_all_queues_are_added_up_and_the_oldest_counts() -> None:
     samples = Samples()
     rows = (

@@ -17,7 +17,7 @@ from textual.pilot import Pilot
 from redisq_ops.cli.dashboard_completion import completions
 from redisq_ops.core.engine.optional_features import features
 from redisq_ops.core.engine.queue_base import QueueBase
-from redisq_ops.core.model.activity import Activity
+from redisq_ops.core.model.activity import Activity, ConsumerSign
 from redisq_ops.core.model.consumer_load import GroupLoad, PendingDelivery
 from redisq_ops.core.model.entry import (
     Client,
@@ -146,6 +146,10 @@ def rates(base: int, failing: int = 0) -> Rates:
     return Rates(tuple(wave), tuple(max(0, n - n // 9) for n in wave), tuple(failed))
 
 
+def workers(number: int) -> tuple[ConsumerSign, ...]:
+    return tuple(ConsumerSign(f"worker-{n}", NOW - SECOND, beats=True) for n in range(number))
+
+
 def overview() -> tuple[QueueRow, ...]:
     counts = {
         "exports": (Counts(sum(one.waiting for one in clients()), 18, 4, 9, 0, 88_310), rates(30)),
@@ -184,9 +188,9 @@ def overview() -> tuple[QueueRow, ...]:
         )
         counts.setdefault(name, (usual, rates(chance.randint(20, 2_000), chance.choice([0, 0, 2]))))
     lately = {
-        "geo-import": Activity(NOW - 13 * MINUTE, 2, None, 0),
-        "mail": Activity(NOW - SECOND, 24, NOW + SECOND, 211),
-        "webhooks": Activity(NOW - SECOND, 8, NOW + SECOND, 2),
+        "geo-import": Activity(NOW - 13 * MINUTE, 2, None, 0, signs=()),
+        "mail": Activity(NOW - SECOND, 24, NOW + SECOND, 211, signs=workers(24)),
+        "webhooks": Activity(NOW - SECOND, 8, NOW + SECOND, 2, signs=workers(8)),
     }
     evidence = {
         "mail": Evidence(error=CommonError("SMTPRecipientsRefused", 20)),
@@ -198,7 +202,7 @@ def overview() -> tuple[QueueRow, ...]:
             name,
             KINDS[name],
             *counts[name],
-            activity=lately.get(name, Activity(NOW - SECOND, 3, NOW + SECOND, 0)),
+            activity=lately.get(name, Activity(NOW - SECOND, 3, NOW + SECOND, 0, signs=workers(3))),
             evidence=evidence.get(name),
             clients=clients() if name == "exports" else (),
         )
@@ -979,7 +983,9 @@ def at(queue: str) -> Action:
     """The cursor on a queue of the overview."""
 
     async def step(app: Top, source: Seeded) -> None:
-        app.current.table.go_to(queue)
+        app.current.keep(queue)
+        if app.current.snapshot is not None:
+            app.current.show(app.current.snapshot)
 
     return step
 
@@ -1186,7 +1192,7 @@ STORIES: dict[str, Story] = {
         {
             "narrow": (),
             "wide": ((160, 45), *MAIL, watched),
-            "widest": ((200, 45),),
+            "widest": ((220, 45),),
             "trouble": ((120, 34), "exclamation_mark", *MAIL),
             "help": ("exclamation_mark", "question_mark"),
         },

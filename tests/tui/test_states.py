@@ -179,7 +179,8 @@ def test_every_view_fits_its_width(width: int) -> None:
             assert max(map(cell_len, lines)) <= width
             assert "03:12:45 UTC" in lines[0]
             assert f" {key} " in lines[1], lines[1]
-            assert "▸" not in "".join(lines[2:14]), "columns out of sight:\n" + "\n".join(lines)
+            cut = [line for line in lines[2:14] if line.endswith("▸")]
+            assert not cut, "columns out of sight:\n" + "\n".join(lines)
             if app.current.table.identity is not None:
                 reason = app.current.table.cut_text("trouble")  # a long one takes the whole line
                 assert " of " in lines[-2] or lines[-2].strip()[:40] in reason, lines[-2]

@@ -22,6 +22,12 @@ def test_every_column_sorts(view: type[QueueView]) -> None:
     assert sorted(o.key for o in view.orders) == sorted(column.key for column in view.columns)
 
 
+@pytest.mark.parametrize("view", ALL)
+def test_the_examples_in_the_line_of_a_filter_are_filters_there(view: type[QueueView]) -> None:
+    for example in view.filter_examples.split("  "):
+        assert view.parsed(view.__new__(view), example, utc=True).text == example
+
+
 @pytest.mark.parametrize(
     ("features", "entries", "view"),
     [

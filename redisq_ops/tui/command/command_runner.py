@@ -100,32 +100,30 @@ class CommandRunner:
             app.refuse(str(error))
 
     def apply_filter(self, expression: str | None) -> None:
-        from redisq_ops.ops.filter.parser import parse
+        from redisq_ops.ops.filter.parser import FilterError
 
         app = self._app
         if expression is None:
             return
-        query = parse(expression, utc=app.zone is UTC)
-        if query.has_fields and app.current.state is None:
-            app.refuse(f"A filter of {app.current.title} is words only: {expression}")
+        try:
+            query = app.current.parsed(expression, utc=app.zone is UTC)
+        except FilterError as error:
+            app.refuse(f"{app.current.title} can't be filtered by {expression}: {error.problem}")
             return
         app.current.narrow(query)
         app.look()
 
     def _open_view(self, command: ViewCommand) -> None:
-        from redisq_ops.ops.filter.parser import parse
-
         app = self._app
-        filter = parse(command.filter, utc=app.zone is UTC) if command.filter else None
-        if app.views[command.view].of_all_queues:
+        opened = app.views[command.view]
+        filter = opened.parsed(command.filter, utc=app.zone is UTC) if command.filter else None
+        if opened.of_all_queues:
             app.navigation.show_view(command.view)
         elif command.queue is None:
             app.navigation.open_view(command.view)
         else:
             app.navigation.open_place(command.view, command.queue)
-        if filter is not None and filter.has_fields and app.current.state is None:
-            app.refuse(f"A filter of {app.current.title} is words only.")
-        elif filter is not None:
+        if filter is not None:
             app.current.narrow(filter)
             app.look()
 

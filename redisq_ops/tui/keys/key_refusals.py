@@ -46,6 +46,8 @@ def why_not(app: Top, key: Key) -> str:
 def nothing_selected(app: Dashboard) -> str:
     """Why there is no row for a key that needs one."""
     table = app.current.table
+    if app.current.stands_for:
+        return f"This row stands for {app.current.stands_for}: Enter shows them."
     if table.cursor_lost:
         return "The entry under the cursor went away (✗): move to another one."
     return "This row has not been read yet." if table.total else "The list is empty."

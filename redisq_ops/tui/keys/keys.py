@@ -110,5 +110,8 @@ LEAVE = (
     _hidden("ctrl+z", "suspend_process", "Suspend", "Suspend; `fg` comes back", True),
 )
 ALL = (*LOOK, *CHANGE, *LEAVE)
-TABLE = ("j", "k", "g", "G", "down", "up", "pagedown", "pageup", "home", "end", "space", "enter")
+TABLE = (
+    *("j", "k", "g", "G", "down", "up", "pagedown", "pageup", "home", "end", "space", "enter"),
+    *("left", "right"),
+)
 """keys of every table; the configuration file can't use them for another action"""

@@ -1,12 +1,15 @@
 """The line in which a filter is typed; the list follows every letter that leaves it valid.
 
-Enter refuses an invalid expression. It would otherwise keep the last valid one, which may match far
-more entries than the line on the screen.
+While its last comparison is invalid, what stands before it holds; else the last valid expression.
+Enter refuses an invalid one: the list may show far more entries than the line on the screen means.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
@@ -19,17 +22,20 @@ from redisq_ops.ops.terminal import printable
 
 if TYPE_CHECKING:
     from redisq_ops.ops.filter.ast import Query
+    from redisq_ops.tui.views import QueueView
 
-_WORDS = "words only: what is listed here has no fields"
+_COMPARED = re.compile("[=~<>:]")
 
 
 class _FieldNames(Suggester):
     """Suggests the rest of a field's name; the right arrow takes it."""
 
-    async def get_suggestion(self, value: str) -> str | None:
-        from redisq_ops.ops.filter.completion import completed
+    def __init__(self) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+        self.completed: Callable[[str], list[str]] = lambda text: []
 
-        return next(iter(completed(value)), None)
+    async def get_suggestion(self, value: str) -> str | None:
+        return next(iter(self.completed(value)), None)
 
 
 class FilterInput(Input):
@@ -42,23 +48,18 @@ class FilterInput(Input):
 
     @dataclass(eq=False)
     class Narrowed(Message):
-        """The typed expression is valid, or empty."""
+        """The expression, or what of it is valid, has changed; None: nothing is."""
 
         query: Query | None
 
     def __init__(self) -> None:
-        super().__init__(
-            id="filter",
-            compact=True,
-            placeholder="timeout  age>2h  client=acme",
-            suggester=_FieldNames(use_cache=False, case_sensitive=True),
-        )
+        self._names = _FieldNames()
+        super().__init__(id="filter", compact=True, suggester=self._names)
         self.cursor_blink = False
         self.display = False
         self._problem = ""
         self._at = 0
-        self._entries = True
-        self._utc = False
+        self._parsed: Callable[[str], Query]
 
     @property
     def problem(self) -> str:
@@ -75,10 +76,11 @@ class FilterInput(Input):
             return " " * at + "^ " + why
         return " " * (at - 1 - cell_len(why)) + why + " ^" if cell_len(why) < at else why
 
-    def begin(self, now: Query | None, *, entries: bool = True, utc: bool = False) -> None:
-        """Show the line with the present filter; without ``entries``, fields are an error."""
-        self._entries, self._utc, self._problem = entries, utc, ""
-        self.value = now.text if now else ""
+    def begin(self, view: QueueView, *, utc: bool = False) -> None:
+        """Show the line with the view's present filter."""
+        self._parsed, self._problem = partial(view.parsed, utc=utc), ""
+        self._names.completed, self.placeholder = view.completed, view.filter_examples
+        self.value = view.filter.text if view.filter else ""
         self.display = True
         # Not `focus()`, which waits for the next turn: letters typed until then would act as keys.
         self.screen.set_focus(self)
@@ -87,17 +89,22 @@ class FilterInput(Input):
         if not self.display:
             return
         # Loaded with the first letter: it imports the Redis client.
-        from redisq_ops.ops.filter.parser import FilterError, parse
+        from redisq_ops.ops.filter.parser import FilterError
 
         try:
-            query = parse(value, utc=self._utc) if value.strip() else None
+            query = self._parsed(value) if value.strip() else None
         except FilterError as error:
             self._problem, self._at = error.why, error.column - 1
-            return
-        self._at = 0
-        self._problem = _WORDS if query and query.has_fields and not self._entries else ""
-        if not self._problem:
-            self.post_message(self.Narrowed(query))
+            begun, _, last = value.rstrip().rpartition(" ")
+            if not _COMPARED.search(last):
+                return
+            try:  # a field's name alone was a word to search, and probably matched nothing
+                query = self._parsed(begun) if begun.strip() else None
+            except FilterError:
+                return
+        else:
+            self._problem, self._at = "", 0
+        self.post_message(self.Narrowed(query))
 
     async def action_submit(self) -> None:
         if self.problem:

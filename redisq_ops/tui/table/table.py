@@ -88,6 +88,8 @@ class PagedTable(ScrollView, can_focus=True):
         Binding("G,end", "last", "Last", show=False),
         Binding("space", "mark", "Mark", show=False, tooltip="Mark or unmark this entry"),
         Binding("enter", "open", "Open", show=False, tooltip="Show this entry"),
+        Binding("right", "fold(False)", "Unfold", show=False, tooltip="Unfold this row"),
+        Binding("left", "fold(True)", "Fold", show=False, tooltip="Fold these rows"),
     ]
 
     @dataclass(eq=False)
@@ -122,6 +124,13 @@ class PagedTable(ScrollView, can_focus=True):
         """Enter or a double click on an entry."""
 
         identity: str
+
+    @dataclass(eq=False)
+    class Folded(_TableMessage):
+        """Asks to fold rows into the row ``identity``, or to unfold it."""
+
+        identity: str
+        folded: bool
 
     @dataclass(eq=False)
     class HeaderClicked(_TableMessage):
@@ -169,6 +178,11 @@ class PagedTable(ScrollView, can_focus=True):
     def identity(self) -> str | None:
         """The entry under the cursor; None while it is lost, not loaded or not there."""
         return self._cursor.identity
+
+    @property
+    def held(self) -> str | None:
+        """The entry on which the cursor stays; None while it follows the first line."""
+        return self._cursor.held
 
     @property
     def cursor(self) -> int:
@@ -276,6 +290,10 @@ class PagedTable(ScrollView, can_focus=True):
         if (line := self._cursor.line_of(identity)) is not None:
             self._move_to(line)
 
+    def see_all(self) -> None:
+        """Count no row that is there as new."""
+        self._cursor.see_all()
+
     def stay(self) -> None:
         """Keep the cursor on its row from now on, also when rows are added above it."""
         self._cursor.stay()
@@ -328,8 +346,19 @@ class PagedTable(ScrollView, can_focus=True):
     def action_last(self) -> None:
         self._move_to(self._cursor.total - 1)
 
+    def action_fold(self, folded: bool) -> None:
+        row = self._cursor.row
+        if row is not None and row.fold:
+            self.stay()
+            self.post_message(self.Folded(self, row.fold, folded))
+        elif folded:
+            self.action_scroll_left()
+        else:
+            self.action_scroll_right()
+
     def action_mark(self) -> None:
-        if self.identity is not None:
+        row = self._cursor.row
+        if self.identity is not None and row is not None and row.fold != row.identity:
             self.stay()
             self.mark(self._marks ^ {self.identity})
         else:

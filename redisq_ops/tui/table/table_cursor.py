@@ -23,6 +23,11 @@ class RowCursor:
         return None if self.lost else self._held
 
     @property
+    def held(self) -> str | None:
+        """The entry on which the cursor stays; None while it follows the first line."""
+        return None if self._follows_top else self._held
+
+    @property
     def row(self) -> TableRow | None:
         """The row under the cursor; None where `identity` is None."""
         return None if self.lost else self.row_at(self.index)
@@ -56,6 +61,11 @@ class RowCursor:
         """Go to the first line, and stay there when rows are added."""
         self.move_to(0)
         self._follows_top, self.new = True, 0
+
+    def see_all(self) -> None:
+        """Count no row that is there as new."""
+        if self.window is not None:
+            self._seen, self.new = _all_of(self.window), 0
 
     def take(self, window: RowWindow) -> None:
         """Take new rows: find the cursor's entry or mark it as lost, and count added rows."""

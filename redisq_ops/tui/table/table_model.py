@@ -21,7 +21,8 @@ _LEAST: Final = 12
 class TableColumn:
     """A column of ``width`` cells; ``flex`` is its share of the spare width for longer texts.
 
-    On a narrow terminal the columns of the highest ``priority`` are left out first, from the right.
+    On a narrow terminal columns for ``spare`` room are left out first, from the right, then those
+    of the highest ``priority``.
     If those of priority 0 don't fit, flexible ones get narrower; then the table scrolls sideways.
     """
 
@@ -34,6 +35,8 @@ class TableColumn:
     priority: int = 0
     optional: bool = False
     """draw it only if a row has a text in it; for flexible columns"""
+    spare: bool = False
+    """draw it only in room that no flexible column needs"""
 
 
 def styled(cell: Cell) -> tuple[str, str]:
@@ -50,6 +53,8 @@ class TableRow:
     style: str = ""
     rest: Cell = ""
     """a text after the last cell, across the other columns"""
+    fold: str = ""
+    """the row into which it folds, or itself if others fold into it; empty: it doesn't fold"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,9 @@ def fit(
             for titled in [cell_len(one.title) if one.flex else one.width]
         ]
     spare = width - GUTTER - sum(column.width + GAP for _, column in kept) + GAP
+    lacking = sum(max(0, (needs or {}).get(one.key, 0) - one.width) for _, one in kept if one.flex)
+    while spare < lacking and (last := [at for at, (_, one) in enumerate(kept) if one.spare]):
+        spare += kept.pop(last[-1])[1].width + GAP
     while spare < 0 and (least := max((column.priority for _, column in kept), default=0)):
         at = max(at for at, (_, column) in enumerate(kept) if column.priority == least)
         spare += kept.pop(at)[1].width + GAP

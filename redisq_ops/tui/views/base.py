@@ -100,6 +100,8 @@ class QueueView(Vertical):
     orders: ClassVar[tuple[SortOrder, ...]]
     empty: ClassVar[str]
     """the text of an empty list; ``QUEUE`` in it stands for the queue's name"""
+    filter_examples: ClassVar[str] = "alpha  -beta  alpha|beta"
+    """shown in the empty line for a filter"""
     explains_rows: ClassVar[bool] = True
     """whether an explanation is asked of the row under the cursor; else of the queue"""
     has_details: ClassVar[bool] = False
@@ -155,6 +157,23 @@ class QueueView(Vertical):
     def words(self, item: Any) -> tuple[str, ...]:
         """The texts that the filter searches."""
         return (item.id,)
+
+    def parsed(self, text: str, utc: bool) -> Query:
+        """The filter that an expression means here; `FilterError` if it means none.
+
+        ``utc``: times of day are in UTC, otherwise local."""
+        from redisq_ops.ops.filter.parser import FilterError, parse
+
+        query = parse(text, utc=utc)
+        if query.has_fields and self.state is None:
+            raise FilterError(text, 0, "words only: what is listed here has no fields")
+        return query
+
+    def completed(self, text: str) -> list[str]:
+        """The expression with the name of its last field completed, in all possible ways."""
+        from redisq_ops.ops.filter.completion import completed
+
+        return completed(text) if self.state is not None else []
 
     @classmethod
     def offered_by(cls, queue: ListedQueue | None) -> bool:
@@ -240,6 +259,12 @@ class QueueView(Vertical):
     def subject(self) -> str | None:
         """The request or entry that an explanation is asked of; None: of the queue."""
         return self.table.identity if self.explains_rows else None
+
+    @property
+    def stands_for(self) -> str:
+        """What the row under the cursor stands for, so that nothing can be done with it; ''
+        if it is a row of its own."""
+        return ""
 
     @property
     def item(self) -> Any:
@@ -445,6 +470,8 @@ class SearchResult:
 
 class EntryView(QueueView):
     """A view of the entries of one state."""
+
+    filter_examples = "timeout  age>2h  client=acme"
 
     has_details = True
     reversible = True

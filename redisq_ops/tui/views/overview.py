@@ -3,83 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
 from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot
-from redisq_ops.ops.terminal import count, rough_age, short_count
+from redisq_ops.ops.terminal import count, printable, quantity, rough_age
 from redisq_ops.ops.trouble.finding import Severity
-from redisq_ops.ops.trouble.judgement import Trouble, rank, reasons, redacted, troubles
+from redisq_ops.ops.trouble.judgement import rank, redacted, troubles
 from redisq_ops.tui.charts.blocks import spark
 from redisq_ops.tui.charts.queue_charts import queue_chart
+from redisq_ops.tui.samples import MINUTE_MS
 from redisq_ops.tui.table.table_model import Cell, TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DEAD, DELAYED, DIM, HELD, OK, WARN
 
 from .base import Items, QueueView, SortOrder, redaction_of
 from .delayed import zone_of
+from .judged_queue import JudgedQueue, folded
+from .overview_sum import OverviewSum
 from .requests import number
 
 if TYPE_CHECKING:
     from redisq_ops.core.model.entry import Counts, State
-    from redisq_ops.ops.inspect.overview import QueueRow
+    from redisq_ops.ops.filter.ast import Query
+    from redisq_ops.ops.filter.queue_filter import QueueFields
     from redisq_ops.tui.samples import Samples
 
-_SPARK = 10
-_STYLES = {Severity.CRITICAL: BAD, Severity.WARNING: WARN}
-
-
-@dataclass(frozen=True, slots=True)
-class JudgedQueue:
-    """A queue, its troubles, and its rates in the last minute."""
-
-    row: QueueRow
-    found: tuple[Trouble, ...]
-    minute: tuple[int, int, int] | None
-
-    @property
-    def name(self) -> str:
-        return self.row.name
-
-    def of(self, state: State) -> int | None:
-        return None if self.row.counts is None else self.row.counts.of(state)
-
-    @property
-    def waits_since(self) -> int | None:
-        return self.row.counts.oldest_ms if self.row.counts else None
-
-
-@dataclass(frozen=True, slots=True)
-class OverviewSum:
-    """All queues in one line. A sum leaves out queues whose number is unknown; None: of all."""
-
-    in_trouble: int
-    dead: int | None
-    waiting: int | None
-    oldest_ms: int | None
-    """the age of the oldest waiting entry"""
-
-    @classmethod
-    def of(cls, judged: Sequence[JudgedQueue], now_ms: int) -> OverviewSum:
-        dead = [number for one in judged if (number := one.of("dead")) is not None]
-        waiting = [number for one in judged if (number := one.of("waiting")) is not None]
-        since = [at for one in judged if (at := one.waits_since) is not None and one.of("waiting")]
-        return cls(
-            sum(bool(one.found) for one in judged),
-            sum(dead) if dead else None,
-            sum(waiting) if waiting else None,
-            now_ms - min(since) if since else None,
-        )
-
-    @property
-    def words(self) -> list[str]:
-        """The figures behind the number of queues in trouble, the gravest first."""
-        said = [f"{short_count(self.dead)} dead"] if self.dead else []
-        if self.waiting:
-            oldest = f", oldest {rough_age(self.oldest_ms)}" if self.oldest_ms is not None else ""
-            said.append(f"{short_count(self.waiting)} waiting{oldest}")
-        return said
+_SPARK, _WIDE_SPARK = 10, 15
+_MINUTES = 60
+"""minutes that a small chart shows"""
+_SIGNS = {Severity.CRITICAL: ("!! ", f"bold {BAD}"), Severity.WARNING: ("!  ", WARN)}
+"""what stands before the reasons, and their style: both tell the severity without colours"""
 
 
 def _state(state: State) -> Callable[[JudgedQueue], int | None]:
@@ -110,11 +64,14 @@ class OverviewView(QueueView):
         TableColumn("out", "out/min", 7, align="right", priority=4),
         TableColumn("failed", "fail/min", 8, align="right", priority=3),
         TableColumn("oldest", "oldest", 7, align="right", priority=2),
+        TableColumn("waiting-chart", "waiting, 1 h", _WIDE_SPARK, style=DIM, spare=True),
+        TableColumn("in-chart", "in, 1 h", _WIDE_SPARK, style=DIM, spare=True),
+        TableColumn("failed-chart", "failed, 1 h", _WIDE_SPARK, style=BAD, spare=True),
         TableColumn("spark", "out, 1 h", _SPARK, style=OK, priority=6),
     )
     orders = (
         SortOrder("trouble", lambda q: rank(q.found), words="worst first", back="worst last"),
-        SortOrder("name", lambda q: q.name),
+        SortOrder("name", lambda q: q.first_name),
         SortOrder("kind", lambda q: q.row.kind),
         SortOrder("waiting", _state("waiting"), True),
         SortOrder("pending", _state("pending"), True),
@@ -124,9 +81,13 @@ class OverviewView(QueueView):
         SortOrder("out", _minute(1), True),
         SortOrder("failed", _minute(2), True),
         SortOrder("oldest", lambda q: -(q.waits_since or 2**63), True),
+        SortOrder("waiting-chart", _state("waiting"), True),
+        SortOrder("in-chart", lambda q: sum(q.row.rates.arrived) if q.row.rates else None, True),
+        SortOrder("failed-chart", lambda q: sum(q.row.rates.failed) if q.row.rates else None, True),
         SortOrder("spark", lambda q: sum(q.row.rates.settled) if q.row.rates else None, True),
     )
     empty = "no queues here yet: redisq submit FILE makes one; redisq discover finds more"
+    filter_examples = "mail  dead>0  kind=rq  trouble~worker  waiting>=100 oldest>1h"
 
     def __init__(self) -> None:
         super().__init__()
@@ -135,7 +96,14 @@ class OverviewView(QueueView):
         self.sum: OverviewSum | None = None
         """None: nothing was read yet"""
         self._judged: dict[str, JudgedQueue] = {}
-        self._drawn: dict[str, tuple[JudgedQueue, TableRow]] = {}
+        self._drawn: dict[str, tuple[JudgedQueue, str, TableRow]] = {}
+        """the row of each queue, drawn for this judgement inside or outside of a fold"""
+        self._unfolded: set[str] = set()
+        """folds whose queues are listed"""
+        self._inside: dict[str, str] = {}
+        """queue -> the fold under which it is listed"""
+        self._folded: list[int] = []
+        """the numbers of queues in the other folds"""
 
     @classmethod
     def offered_by(cls, queue: ListedQueue | None) -> bool:
@@ -143,7 +111,7 @@ class OverviewView(QueueView):
 
     @property
     def row_queue(self) -> str | None:
-        return self.table.identity
+        return self.subject
 
     def items(self, snapshot: Snapshot) -> Items:
         now, redaction = snapshot.now_ms, redaction_of(self)
@@ -160,18 +128,95 @@ class OverviewView(QueueView):
             for row in snapshot.overview
         ]
         self._judged = {queue.name: queue for queue in judged}
-        bad = [queue for queue in judged if queue.found]
         self.sum = OverviewSum.of(judged, now)
-        shown = bad if self.only_trouble else judged
-        return Items(0, len(shown), shown)
+        return Items(0, len(judged), judged)
+
+    def _arranged(self, items: Sequence[JudgedQueue], snapshot: Snapshot) -> Sequence[JudgedQueue]:
+        """Queues that share their trouble follow the row of their fold, if it is unfolded. A
+        filter lists all that match: nothing is folded then."""
+        self._inside, self._folded = {}, []
+        if self.only_trouble:
+            items = [queue for queue in items if queue.found]
+        if self.filter is not None:
+            return super()._arranged(items, snapshot)
+        rows: list[JudgedQueue] = []
+        for row in super()._arranged(folded(items), snapshot):
+            rows.append(row)
+            if row.members and self._is_unfolded(row):
+                self._inside |= dict.fromkeys((one.name for one in row.members), row.name)
+                rows += super()._arranged(row.members, snapshot)
+            elif row.members:
+                self._folded.append(len(row.members))
+        return rows
+
+    def _is_unfolded(self, fold: JudgedQueue) -> bool:
+        """Also from now on, if it would hide the row on which the cursor stays."""
+        if any(queue.name in (self._kept, self.table.held) for queue in fold.members):
+            self._unfolded.add(fold.name)
+        return fold.name in self._unfolded
+
+    def fold(self, identity: str, fold: bool | None) -> None:
+        """Fold queues into the row of this identity, or list them below it; None: the opposite of
+        now."""
+        if (identity not in self._unfolded) if fold is None else not fold:
+            self._unfolded.add(identity)
+        else:
+            self.table.go_to(identity)
+            self._unfolded.discard(identity)
+        if self.snapshot is not None:
+            self.show(self.snapshot)
+            self.table.see_all()
+
+    def forget(self) -> None:
+        super().forget()
+        self._unfolded = set()
+
+    @property
+    def stands_for(self) -> str:
+        return self.item.title if self.item is not None and self.item.members else ""
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        return () if self.stands_for and not self.table.marks else super().chosen
+
+    @property
+    def subject(self) -> str | None:
+        return None if self.stands_for else super().subject
+
+    def copied(self, identity: str) -> str:
+        """The name of the queue, or the names of the queues that are folded."""
+        queues = self.item.members if self.stands_for else ()
+        return " ".join(queue.name for queue in queues) or identity
 
     def preview_chart(self, item: Any, snapshot: Snapshot, width: int, height: int) -> Text:
-        """The chart of a queue in the preview."""
+        """The chart of a queue in the preview; of a fold its queues, each with its reasons."""
+        if item.members:
+            wide = max(len(queue.name) for queue in item.members) + 2
+            lines = [f"{queue.name:<{wide}}{queue.why}" for queue in item.members]
+            left = len(lines) - height
+            if left > 0:
+                lines[height - 1 :] = [f"{count(left + 1)} more"]
+            return Text("\n".join(printable(line, width) for line in lines))
         samples: Samples = self.app.charts.samples  # type: ignore[attr-defined]
         return queue_chart(item.row, samples, snapshot.now_ms, zone_of(self), width, height)
 
-    def words(self, item: Any) -> tuple[str, ...]:
-        return (item.name, item.row.kind, reasons(item.found))
+    def parsed(self, text: str, utc: bool) -> Query:
+        from redisq_ops.ops.filter.queue_filter import parse_queue_filter
+
+        return parse_queue_filter(text)
+
+    def completed(self, text: str) -> list[str]:
+        from redisq_ops.ops.filter.completion import completed
+        from redisq_ops.ops.filter.queue_filter import QUEUE_FIELDS
+
+        return completed(text, QUEUE_FIELDS, ())
+
+    def accepts(self, item: JudgedQueue, snapshot: Snapshot) -> bool:
+        if self.filter is None:
+            return True
+        from redisq_ops.ops.filter.queue_filter import accepts_queue
+
+        return accepts_queue(self.filter, _fields(item, snapshot.now_ms))
 
     def toggle_trouble(self) -> None:
         """Show only queues in trouble, or all again."""
@@ -184,10 +229,14 @@ class OverviewView(QueueView):
         return next((row.counts for row in rows if row.name == queue), None)
 
     def _nothing_here(self, snapshot: Snapshot) -> str:
-        if self.only_trouble and snapshot.overview:
-            all_ = count(len(snapshot.overview))
-            return f"none of {all_} queues is in trouble; press ! to show all"
-        return super()._nothing_here(snapshot)
+        if not self.only_trouble:
+            return super()._nothing_here(snapshot)
+        left = [queue for queue in self._judged.values() if self.accepts(queue, snapshot)]
+        if not left:
+            return super()._nothing_here(snapshot)
+        matching = "" if self.filter is None else " that match" + "es" * (len(left) == 1)
+        which = f"{quantity(len(left), 'queue')}{matching}"
+        return f"none of the {which} is in trouble; press ! to show all"
 
     @property
     def status(self) -> list[str]:
@@ -196,26 +245,39 @@ class OverviewView(QueueView):
             read = len(seen.overview) - seen.unread
             said.append(f"{count(read)} of {count(len(seen.overview))} queues read so far")
         said += super().status
+        if self._folded:
+            rows = quantity(len(self._folded), "row")
+            said.append(f"{count(sum(self._folded))} queues are in {rows} (▸: Enter shows them)")
         return [*said, "only queues in trouble; ! shows all"] if self.only_trouble else said
 
     def row(self, item: Any, snapshot: Snapshot) -> TableRow:
-        judged, row = self._drawn.get(item.name, (None, None))
-        if row is None or judged is not item:
-            row = _row(item, snapshot.now_ms)
-            self._drawn[item.name] = (item, row)
+        inside = self._inside.get(item.name, "")
+        if item.members:
+            sign = "▾" if item.name in self._unfolded else "▸"
+            return _row(item, snapshot.now_ms, f"{sign} {item.title}", item.name, ())
+        judged, where, row = self._drawn.get(item.name, (None, "", None))
+        if row is None or judged is not item or where != inside:
+            samples: Samples = self.app.charts.samples  # type: ignore[attr-defined]
+            waited = samples.waiting(item.name, snapshot.now_ms // MINUTE_MS, _MINUTES)
+            name = f"  {item.name}" if inside else item.name
+            row = _row(item, snapshot.now_ms, name, inside, waited)
+            self._drawn[item.name] = (item, inside, row)
         return row
 
 
-def _row(queue: JudgedQueue, now_ms: int) -> TableRow:
-    counts, rates, found = queue.row.counts, queue.row.rates, queue.found
-    why: Cell = (reasons(found), _STYLES[found[0].severity]) if found else ""
+def _row(queue: JudgedQueue, now_ms: int, name: str, fold: str, waited: Sequence[int]) -> TableRow:
+    counts, rates = queue.row.counts, queue.row.rates
+    why: Cell = ""
+    if queue.found:
+        sign, style = _SIGNS[queue.found[0].severity]
+        why = (sign + queue.why, style)
     if counts is None:
         # Without numbers, the reason gets all of their width.
-        return TableRow(queue.name, (queue.name, queue.row.kind), rest=why)
+        return TableRow(queue.name, (name, queue.row.kind), rest=why, fold=fold)
     return TableRow(
         queue.name,
         (
-            queue.name,
+            name,
             queue.row.kind,
             why,
             number(counts.of("waiting"), ""),
@@ -224,8 +286,12 @@ def _row(queue: JudgedQueue, now_ms: int) -> TableRow:
             number(counts.of("dead"), DEAD),
             *_rates(queue.minute),
             rough_age(now_ms - counts.oldest_ms) if counts.oldest_ms else ("-", DIM),
+            spark(waited, _WIDE_SPARK),
+            spark(rates.arrived, _WIDE_SPARK) if rates else "",
+            spark(rates.failed, _WIDE_SPARK) if rates else "",
             spark(rates.settled, _SPARK) if rates else "",
         ),
+        fold=fold,
     )
 
 
@@ -234,3 +300,17 @@ def _rates(minute: tuple[int, int, int] | None) -> tuple[Cell, Cell, Cell]:
         return "", "", ""
     come, gone, failed = minute
     return number(come, ""), number(gone, OK), number(failed, BAD)
+
+
+def _fields(queue: JudgedQueue, now_ms: int) -> QueueFields:
+    """What the filter compares of a queue."""
+    from redisq_ops.ops.filter.queue_filter import QueueFields
+
+    return QueueFields(
+        queue.name,
+        queue.row.kind,
+        [one.reason for one in queue.found],
+        queue.row.counts,
+        queue.minute,
+        None if queue.waits_since is None else now_ms - queue.waits_since,
+    )

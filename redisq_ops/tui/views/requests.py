@@ -9,7 +9,7 @@ from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import short_count
 from redisq_ops.tui.charts.blocks import bar
 from redisq_ops.tui.table.table_model import Cell, TableColumn, TableRow
-from redisq_ops.tui.theme import BAD, DEAD, DELAYED, DIM, HELD, OK, PART, WARN
+from redisq_ops.tui.theme import BAD, DEAD, DELAYED, DIM, HELD, OK, PART, WARN, weighted
 
 from .base import Items, QueueView, SortOrder
 from .dead_letters import ago
@@ -104,10 +104,8 @@ def held_cell(request: Request) -> Cell:
 
 
 def number(value: int | None, style: str) -> Cell:
-    """A short number, dim if it is 0; ``?`` for unknown."""
-    if value is None:
-        return ("?", DIM)
-    return (short_count(value), style if value else DIM)
+    """A short number, `weighted` by its magnitude; ``?`` for unknown."""
+    return ("?", DIM) if value is None else (short_count(value), weighted(value, style))
 
 
 def progress_cell(request: Request) -> Cell:
