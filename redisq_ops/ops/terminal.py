@@ -19,15 +19,19 @@ _YEAR_MS = 31_556_952_000
 # `str.isprintable` refuses the categories Cc, Cf, Cs, Co, Cn, Zl, Zp and Zs.
 _ASCII_CONTROL = {code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F)}
 _ASCII_CONTROL |= {ord("\n"): "⏎", ord("\t"): "\\t", ord("\r"): "\\r"}
-_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+_EMOJI = r"\u2194\u2195\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"
+_JOINED = rf"(?<=[{_EMOJI}\ufe0f])\u200d(?=[{_EMOJI}])"
+"""a joiner between two emojis, which makes one of them: a family, a profession"""
+_NOT_ASCII = re.compile(rf"(?!{_JOINED})[^\x00-\x7f]")
 
 
 def printable(value: bytes | str, limit: int | None = None) -> str:
     r"""The value as text without effect on a terminal, at most ``limit`` cells wide.
 
     Control, format (bidi, zero-width), unassigned, private and other invisible characters and
-    invalid UTF-8 become ``\x1b``, ``\u202e``, ``\U000e0041``; a newline ``⏎``, a tab ``\t``. Text
-    that is cut ends with an ellipsis. Escaped text stays the same when it is escaped again.
+    invalid UTF-8 become ``\x1b``, ``\u202e``, ``\U000e0041``; a newline ``⏎``, a tab ``\t``. The
+    joiner between two emojis stays. Text that is cut ends with an ellipsis. Escaped text stays the
+    same when it is escaped again.
     """
     if limit is None:
         return _escape(_decode(value, len(value)))

@@ -31,6 +31,15 @@ from redisq_ops.ops.terminal import age, count, printable, short_count, size
         ("select\U000e0100\u00ad\u061c\u2060", r"select\U000e0100\xad\u061c\u2060"),
         ("private\ue000 unassigned\u0378", r"private\ue000 unassigned\u0378"),
         ("❤\ufe0f e\u0301", "❤\ufe0f e\u0301"),
+        (
+            "👩\u200d👩\u200d👧 🏳\ufe0f\u200d🌈 🧑🏽\u200d⚕\ufe0f",
+            "👩\u200d👩\u200d👧 🏳\ufe0f\u200d🌈 🧑🏽\u200d⚕\ufe0f",
+        ),
+        ("a\u200db 👩\u200d \u200d👩", r"a\u200db 👩\u200d \u200d👩"),
+        (
+            "👩\u200d\u202e👩 👩\u200d\u200d👧 \ufe0f\u200d\ufe0f",
+            "👩\\u200d\\u202e👩 👩\\u200d\\u200d👧 \ufe0f\\u200d\ufe0f",
+        ),
         (b"", ""),
     ],
 )
