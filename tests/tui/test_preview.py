@@ -386,9 +386,7 @@ def test_what_can_not_be_done_in_a_preview_says_why(url: str, client: redis.Redi
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await press(pilot, "p")
         await on(pilot, app, "r1/1")
-        await see(
-            pilot, "10 B, binary", "80 04 95 00 62 69 6e 61 72 79  "
-        )
+        await see(pilot, "10 B, binary", "80 04 95 00 62 69 6e 61 72 79  ")
         await press(pilot, "enter", "n")
         await told(pilot, "There is no search")
         await press(pilot, "j", "full_stop")

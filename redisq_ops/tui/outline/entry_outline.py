@@ -80,7 +80,7 @@ def payload_section(
     entry: Entry, content: PayloadContent | None, width: int, wraps: bool
 ) -> OutlineSection:
     """An entry's payload in ``width`` cells; ``content``: what it holds; None: it is gone."""
-    title, payload = Text("payload", "bold"), entry.payload
+    title, payload = Text.assemble(("payload", "bold")), entry.payload
     if content is None or payload is None:
         return OutlineSection("payload", Line(title.append("  gone", DIM)), None, 0)
     once = ", read once" if len(payload) > READ_ONCE else ""

@@ -39,7 +39,7 @@ class EntryTree(SectionTree):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("full_stop", "copy_place", "Path", tooltip="Copy the path for filters"),
         Binding("F", "filter_by", "Filter", tooltip="Filter the list by it"),
-        Binding("b", "wrap", "Wrap", tooltip="Wrap long lines of a payload, or cut them"),
+        Binding("b", "wrap", "Wrap", tooltip="Wrap long lines, or cut"),
     ]
     DEFAULT_CSS = """
     EntryTree .note { height: auto; padding: 0 1; color: $text-warning; }
