@@ -15,6 +15,7 @@ from redisq_ops.core.model.quoting import INVISIBLE
 
 ELLIPSIS = "…"
 _YEAR_MS = 31_556_952_000
+_MANY_DAYS = 1_000
 
 # `str.isprintable` refuses the categories Cc, Cf, Cs, Co, Cn, Zl, Zp and Zs.
 _ASCII_CONTROL = {code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F)}
@@ -45,9 +46,12 @@ def printable(value: bytes | str, limit: int | None = None) -> str:
 
 
 def age(ms: int) -> str:
-    """A duration (ms) by its two leading units: ``12s``, ``4m 03s``, ``3d 4h``."""
+    """A duration (ms) by its two leading units: ``12s``, ``4m 03s``, ``3d 4h``; of 1,000 days or
+    more in years, rounded: ``40 years``."""
     sign, seconds = ("-" if ms <= -1000 else ""), abs(ms) // 1000
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    if days >= _MANY_DAYS:
+        return f"{sign}{round(abs(ms) / _YEAR_MS):,} years"
     if days:
         return f"{sign}{days}d {hours % 24}h"
     if hours:
