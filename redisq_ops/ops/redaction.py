@@ -27,6 +27,7 @@ from typing import Any
 from redisq_ops.core.model.entry import Entry, Failure
 from redisq_ops.core.model.errors import BadInput
 
+from .encodings import MOST, Decoded, decoded
 from .filter.regex import BadRegex, Regex, any_of, regex
 from .json_numbers import JsonNumber, dumps
 from .redaction_encodings import (
@@ -104,10 +105,12 @@ class Redaction:
         return ", ".join(parts) + (" (forced)" if self.forced else "")
 
     def payload(self, data: bytes) -> bytes:
-        """A payload as it may be shown; the same bytes if nothing in it is hidden."""
+        """A payload as it may be shown; the same bytes if nothing in it is hidden. What is encoded
+        is hidden whole if something in it is."""
         if not self or not data:
             return data
-        if len(data) > LARGEST:
+        inner = decoded(data)[-1:]
+        if len(data) > LARGEST or any(self.decoded(one) != one.content for one in inner):
             return MASK.encode()
         redacted = self._json(data)
         if redacted is not None:
@@ -127,6 +130,16 @@ class Redaction:
         if text:
             redacted_lines.append(self._raw(b"\n".join(text), keys=True))
         return b"\n".join(redacted_lines)
+
+    def decoded(self, inner: Decoded) -> bytes:
+        """The content of an encoding as it may be shown. A pickle is hidden whole if it has the
+        name of a hidden key, and content that was decoded in part in any case."""
+        if not self:
+            return inner.content
+        named = any(means(name, key[-1]) for key in self.keys for name in inner.names)
+        if named or len(inner.content) > MOST:
+            return MASK.encode()
+        return self.payload(inner.content)
 
     def text(self, text: str) -> str:
         """A text as it may be shown, such as an error's message or a traceback."""

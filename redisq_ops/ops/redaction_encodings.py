@@ -5,14 +5,13 @@ All searches are linear in the text: repetitions are bounded, or can't be entere
 
 from __future__ import annotations
 
-import base64
-import binascii
 import csv
 import re
 from collections.abc import Callable, Iterator
 from io import StringIO
 from urllib.parse import unquote
 
+from .encodings import base64_bytes
 from .redaction_names import means
 
 DEPTH = 3
@@ -36,7 +35,7 @@ def without_base64(text: str, by: str, redact: Callable[[str], str]) -> str:
     """The text, with each part in base64 replaced if ``redact`` finds something in it."""
 
     def replaced(found: re.Match[str]) -> str:
-        data = re.sub(r"\s", "", found[0]).rstrip("=").translate(_STANDARD)
+        data = re.sub(r"\s", "", found[0])
         # Characters in front, as in a path, may not belong to the base64.
         for start in range(min(4, len(data))):
             inner = _decoded(data[start:])
@@ -47,15 +46,10 @@ def without_base64(text: str, by: str, redact: Callable[[str], str]) -> str:
     return _BASE64.sub(replaced, text)
 
 
-_STANDARD = str.maketrans("-_", "+/")
-
-
 def _decoded(data: str) -> str | None:
     try:
-        found = base64.b64decode(
-            data[: len(data) // 4 * 4 + (0 if len(data) % 4 == 1 else 4)] + "=" * (-len(data) % 4)
-        ).decode()
-    except (binascii.Error, ValueError):
+        found = (base64_bytes(data) or b"").decode()
+    except UnicodeDecodeError:
         return None
     return found if len(found) >= 4 else None
 

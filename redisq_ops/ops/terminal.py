@@ -15,19 +15,24 @@ from redisq_ops.core.model.quoting import INVISIBLE
 
 ELLIPSIS = "…"
 _YEAR_MS = 31_556_952_000
+_MANY_DAYS = 1_000
 
 # `str.isprintable` refuses the categories Cc, Cf, Cs, Co, Cn, Zl, Zp and Zs.
 _ASCII_CONTROL = {code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F)}
 _ASCII_CONTROL |= {ord("\n"): "⏎", ord("\t"): "\\t", ord("\r"): "\\r"}
-_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+_EMOJI = r"\u2194\u2195\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"
+_JOINED = rf"(?<=[{_EMOJI}\ufe0f])\u200d(?=[{_EMOJI}])"
+"""a joiner between two emojis, which makes one of them: a family, a profession"""
+_NOT_ASCII = re.compile(rf"(?!{_JOINED})[^\x00-\x7f]")
 
 
 def printable(value: bytes | str, limit: int | None = None) -> str:
     r"""The value as text without effect on a terminal, at most ``limit`` cells wide.
 
     Control, format (bidi, zero-width), unassigned, private and other invisible characters and
-    invalid UTF-8 become ``\x1b``, ``\u202e``, ``\U000e0041``; a newline ``⏎``, a tab ``\t``. Text
-    that is cut ends with an ellipsis. Escaped text stays the same when it is escaped again.
+    invalid UTF-8 become ``\x1b``, ``\u202e``, ``\U000e0041``; a newline ``⏎``, a tab ``\t``. The
+    joiner between two emojis stays. Text that is cut ends with an ellipsis. Escaped text stays the
+    same when it is escaped again.
     """
     if limit is None:
         return _escape(_decode(value, len(value)))
@@ -49,9 +54,12 @@ def rough_age(ms: int) -> str:
 
 
 def age(ms: int) -> str:
-    """A duration (ms) by its two leading units: ``12s``, ``4m 03s``, ``3d 4h``."""
+    """A duration (ms) by its two leading units: ``12s``, ``4m 03s``, ``3d 4h``; of 1,000 days or
+    more in years, rounded: ``40 years``."""
     sign, seconds = ("-" if ms <= -1000 else ""), abs(ms) // 1000
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    if days >= _MANY_DAYS:
+        return f"{sign}{round(abs(ms) / _YEAR_MS):,} years"
     if days:
         return f"{sign}{days}d {hours % 24}h"
     if hours:

@@ -82,10 +82,10 @@ class Bars:
             return "Reading the queues …"
         from redisq_ops.core.model.errors import Forbidden
 
-        lines = [f"There is no picture of the server yet: {app.problem}"]
+        lines = [f"Nothing has been read from the server yet: {app.problem}"]
         if isinstance(app.problem, Forbidden):
             lines.append("`redisq acl viewer` prints the ACL rule that a user needs to look.")
-        lines.append(f"It is asked again every {app.interval:g} s. q leaves.")
+        lines.append(f"The dashboard tries again every {app.interval:g} s; q quits.")
         return "\n".join(lines)
 
     def say_status(self) -> None:

@@ -105,7 +105,7 @@ class Navigation:
         """Show a view; from one of all queues, that of the queue under the cursor."""
         app = self._app
         if app.snapshot is None:
-            app.refuse("There is no picture of the server yet.")
+            app.refuse("The queues have not been read yet.")
             return
         if app.current.of_all_queues and not app.views[name].of_all_queues:
             if app.current.stands_for:
@@ -166,7 +166,7 @@ class Navigation:
         elif app.view != "overview":
             self.show_view("overview")
         else:
-            app.refuse("Esc: there is nothing to go back from; q quits.")
+            app.refuse("Esc: there is no place to go back to; q quits.")
 
     def choose(self, queue: str | None) -> None:
         """Open this queue: all views but the overview show it."""

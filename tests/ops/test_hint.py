@@ -123,9 +123,10 @@ def test_hints_reach_the_same_server(
         out, err = capsys.readouterr()
         return out + err
 
-    def offered(text: str, what: str) -> list[str]:
-        (line,) = [line for line in text.splitlines() if line.strip().startswith(f"{what}: ")]
-        return shlex.split(line.partition(": ")[2])[1:]
+    def offered(text: str, before: str) -> list[str]:
+        """The words of the command behind a text."""
+        (line,) = [line for line in text.splitlines() if line.startswith(f"{before}redisq ")]
+        return shlex.split(line.removeprefix(before))[1:]
 
     for where in (
         ("--url", url),
@@ -133,9 +134,9 @@ def test_hints_reach_the_same_server(
         ("--context", "prod", "--prefix", "redisq"),
     ):
         told = said(*where, "explain", "mail/r1/1")
-        replay = offered(told, "replay")
+        replay = offered(told, "    ")
         assert replay[-len(where) :] == list(where)
-        undo = offered(said(*replay, "--yes"), "undo with")
+        undo = offered(said(*replay, "--yes"), "undo with: ")
         assert undo[-len(where) :] == list(where) and queue.counts().dead == 2
         said(*undo, "--yes")
         assert queue.counts().dead == 3
@@ -145,7 +146,7 @@ def test_hints_reach_the_same_server(
         gone = said("inspect", "queue", "mial", *where, code=1)
         assert f"redisq ls {shlex.join(where)} shows what there is" in gone
     monkeypatch.setenv("REDIS_URL", url)
-    assert "  replay: redisq replay mail/r1/1\n" in said("explain", "mail/r1/1")
+    assert "    redisq replay mail/r1/1\n" in said("explain", "mail/r1/1")
 
 
 @pytest.mark.alike

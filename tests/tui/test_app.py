@@ -1080,6 +1080,19 @@ def test_a_time_no_calendar_reaches_is_said_by_its_year(url: str, client: redis.
 
 
 @pytest.mark.slow
+def test_what_is_due_in_decades_is_said_in_years(url: str, client: redis.Redis) -> None:
+    queue = DelaySet(client, "later")
+    queue.schedule([("far", b"x")], after_ms=14_599 * 86_400_000)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await see(pilot, "far", "40 years")
+        await press(pilot, "enter")
+        await see(pilot, "due", "  (in 40 years)")
+
+    drive_in(url, body, "6")
+
+
+@pytest.mark.slow
 def test_a_key_that_can_not_act_says_why(url: str, client: redis.Redis) -> None:
     bury(client, "r1", 3)
 
@@ -1091,7 +1104,7 @@ def test_a_key_that_can_not_act_says_why(url: str, client: redis.Redis) -> None:
             ("0", "XA", ""),
             ("1", "b", "b has no meaning here: ? lists the keys"),
             ("1", ["tab"], "Tab goes from queue to queue once one is open"),
-            ("1", ["escape"], "there is nothing to go back from"),
+            ("1", ["escape"], "there is no place to go back to"),
             ("3", "RCPX", "not in this view"),
             ("4", "P", "Replay: not in this view: see d (all dead), 5 (dead), 7 (groups)"),
             ("4", "E", "payloads are edited in the views of dead and delayed entries"),

@@ -227,6 +227,41 @@ def test_the_palette_finds_keys_queues_and_commands(url: str, client: redis.Redi
 
 
 @pytest.mark.slow
+def test_the_palette_begins_with_what_was_used_and_what_fits_the_row(
+    url: str, client: redis.Redis
+) -> None:
+    bury(client, "r", 3)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        async def listed() -> list[str]:
+            await press(pilot, "ctrl+p")
+            await until(pilot, lambda: isinstance(app.screen, CommandPalette))
+            options = app.screen.query_one(OptionList)
+            await until(pilot, lambda: options.option_count > 9)
+            return [str(option.prompt) for option in options.options]
+
+        await until(pilot, lambda: app.current.table.identity)
+        lines = await listed()
+        assert lines[:2] == [
+            "Why it waits, what helps  t\nfor r/3",
+            "Copy the id  y\nfor r/3",
+        ]
+        assert lines.index("Dead letters  5") > 4  # not of the row
+        await press(pilot, "down", "enter")
+        assert app.clipboard == "r/3"
+        await press(pilot, "space", "colon", *"work x", "enter")
+        lines = await listed()
+        assert lines[:2] == ["work x\ntyped last", "Copy the id  y\nused last"]
+        assert [line for line in lines if line.startswith("Copy the id")] == lines[1:2]
+        assert "Replay: dead → waiting  P\nfor 1 marked row" in lines
+        await press(pilot, "enter")
+        line = app.query_one("#command", Input)
+        assert line.value == "work x" and line.has_focus
+
+    drive_in(url, body, "5", host=HOST)
+
+
+@pytest.mark.slow
 def test_another_context_is_shown_with_nothing_of_the_one_before(
     url: str, client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,6 +74,8 @@ def test_a_queue_whose_tokens_one_consumer_keeps_flows_again(
             "holds 2 entries",
             "explain it",
             "what it holds",
+            "Requeue the 2 entries of geo-3:777",
+            "redisq requeue --queue mail --state pending --where 'consumer=\"geo-3:777\"'",
         )
         dialog = await asked(pilot, "enter")
         assert dialog.question.title == "Requeue 2 pending entries of mail?"

@@ -1,5 +1,6 @@
 """What is shown of an entry, without a terminal: lazily made, harmless, and true."""
 
+import gzip
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -8,9 +9,10 @@ import pytest
 
 from redisq_ops.core.model.entry import Entry
 from redisq_ops.ops.filter.parser import parse
+from redisq_ops.ops.payload_content import BEGINNING, payload_content
 from redisq_ops.ops.terminal import printable
 from redisq_ops.tui.outline.outline import GROUP, OutlineItem, Parts, matches, text_parts
-from redisq_ops.tui.outline.payload_outline import BEGINNING, payload_outline
+from redisq_ops.tui.outline.payload_outline import payload_parts
 from redisq_ops.tui.outline.traceback_lines import LAST, LINES, traceback_lines
 
 OSC_52 = "\x1b]52;c;aGk=\x07"
@@ -18,6 +20,11 @@ TRACEBACK = f"""Traceback (most recent call last):
   File "/srv/mail.py", line 88, in deliver
     raise [b]ValueError[/b]("\u202e{OSC_52}")
 ValueError: 5.1.1"""
+
+
+def payload_outline(payload: bytes, width: int = 60, wraps: bool = False) -> tuple[str, Parts]:
+    content = payload_content(payload)
+    return content.what, payload_parts(content, width, wraps)
 
 
 def walked(parts: Parts) -> Iterator[OutlineItem]:
@@ -35,8 +42,8 @@ def walked(parts: Parts) -> Iterator[OutlineItem]:
         (b'{"a": NaN}', "10 B, text", '{"a": NaN}'),
         (b"one\ntwo", "7 B, text", "one"),
         (b"almost all text \xff", "17 B, text", "almost all text \\xff"),
-        (b"\x80\x04\x95\x00\x1f", "5 B, binary", "00000000  80 04 95 00 1f"),
-        (bytes(range(128, 256)), "128 B, binary", "00000000  80 81 82"),
+        (b"\x80\x04\x95\x00\x1f", "5 B, binary", "0000  80 04 95 00 1f"),
+        (bytes(range(128, 256)), "128 B, binary", "0000  80 81 82"),
         (b"[" * 100_000, "97.7 KiB, text", "[" * 100),
         (b"", "empty", ""),
     ],
@@ -51,9 +58,39 @@ def test_a_payload_is_shown_as_what_it_is(payload: bytes, what: str, first: str)
 def test_hexadecimal_rows_have_offset_bytes_and_signs() -> None:
     _, parts = payload_outline(b"\0" * 8 + b"\x89PNG[\x1b")
     assert [item.label.plain for item in parts.folded()] == [
-        "00000000  00 00 00 00 00 00 00 00  ........",
-        "00000008  89 50 4e 47 5b 1b        .PNG[.",
+        "0000  00 00 00 00 00 00 00 00  ........",
+        "0008  89 50 4e 47 5b 1b        .PNG[.",
     ]
+
+
+@pytest.mark.parametrize(("width", "bytes_"), [(20, 8), (75, 16), (76, 16), (120, 24), (220, 48)])
+def test_hexadecimal_is_as_wide_as_the_screen(width: int, bytes_: int) -> None:
+    _, parts = payload_outline(b"\0" * 2048, width)
+    assert parts.make(1).label.plain.startswith(f"{bytes_:04x}  00 ")
+    assert width == 20 or parts.make(0).label.cell_len <= width - 4
+
+
+def test_wrapped_no_line_is_longer_than_the_screen_and_all_is_there() -> None:
+    text = "日本 long, \u202e" * 40
+    document = {"short": "x" * 20, "key": text, "deep": [{"key": "y" * 500}]}
+    for payload in (text.encode(), json.dumps(document).encode()):
+        shown = [item.label for item in walked(payload_outline(payload, 50, True)[1])]
+        assert max(label.cell_len for label in shown) <= 46
+        assert printable(text) in "".join(label.plain for label in shown)
+    assert any(label.plain == 'short  "' + "x" * 20 + '"' for label in shown)
+    _, parts = payload_outline(text.encode(), 50)
+    assert [item.label.plain for item in walked(parts)] == [printable(text)]
+
+
+def test_what_is_encoded_is_not_offered_to_filters() -> None:
+    payload = json.dumps({"a": 1, "b": {"c": "x"}}).encode()
+    for encoded in (payload, gzip.compress(payload)):
+        found = [
+            (item.place, item.condition)
+            for item in walked(payload_outline(encoded)[1])
+            if item.place or item.condition
+        ]
+        assert bool(found) == (encoded is payload)
 
 
 def test_nothing_in_a_payload_or_a_traceback_reaches_the_terminal_as_it_is() -> None:

@@ -71,6 +71,19 @@ def test_periodic_entries_are_paused_run_removed_and_brought_back(
     drive_in(url, body, "e")
 
 
+def test_of_a_hundred_missed_runs_or_more_no_number_is_made_up(
+    url: str, client: redis.Redis
+) -> None:
+    queue = DelaySet(client, "later")
+    past = DelaySet(client, "later", clock=FakeClock(queue.now() - 3 * DAY))
+    past.set_periodic(Periodic("beat", "* * * * *", b"x"))
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await see(pilot, "beat", "100 or more missed")
+
+    drive_in(url, body, "e")
+
+
 def line(app: Top, name: str) -> str:
     return next((each for each in text(app).splitlines() if each.split()[:1] == [name]), "")
 

@@ -1,6 +1,7 @@
 """`p` and Enter: an entry's payload, error and history, beside its list or on the whole screen."""
 
 import asyncio
+import gzip
 import json
 from base64 import b64decode
 from collections.abc import Awaitable, Callable
@@ -344,6 +345,40 @@ def test_what_is_redacted_is_not_previewed_and_not_filtered_by(
     under(url, limited(url, Guard(), hidden), body, "5")
 
 
+def test_an_opened_payload_is_decoded_and_copied_as_it_is_stored(
+    url: str, client: redis.Redis
+) -> None:
+    payload = gzip.compress(json.dumps({"to": "ann", "note": "Dear Ann, " * 20}).encode())
+    bury(client, [payload])
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await press(pilot, "enter")
+        await see(pilot, f"gzip, {len(payload)} B → 225 B, JSON", "note  200 characters", "b Wrap")
+        await press(pilot, "y")
+        assert b64decode(app.clipboard) == payload
+        await press(pilot, "b")
+        await see(pilot, 'note  "Dear Ann, Dear')
+        await press(pilot, "b")
+        await see(pilot, "note  200 characters", "      Dear Ann, Dear")
+
+    drive_in(url, body, "5")
+
+
+def test_a_secret_in_an_encoded_payload_is_masked_where_it_is_decoded(
+    url: str, client: redis.Redis
+) -> None:
+    bury(client, [gzip.compress(b'{"password": "hunter2", "user": "ada"}')])
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await press(pilot, "enter")
+        await see(pilot, 'password  "***"', 'user  "ada"')
+        await press(pilot, "y")
+        assert app.clipboard == "***"
+
+    hidden = Redaction.read([({"keys": ["password"]}, "")])
+    under(url, limited(url, Guard(), hidden), body, "5")
+
+
 @pytest.mark.slow
 def test_what_can_not_be_done_in_a_preview_says_why(url: str, client: redis.Redis) -> None:
     bury(client, [b"\x80\x04\x95\x00binary"])
@@ -351,7 +386,7 @@ def test_what_can_not_be_done_in_a_preview_says_why(url: str, client: redis.Redi
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await press(pilot, "p")
         await on(pilot, app, "r1/1")
-        await see(pilot, "10 B, binary", "80 04 95 00 62 69 6e 61  ....bina")
+        await see(pilot, "10 B, binary", "80 04 95 00 62 69 6e 61 72 79  ")
         await press(pilot, "enter", "n")
         await told(pilot, "There is no search")
         await press(pilot, "j", "full_stop")

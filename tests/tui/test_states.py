@@ -57,7 +57,7 @@ def test_loading_it_says_so_and_the_first_picture_has_the_keys(width: int) -> No
         assert "Reading the queues …" in text(app)
         await pilot.press("5")
         await pilot.pause()
-        assert "There is no picture of the server yet." in text(app)
+        assert "The queues have not been read yet." in text(app)
         assert isinstance(app.source, Unanswered)
         app.source.answers.set()
         await settled(app, pilot)
@@ -85,7 +85,7 @@ def test_without_queues_it_says_how_to_make_one(width: int) -> None:
 @pytest.mark.parametrize(
     ("error", "hint"),
     [
-        (Unreachable("can't reach the server: connection refused"), "asked again every 3600 s"),
+        (Unreachable("can't reach the server: connection refused"), "tries again every 3600 s"),
         (Forbidden("the user 'eve' may not run HGETALL"), "redisq acl viewer"),
     ],
     ids=["error", "no permission"],

@@ -31,6 +31,15 @@ from redisq_ops.ops.terminal import age, count, printable, short_count, size
         ("select\U000e0100\u00ad\u061c\u2060", r"select\U000e0100\xad\u061c\u2060"),
         ("private\ue000 unassigned\u0378", r"private\ue000 unassigned\u0378"),
         ("❤\ufe0f e\u0301", "❤\ufe0f e\u0301"),
+        (
+            "👩\u200d👩\u200d👧 🏳\ufe0f\u200d🌈 🧑🏽\u200d⚕\ufe0f",
+            "👩\u200d👩\u200d👧 🏳\ufe0f\u200d🌈 🧑🏽\u200d⚕\ufe0f",
+        ),
+        ("a\u200db 👩\u200d \u200d👩", r"a\u200db 👩\u200d \u200d👩"),
+        (
+            "👩\u200d\u202e👩 👩\u200d\u200d👧 \ufe0f\u200d\ufe0f",
+            "👩\\u200d\\u202e👩 👩\\u200d\\u200d👧 \ufe0f\\u200d\ufe0f",
+        ),
         (b"", ""),
     ],
 )
@@ -90,6 +99,11 @@ def test_a_cut_in_the_middle_of_a_character_is_not_an_invalid_byte() -> None:
         (86_399_999, "23h 59m"),
         (86_400_000, "1d 0h"),
         (273_600_000, "3d 4h"),
+        (999 * 86_400_000 + 82_800_000, "999d 23h"),
+        (1_000 * 86_400_000, "3 years"),
+        (14_599 * 86_400_000, "40 years"),
+        (-14_599 * 86_400_000, "-40 years"),
+        (2_000_000 * 31_556_952_000, "2,000,000 years"),
         (-999, "0s"),
         (-243_999, "-4m 03s"),
     ],

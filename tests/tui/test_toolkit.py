@@ -33,7 +33,7 @@ from redisq_ops.tui.screens.explain_screen import ExplainScreen
 from redisq_ops.tui.views import GroupsView
 from redisq_ops.tui.views import consumers as view
 
-from .test_app import asked, bury, dead, drive_in, press, see, told, undo, until
+from .test_app import asked, bury, dead, drive_in, press, see, see_line, told, undo, until
 
 pytestmark = [pytest.mark.alike, pytest.mark.slow]
 
@@ -167,7 +167,7 @@ def test_a_scan_of_all_stops_at_esc(url: str, client: redis.Redis) -> None:
         assert isinstance(groups, GroupsView)
         app.changes.scan(groups)
         app.changes.stopping = True  # Esc, before the first page is there
-        await told(pilot, "Stopped: the groups are those of the latest again.")
+        await told(pilot, "Stopped: the list shows the groups of the latest dead letters again.")
         assert groups.whole is None
 
     drive_in(url, body)
@@ -214,6 +214,11 @@ def test_marked_groups_are_purged_and_no_others(url: str, client: redis.Redis) -
         assert "Purge 8 dead entries of mail?" in text(app)
         await press(pilot, "y")
         await told(pilot, "8 purged")
+        await see_line(pilot, "is gone: move to another row")
+        said = text(app).splitlines()
+        assert [line for line in said if "✗" in line] == [
+            line for line in said if "is gone" in line
+        ]
         assert dead(queue) == {f"b/{n}" for n in range(1, 5)}
 
     drive_in(url, body, "7")
@@ -249,6 +254,13 @@ def test_what_a_silent_consumer_holds_is_claimed(
         while app.current.copied(app.current.table.identity or "") != "gone":
             await press(pilot, "j")
         await see(pilot, "to remove it: redisq consumers remove")
+        await press(pilot, "p")
+        await see(pilot, "claims it for one other consumer")
+        await press(pilot, "R")  # nobody but a consumer of the group can have them
+        await see_line(pilot, "a stream queue can't do that to pending entries")
+        assert "requeues what it holds" not in text(app)
+        assert "R Requeue" not in text(app).splitlines()[-1]
+        await press(pilot, "p")
         await asked(pilot, "C")
         assert "Claim 4 pending entries of consumer gone of group billing" in text(app)
         await press(pilot, *"ann", "enter", "enter", "y")

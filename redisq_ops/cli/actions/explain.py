@@ -29,5 +29,6 @@ def explain(s: Session, address: str) -> int:
         tell_sentence(f"also: {one.sentence}")
     for one in (first, *found.also):
         if one.command is not None:
-            tell(f"  {one.verb}: {one.command}")
+            tell(f"  {one.deed}:")
+            tell(f"    {one.command}")
     return 0 if found.known else 1

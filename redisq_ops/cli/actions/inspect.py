@@ -17,7 +17,8 @@ from redisq_ops.ops.inspect.details import (
 )
 from redisq_ops.ops.inspect.history import EntryHistory
 from redisq_ops.ops.inspect.overview import QueueRow, queue_fields
-from redisq_ops.ops.terminal import entries, size
+from redisq_ops.ops.payload_content import PayloadContent, payload_content
+from redisq_ops.ops.terminal import count, entries, size
 
 from ..address import place
 from ..output import age, emit, printable, quantity, table, tell, when
@@ -27,6 +28,8 @@ from .periodic import periodic_row, periodic_table
 
 SHOWN = 20
 """history events shown to a person"""
+READ = 2_000
+"""characters of a payload shown to a person"""
 
 
 def inspect_queue(s: Session, name: str) -> None:
@@ -224,15 +227,31 @@ def inspect_entry(s: Session, address: str) -> None:
     error = row.pop("error") or {"type": None, "message": None, "traceback": ""}
     title = {"": f"entry {row.pop('address')}"}
     del row["queue"], row["id"]
+    payload = view.entry.payload
+    content = None if payload is None else payload_content(payload, s.redaction)
+    if content is not None and content.was_encoded:  # below, by its lines
+        row |= {"payload": None, "result": None}
     _facts(s, title | row | {"error": error["type"], "message": error["message"]})
     for line in error["traceback"].splitlines():
         tell(f"    {line}")
+    if content is not None and content.was_encoded:
+        _tell_decoded(content)
     _tell_history(s, view.history)
     if done is not None:
         state = cast("State", done.source or done.target)  # the audit log stores text
         what = f"{done.verb} of {state_entries(done.done, state)} (op {done.id})"
         why = f": {done.why}" if done.why else ""
         tell(f"  {when(done.started_ms, s.utc)}  {what}  by {done.by}{why}")
+
+
+def _tell_decoded(content: PayloadContent) -> None:
+    """What was decoded, and the beginning of it, by lines."""
+    text = content.content.decode("utf-8", "backslashreplace")
+    tell(f"  {'payload':<16}  {content.what}")
+    for line in text[:READ].splitlines():
+        tell(f"    {line}")
+    if len(text) > READ:
+        tell(f"    … {count(len(text) - READ)} more characters")
 
 
 def _facts(s: Session, facts: dict[str, Any]) -> None:
@@ -247,7 +266,7 @@ def _facts(s: Session, facts: dict[str, Any]) -> None:
         elif not isinstance(value, (str, bytes)):
             value = f"{value:,}"
         word = name.removesuffix("_ms").replace("_", " ")
-        tell(f"  {word:<16}  {printable(value, 2000)}" if name else printable(value))
+        tell(f"  {word:<16}  {printable(value, READ)}" if name else printable(value))
 
 
 def _history_row(history: EntryHistory) -> dict[str, Any]:

@@ -13,12 +13,11 @@ from redisq_ops.core.model.errors import BadInput, RedisqError
 from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
 from redisq_ops.core.model.keys import checked_name, known_name
 from redisq_ops.core.queues.delay import DelaySet
-from redisq_ops.core.queues.delay.periodic import RUNS, every
+from redisq_ops.core.queues.delay.periodic import every
 from redisq_ops.core.redis.operation import apart, together
 from redisq_ops.ops.change.periodic import carry_out, periodic_preview, prepare_change
 from redisq_ops.ops.filter.time import duration_ms
-from redisq_ops.ops.inspect.periodic import PeriodicStatus, periodic_status
-from redisq_ops.ops.terminal import count
+from redisq_ops.ops.inspect.periodic import PeriodicStatus, missed_words, periodic_status
 
 from ..confirm_and_run import confirm_and_run
 from ..options import Go
@@ -108,8 +107,7 @@ def periodic_table(s: Session, rows: list[dict[str, Any]]) -> None:
 def _flags(row: Mapping[str, Any]) -> str:
     flags = ["paused"] if row["paused"] else []
     if n := row["missed_runs"]:
-        more = " or more" if n == RUNS else ""
-        flags.append(f"{count(n)}{more} missed")
+        flags.append(f"{missed_words(n)} missed")
     if row["held"]:
         flags.append("waits for the end of the latest run")
     return "; ".join([*flags, *filter(None, [row["problem"]])])

@@ -16,6 +16,7 @@ from redisq_ops.core.model.queue_position import Ahead
 from ..hint import hint
 from ..resize import what_completes
 from ..terminal import age, count, kind_of
+from .deeds import deed
 from .reason_parts import ReasonParts
 
 NO_TAKE_MS = 60_000
@@ -50,6 +51,11 @@ class Reason:
     basis: str | None = None
     """the assumption behind an estimate"""
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def deed(self) -> str | None:
+        """What the command does, the verb first."""
+        return self.command and deed(self.command, self.facts)
 
 
 class BlockingReasons(ReasonParts):

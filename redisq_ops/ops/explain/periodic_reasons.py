@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from redisq_ops.core.queues.delay.periodic import RUNS
-
 from ..hint import hint
-from ..inspect.periodic import PeriodicStatus
+from ..inspect.periodic import PeriodicStatus, missed_words
 from ..terminal import count
 from .blocking_reasons import BlockingReasons, Reason
 
@@ -131,10 +129,10 @@ class PeriodicReasons(BlockingReasons):
 
 
 def _missed(status: PeriodicStatus, named: bool = False) -> str:
-    more = " or more" if status.missed == RUNS else ""
+    number = missed_words(status.missed)
     if named:
-        return f"{status.name} ({count(status.missed)}{more})"
-    return f"it missed {count(status.missed)}{more} run{'' if status.missed == 1 else 's'}"
+        return f"{status.name} ({number})"
+    return f"it missed {number} run{'' if status.missed == 1 else 's'}"
 
 
 def _named(names: Sequence[str]) -> str:

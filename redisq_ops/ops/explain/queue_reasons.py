@@ -183,7 +183,12 @@ class QueueReasons(PeriodicReasons):
         return Reason(
             "overdue",
             sentence,
-            facts={"id": entry.id, "consumer": entry.consumer, "deadline_ms": deadline_ms},
+            facts={
+                "id": entry.id,
+                "consumer": entry.consumer,
+                "deadline_ms": deadline_ms,
+                "pending": held or None,
+            },
             **command,
         )
 

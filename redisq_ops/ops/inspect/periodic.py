@@ -12,6 +12,7 @@ from redisq_ops.core.queues.delay.periodic import RUNS, ScheduledPeriodic
 from redisq_ops.core.redis.operation import both
 
 from ..required_features import with_periodic
+from ..terminal import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,11 @@ class PeriodicStatus:
         spec = self.entry.spec
         live = self.run_state in ("waiting", "pending", "delayed")
         return bool(self.missed and live and spec and not spec.overlap)
+
+
+def missed_words(missed: int) -> str:
+    """A number of missed runs: ``3``; ``100 or more``, since no more are counted."""
+    return f"{count(missed)}{' or more' if missed >= RUNS else ''}"
 
 
 async def periodic_status(queue: Queue[Any]) -> list[PeriodicStatus]:

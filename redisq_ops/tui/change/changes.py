@@ -203,7 +203,7 @@ class Changes:
         from textual.app import SuspendNotSupported
 
         if self._app.source.connected is None:
-            self.tell("There is no server yet.", False)
+            self.tell("The server has not answered yet.", False)
             return None
         try:
             with self._app.suspend():
@@ -303,7 +303,7 @@ class Changes:
 
     def _start(self, run: Callable[[], Awaitable[bool]], view: QueueView | None) -> None:
         if self._app.source.connected is None:
-            self.tell("There is no server yet.", False)
+            self.tell("The server has not answered yet.", False)
             return None
         if self.running:
             return self.tell("One change at a time: Esc stops the running one.", False)

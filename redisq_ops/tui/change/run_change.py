@@ -219,7 +219,7 @@ async def group_all(changes: Changes, name: str) -> Scanned | None:
         changes.say(f"grouping: {count(grouping.scanned)} of {grouping.scan.total_text}")
         await asyncio.sleep(0)  # lets keys and snapshots be handled
         if changes.stopping:
-            changes.tell("Stopped: the groups are those of the latest again.")
+            changes.tell("Stopped: the list shows the groups of the latest dead letters again.")
             return None
     groups = grouping.groups
     ranked = tuple(groups.ranked())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ..host import Completion, KnownNames
 from ..theme import THEMES
@@ -21,16 +21,25 @@ from .dashboard_commands import (
 if TYPE_CHECKING:
     from ..dashboard import Dashboard
 
+_RECENT: Final = 5
+
 
 class CommandRunner:
     """Runs lines for the dashboard; if one can't be run, the line above the keys says why."""
 
     def __init__(self, app: Dashboard) -> None:
         self._app = app
+        self.recent: tuple[str, ...] = ()
+        """lines that were run and keys of the palette that were used, the latest first"""
+
+    def remember(self, words: str) -> None:
+        """The palette begins with it from now on."""
+        self.recent = (words, *(one for one in self.recent if one != words))[:_RECENT]
 
     def run(self, line: str) -> None:
         """Run a command: one of the dashboard's own, or one of `redisq`."""
         app = self._app
+        self.remember(line)
         own = own_command(line, [queue.name for queue in app.queues])
         if own is not None:
             self._run_own(own)

@@ -66,7 +66,7 @@ def unfit(app: Top, action: str, parameters: tuple[object, ...]) -> str:
         case "move" if not _can(app, verb := str(parameters[0])):
             if verb not in view.verbs:
                 return f"not in this view: {_where(verb)}."
-            return f"{kind} can't do that to {view.state} entries."
+            return f"{kind} can't do that to {view.state or view.acts_on} entries."
         case "edit" if not _edits(app):
             if not view.edits:
                 return "payloads are edited in the views of dead and delayed entries: 5 and 6."
@@ -118,9 +118,13 @@ def forbidden(action: str, read_only: bool, filter_problem: str | None) -> str:
 def _can(app: Top, verb: str) -> bool:
     """Whether a verb can be used on the rows of this view, in this kind of queue."""
     view, queue = app.current, app.open_queue
-    if view.state is None or queue is None:  # of consumers or of all queues, in any queue
+    state = view.state or view.acts_on
+    # Without a queue the rows are of all queues.
+    if state is None or queue is None or verb not in view.verbs:
         return verb in view.verbs
-    return verb in view.verbs and view.state in queue.actions.get(cast("Verb", verb), ())
+    if view.state is None and verb == "claim" and "HasConsumerGroups" in queue.features:
+        return True  # of one group at a time, which `actions` doesn't say
+    return state in queue.actions.get(cast("Verb", verb), ())
 
 
 def _holdable(app: Top) -> bool:

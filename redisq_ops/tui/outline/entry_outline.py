@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.text import Text
 
 from redisq_ops.core.model.entry import Entry, Event, Failure, Request
+from redisq_ops.ops.encodings import MOST
 from redisq_ops.ops.inspect.history import change_words
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import age, count, printable, size
 from redisq_ops.tui.outline.client_outline import client_sections
 from redisq_ops.tui.outline.outline import LINE, Line, OutlineSection, Parts, aligned, fact
-from redisq_ops.tui.outline.payload_outline import PARSED, payload_outline
+from redisq_ops.tui.outline.payload_outline import payload_parts
 from redisq_ops.tui.outline.traceback_lines import traceback_lines
 from redisq_ops.tui.theme import BAD, DEAD, DELAYED, DIM, HELD, OK, WARN
 from redisq_ops.tui.views.delayed import moment
@@ -23,6 +24,7 @@ from redisq_ops.tui.views.delayed import moment
 if TYPE_CHECKING:
     from redisq_ops.ops.inspect.details import EntryDetails, RequestDetails
     from redisq_ops.ops.inspect.history import EntryHistory
+    from redisq_ops.ops.payload_content import PayloadContent
     from redisq_ops.ops.redaction import Redaction
 
 _STATES = {"pending": HELD, "delayed": DELAYED, "dead": DEAD, "done": OK, "trash": WARN}
@@ -30,22 +32,28 @@ READ_ONCE: Final = 256 * 1024
 """bytes of a payload above which it isn't read again while it is on the screen"""
 
 
-def outline_sections(snapshot: Snapshot, zone: tzinfo | None) -> list[OutlineSection]:
-    """The sections of the snapshot's entry, request or client; empty if it is gone."""
+def outline_sections(
+    snapshot: Snapshot, zone: tzinfo | None, payload: OutlineSection | None = None
+) -> list[OutlineSection]:
+    """The sections of the snapshot's entry, request or client; empty if it is gone.
+
+    ``payload``: the section of an entry's payload.
+    """
     if snapshot.client is not None:
         return client_sections(snapshot.client, snapshot, zone)
     if snapshot.request is not None:
         return list(_request_sections(snapshot.request, snapshot.now_ms, zone))
     if snapshot.entry is not None:
-        return list(_entry_sections(snapshot.entry, snapshot.now_ms, zone))
+        sections = list(_entry_sections(snapshot.entry, snapshot.now_ms, zone))
+        return sections if payload is None else [*sections, payload]
     return []
 
 
 def redacted(entry: Entry, redaction: Redaction) -> Entry:
-    """The entry with redaction applied. A payload of more than `PARSED` bytes is hidden whole."""
+    """The entry with redaction applied. A payload of more than `MOST` bytes is hidden whole."""
     from redisq_ops.ops.redaction import MASK
 
-    if redaction and entry.payload is not None and len(entry.payload) > PARSED:
+    if redaction and entry.payload is not None and len(entry.payload) > MOST:
         entry = replace(entry, payload=MASK.encode())
     return redaction.entry(entry)
 
@@ -66,15 +74,20 @@ def _entry_sections(
     if entry.error is not None:
         yield _error(entry.error)
     yield _history(details.history, zone)
-    payload = entry.payload
-    title = Text.assemble(("payload", "bold"))
-    if payload is None:
-        yield OutlineSection("payload", Line(title.append("  gone", DIM)), None, 0)
-        return
-    what, parts = payload_outline(payload)
+
+
+def payload_section(
+    entry: Entry, content: PayloadContent | None, width: int, wraps: bool
+) -> OutlineSection:
+    """An entry's payload in ``width`` cells; ``content``: what it holds; None: it is gone."""
+    title, payload = Text.assemble(("payload", "bold")), entry.payload
+    if content is None or payload is None:
+        return OutlineSection("payload", Line(title.append("  gone", DIM)), None, 0)
     once = ", read once" if len(payload) > READ_ONCE else ""
-    title.append(f"  {what}{once}", DIM)
-    yield OutlineSection("payload", Line(title, payload, parts=parts, place="payload"), payload, 0)
+    title.append(f"  {content.what}{once}", DIM)
+    parts = payload_parts(content, width, wraps)
+    line = Line(title, payload, parts=parts, place="payload")
+    return OutlineSection("payload", line, (content, width, wraps), 0)
 
 
 def _about(id: str, state: str, style: str, summary: str, facts: list[Line]) -> OutlineSection:

@@ -16,8 +16,15 @@ from textual.widgets import Static
 
 from redisq_ops.core.model.entry import Entry
 from redisq_ops.ops.inspect.snapshot import Snapshot
+from redisq_ops.ops.payload_content import payload_content
+from redisq_ops.ops.redaction import NO_REDACTION
 from redisq_ops.ops.terminal import printable
-from redisq_ops.tui.outline.entry_outline import READ_ONCE, outline_sections, redacted
+from redisq_ops.tui.outline.entry_outline import (
+    READ_ONCE,
+    outline_sections,
+    payload_section,
+    redacted,
+)
 from redisq_ops.tui.outline.outline import OutlineSection
 from redisq_ops.tui.outline.section_tree import SectionTree
 from redisq_ops.tui.views.base import redaction_of
@@ -32,6 +39,7 @@ class EntryTree(SectionTree):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("full_stop", "copy_place", "Path", tooltip="Copy the path for filters"),
         Binding("F", "filter_by", "Filter", tooltip="Filter the list by it"),
+        Binding("b", "wrap", "Wrap", tooltip="Wrap long lines, or cut"),
     ]
     DEFAULT_CSS = """
     EntryTree .note { height: auto; padding: 0 1; color: $text-warning; }
@@ -43,8 +51,10 @@ class EntryTree(SectionTree):
 
         condition: str
 
-    def __init__(self) -> None:
+    def __init__(self, *, wraps: bool = False) -> None:
         super().__init__()
+        self.wraps = wraps
+        """whether long lines of a payload are wrapped"""
         self._note = Static(classes="note", markup=False)
         self.about: str | None = None
         """the id of what is shown"""
@@ -55,6 +65,7 @@ class EntryTree(SectionTree):
         self._fresh = False
         self._read: Entry | None = None
         self._shown: Entry | None = None
+        self._latest: Snapshot | None = None
 
     def compose(self) -> ComposeResult:
         yield self._note
@@ -77,6 +88,7 @@ class EntryTree(SectionTree):
         if about is None and self.about is None:
             return
         self.about, self.reads, self._read, self._fresh = about, reads, None, False
+        self._latest = None
         self.clear()
         self.note("" if about is None else f"{printable(about)} …")
 
@@ -99,10 +111,25 @@ class EntryTree(SectionTree):
         """Draw the changes since the last snapshot."""
         if self.about is None or snapshot.viewport.detail != self.about:
             return
-        self._fresh = True
-        sections = outline_sections(self._redacted(snapshot), zone_of(self))
+        self._fresh, self._latest = True, snapshot
+        shown, payload = self._redacted(snapshot), None
+        if snapshot.entry is not None and shown.entry is not None:
+            raw, redaction = snapshot.entry.entry.payload, redaction_of(self) or NO_REDACTION
+            content = None if raw is None else payload_content(raw, redaction)
+            width = self.size.width - 1  # of the scrollbar, which comes and goes
+            payload = payload_section(shown.entry.entry, content, width, self.wraps)
+        sections = outline_sections(shown, zone_of(self), payload)
         self.note("" if sections else f"{printable(self.about)} {GONE}")
         self.show_sections(sections)
+
+    def on_resize(self) -> None:
+        if self._latest is not None:
+            self.show(self._latest)
+
+    def action_wrap(self) -> None:
+        self.wraps = not self.wraps
+        self.clear()  # so that what fits is unfolded again
+        self.on_resize()
 
     def _redacted(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with redaction applied to its entries."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells
 from rich.text import Text
 
 from redisq_ops.ops.terminal import count, printable
@@ -22,8 +22,8 @@ SEARCHED: Final = 100_000
 """lines looked at by one search"""
 LINE: Final = 200
 """characters of one line on the screen"""
-TEXT_ROW: Final = 100
-"""characters of a row of text; a longer line of the text continues in the next row"""
+TEXT_ROW: Final = 1_000
+"""characters of a row of text that isn't wrapped"""
 
 
 class OutlineItem(Protocol):
@@ -129,14 +129,25 @@ def _folded(make: Callable[[int], OutlineItem], start: int, stop: int) -> list[O
     return [LineRange(make, low, min(low + step, stop)) for low in range(start, stop, step)]
 
 
-def text_parts(text: str) -> Parts:
-    """A text in rows, escaped. A line of more than `TEXT_ROW` characters takes several rows."""
-    rows = [
-        line[at : at + TEXT_ROW]
-        for line in text.split("\n")
-        for at in range(0, max(1, len(line)), TEXT_ROW)
-    ]
+def text_parts(text: str, row: int | None = None) -> Parts:
+    """A text in rows, escaped. A line of more than ``row`` cells takes several rows; None: of more
+    than `TEXT_ROW` characters."""
+    if row is None:
+        rows = [part for line in text.split("\n") for part in _slices(line, TEXT_ROW)]
+    else:
+        rows = [part for line in text.split("\n") for part in _wrapped(line, row)]
     return Parts(len(rows), lambda at: Line(Text(printable(rows[at]) or " "), rows[at]))
+
+
+def _slices(line: str, length: int) -> list[str]:
+    return [line[at : at + length] for at in range(0, max(1, len(line)), length)]
+
+
+def _wrapped(line: str, cells: int) -> list[str]:
+    """A line in parts that are drawn in so many cells."""
+    if line.isascii() and line.isprintable():
+        return _slices(line, cells)
+    return chop_cells(printable(line), max(2, cells)) or [""]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -11,72 +10,52 @@ from typing import Any, Final
 from rich.text import Text
 
 from redisq_ops.ops.json_numbers import JsonNumber, dumps
-from redisq_ops.ops.terminal import count, printable, size
+from redisq_ops.ops.payload_content import BEGINNING, PayloadContent
+from redisq_ops.ops.terminal import count, printable, quantity
 from redisq_ops.tui.outline.outline import LINE, NO_PARTS, Line, OutlineItem, Parts, text_parts
 from redisq_ops.tui.theme import DELAYED, DIM, HELD, OK, WARN
 
-PARSED: Final = 1024 * 1024
-"""bytes of the largest payload shown whole; redisq's own queues accept no larger one"""
-BEGINNING: Final = 64 * 1024
-"""bytes shown of a larger one"""
 _DEEPEST: Final = 64
 """levels of JSON that can be unfolded"""
 _SUMMARY: Final = 60
 """characters shown of the beginning of a folded object or list"""
 _LONGEST_CONDITION: Final = 500
-_ROW: Final = 8
-"""bytes in a line of hexadecimal: as many as fit beside a list"""
+_EIGHT: Final = 8
+"""bytes that a row of hexadecimal grows by"""
+_INDENT: Final = 4
+"""cells before a row right below the payload's title"""
 
 Place = tuple[str | int, ...]
 
 
-@lru_cache(2)  # every refresh reads the same again
-def payload_outline(payload: bytes) -> tuple[str, Parts]:
-    """A payload's size and format in words, and its lines. Reads at most `PARSED` bytes."""
-    whole = len(payload) <= PARSED
-    shown = payload if whole else payload[:BEGINNING]
-    cut = "" if whole else f", the first {size(BEGINNING)}"
-    if not payload:
-        return "empty", NO_PARTS
-    if _binary(shown):
-        rows = -(-len(shown) // _ROW)
-        return f"{size(len(payload))}, binary{cut}", Parts(rows, lambda at: _hex_line(shown, at))
-    if whole:
-        try:
-            document = json.loads(
-                payload.decode(),
-                parse_int=JsonNumber,
-                parse_float=JsonNumber,
-                parse_constant=_no_constant,
-            )
-        except (ValueError, RecursionError):
-            pass
-        else:
-            top = JsonItem("", document, ())
-            parts = top.parts if top.parts.number else Parts.of([top])
-            return f"{size(len(payload))}, JSON", parts
-    text = shown.decode("utf-8", "backslashreplace")
-    return f"{size(len(payload))}, text{cut}", text_parts(text)
+@lru_cache(2)  # every refresh draws the same again
+def payload_parts(content: PayloadContent, width: int, wraps: bool) -> Parts:
+    """A payload's lines on a screen of ``width`` cells; with ``wraps``, none is longer."""
+    row = max(1, width - _INDENT) if wraps else None
+    if content.format == "binary":
+        return _hex_parts(content.content, width - _INDENT)
+    if content.format == "JSON":
+        top = JsonItem("", content.document, (), row, not content.was_encoded)
+        return top.parts if top.parts.number else Parts.of([top])
+    if content.format == "text":
+        return text_parts(content.content.decode("utf-8", "backslashreplace"), row)
+    return NO_PARTS
 
 
-def _no_constant(constant: str) -> Any:
-    raise ValueError(f"{constant} is not JSON")  # nor is it for a filter
+def _hex_parts(data: bytes, room: int) -> Parts:
+    """Offset, bytes and signs: as many times eight bytes a row as fit."""
+    digits = max(4, len(f"{len(data):x}"))
+    fit = max(1, (room - digits - len("   ")) // (_EIGHT * len("00 .")))
+    per_row = _EIGHT * min(fit, -(-len(data) // _EIGHT))
 
+    def line(at: int) -> Line:
+        row = data[at * per_row : (at + 1) * per_row]
+        signs = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
+        offset = (f"{at * per_row:0{digits}x}  ", DIM)
+        text = Text.assemble(offset, f"{row.hex(' '):<{3 * per_row}} ", (signs, OK))
+        return Line(text, value=row.hex())
 
-def _binary(payload: bytes) -> bool:
-    """As `file` and Perl's ``-B`` decide: it has a zero byte, or almost a third is not text."""
-    if b"\0" in payload:
-        return True
-    text = payload[:1024].decode("utf-8", "replace")
-    strange = sum(char == "\ufffd" or (char < " " and char not in "\t\n\r\x1b") for char in text)
-    return strange > 0.3 * len(text)
-
-
-def _hex_line(payload: bytes, at: int) -> Line:
-    row = payload[at * _ROW : (at + 1) * _ROW]
-    signs = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
-    digits = f"{row.hex(' '):<{3 * _ROW}} "
-    return Line(Text.assemble((f"{at * _ROW:08x}  ", DIM), digits, (signs, OK)), value=row.hex())
+    return Parts(-(-len(data) // per_row), line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +65,10 @@ class JsonItem:
     key: str
     content: Any
     at: Place
+    row: int | None = None
+    """cells of the screen in which a text is wrapped; None: it isn't"""
+    filters: bool = True
+    """whether filters can name it: they don't look into what is encoded"""
 
     @property
     def label(self) -> Text:
@@ -98,15 +81,17 @@ class JsonItem:
             return text.append(f"{{{count(len(content))}}}", DIM)
         if isinstance(content, list):
             return text.append(f"[{count(len(content))}]", DIM)
-        if _long(content):
-            return text.append(f"{count(content.count(chr(10)) + 1)} lines", DIM)
+        if self._is_long:
+            lines = content.count("\n") + 1
+            long = quantity(lines, "line") if lines > 1 else quantity(len(content), "character")
+            return text.append(long, DIM)
         return text.append(*_scalar(content))
 
     @property
     def summary(self) -> str | Text:
         """The beginning of a folded object, list or long text."""
         content = self.content
-        if _long(content):
+        if self._is_long:
             return Text(*_scalar(content))
         if not isinstance(content, (dict, list)) or not content:
             return ""
@@ -138,6 +123,8 @@ class JsonItem:
     def place(self) -> str:
         from redisq_ops.ops.filter.fields import path_text
 
+        if not self.filters:
+            return ""
         return "payload" + path_text(self.at)
 
     @property
@@ -147,7 +134,7 @@ class JsonItem:
         from redisq_ops.ops.redaction import MASK
 
         content = self.content
-        if not self.at:
+        if not self.at or not self.filters:
             return ""
         if isinstance(content, (dict, list)):
             return f"has:{self.place}"
@@ -162,24 +149,30 @@ class JsonItem:
     def parts(self) -> Parts:
         content = self.content
         if isinstance(content, (dict, list)) and len(self.at) >= _DEEPEST:
-            return text_parts(self.value[:BEGINNING])
+            return text_parts(self.value[:BEGINNING], self.row)
         if isinstance(content, dict):
             members = list(content.items())
             return Parts(len(members), lambda at: self._child(*members[at]))
         if isinstance(content, list):
             return Parts(len(content), lambda at: self._child(at, content[at]))
-        if _long(content):
-            return text_parts(content)
+        if self._is_long:
+            below = 2 * len(self.at) + 2
+            return text_parts(content, self.row and max(1, self.row - below))
         return NO_PARTS
+
+    @property
+    def _is_long(self) -> bool:
+        """Whether it is a text that doesn't fit into one line."""
+        content = self.content
+        if not isinstance(content, str):
+            return False
+        before = 2 * (len(self.at) - 1) + len(self.key) + len('  ""')
+        room = LINE if self.row is None else min(LINE, self.row - before)
+        return len(content) > room or "\n" in content
 
     def _child(self, step: str | int, content: Any) -> OutlineItem:
         key = step if isinstance(step, str) else f"[{step}]"
-        return JsonItem(key or '""', content, (*self.at, step))
-
-
-def _long(content: Any) -> bool:
-    """Whether it is a text that doesn't fit into one line."""
-    return isinstance(content, str) and (len(content) > LINE or "\n" in content)
+        return JsonItem(key or '""', content, (*self.at, step), self.row, self.filters)
 
 
 def _scalar(content: Any) -> tuple[str, str]:

@@ -9,10 +9,10 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Input, Static
 
+from redisq_ops.ops.encodings import MOST
 from redisq_ops.ops.terminal import count, printable, size
 from redisq_ops.tui.outline.outline import GROUP, NO_PARTS, OutlineItem, OutlineSection, matches
 from redisq_ops.tui.outline.outline_tree import Node, OutlineTree
-from redisq_ops.tui.outline.payload_outline import PARSED
 
 FOUND: Final = 1_000
 """matches of a search that are counted and gone through"""
@@ -247,7 +247,7 @@ class SectionTree(Vertical):
         value, what = item.value, printable(item.label.plain, 40)
         if not value:
             self.tell("This line has no value to copy.")
-        elif len(value) > PARSED:
+        elif len(value) > MOST:
             self.tell(f"{size(len(value))} is too much for a clipboard: redisq export writes it.")
         elif isinstance(value, bytes):
             self.copy(*_as_text(value))

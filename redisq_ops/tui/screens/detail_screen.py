@@ -25,7 +25,7 @@ class DetailScreen(ModalScreen[None]):
     def __init__(self, id: str) -> None:
         super().__init__()
         # Held, not queried: a snapshot may come before this screen is composed.
-        self.entry = EntryTree()
+        self.entry = EntryTree(wraps=True)
         # Set here: the poller may read it before this screen is mounted.
         self.entry.about = id
 

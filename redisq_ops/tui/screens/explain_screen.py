@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import tzinfo
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.text import Text
@@ -46,6 +47,8 @@ _STATES = {
 _MOST = 120
 """cells of a fact"""
 _LINKS = 20
+_BEFORE = 6
+"""cells before a row of a command"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,7 @@ class ExplainScreen(ModalScreen[None]):
         # Held, not queried: a snapshot may come before this screen is composed.
         self._answer = Static(f"{printable(str(about))} …", markup=False)
         self._sections = SectionTree()
+        self._latest: Snapshot | None = None
 
     def compose(self) -> ComposeResult:
         with Vertical(id="sheet"):
@@ -109,17 +113,19 @@ class ExplainScreen(ModalScreen[None]):
     def show(self, snapshot: Snapshot) -> None:
         if snapshot.viewport.explain != self.about:
             return
-        found = snapshot.explanation
+        self._latest, found = snapshot, snapshot.explanation
         if found is None:
             self._answer.update(printable(snapshot.explain_error or "there is nothing to say"))
             self._sections.clear()
         else:
             self._answer.update(answer(found, self._zone))
-            self._sections.show_sections(list(explanation_sections(found, self._zone)))
+            width = self._sections.size.width - 1  # of the scrollbar
+            self._sections.show_sections(list(explanation_sections(found, self._zone, width)))
         self.call_after_refresh(self._say_keys)
 
     def on_resize(self) -> None:
-        self.call_after_refresh(self._say_keys)
+        if self._latest is not None:
+            self.show(self._latest)
 
     def _say_keys(self) -> None:
         answer, sheet = self.query_one("#answer"), self.query_one("#sheet")
@@ -140,10 +146,10 @@ class ExplainScreen(ModalScreen[None]):
 def answer(found: Explanation, zone: tzinfo | None) -> Text:
     """The text above the sections: the first reason, its end, and further reasons."""
     text, first = Text(), found.reason
-    text.append(f"{found.what} {printable(found.address)}", "bold")
+    text.append(f"{found.what} {printable(found.address)}")
     style = _STATES.get(found.state or "", WARN)
     text.append(f"  {found.state or 'not there'}\n\n", style)
-    text.append(f"{printable(first.sentence)}\n", "" if found.known else BAD)
+    text.append(f"{printable(first.sentence)}\n", "bold" if found.known else f"bold {BAD}")
     if first.eta_ms is not None:
         left = first.eta_ms - found.now_ms
         about = "≈ " if first.estimate else ""
@@ -158,14 +164,14 @@ def answer(found: Explanation, zone: tzinfo | None) -> Text:
     return text
 
 
-def explanation_sections(found: Explanation, zone: tzinfo | None) -> Iterator[OutlineSection]:
-    """The sections of an explanation: commands that help, names, and facts."""
+def explanation_sections(
+    found: Explanation, zone: tzinfo | None, width: int
+) -> Iterator[OutlineSection]:
+    """The sections of an explanation in ``width`` cells: what helps, names, and facts."""
     reasons = (found.reason, *found.also)
-    helps = [_suggestion(one) for one in reasons if one.command is not None]
-    if helps:
-        commands = [one.command for one in helps]
-        title = Line(Text("what helps", "bold"), commands[0], parts=Parts.of(helps))
-        yield OutlineSection("helps", title, commands, 0, of_choices=True)
+    if helps := [line for one in reasons for line in _suggestions(one, width)]:
+        title = Line(Text("what helps", "bold"), helps[0].value, parts=Parts.of(helps))
+        yield OutlineSection("helps", title, [line.words for line in helps], 0, of_choices=True)
     names = list({link.label.plain: link for link in _links(found)}.values())[:_LINKS]
     if names:
         title = Line(Text("names", "bold"), parts=Parts.of(names))
@@ -173,16 +179,21 @@ def explanation_sections(found: Explanation, zone: tzinfo | None) -> Iterator[Ou
         yield OutlineSection("names", title, content, 1, of_choices=not helps)
     for at, one in enumerate(reasons):
         if facts := list(_facts(one.facts, found.now_ms, zone)):
-            text = Text.assemble(("facts", "bold"), (f"  {printable(one.rule)}", DIM))
+            text = Text(f"facts  {printable(one.rule)}", DIM)
             title = Line(text, found.address, parts=Parts.of(facts))
             content = [fact.words for fact in facts]
             yield OutlineSection(f"facts {at}: {one.rule}", title, content, 2 + at)
 
 
-def _suggestion(reason: Reason) -> Suggestion:
-    command = reason.command or ""
-    text = Text.assemble((f"{reason.verb or '':<{_LABEL}}", DIM), (printable(command), OK))
-    return Suggestion(text, command, command=command)
+def _suggestions(reason: Reason, width: int) -> Iterator[Suggestion]:
+    """What the reason's command does, and below it the whole command, wrapped between words."""
+    command = reason.command
+    if command is None:
+        return
+    yield Suggestion(Text(printable(reason.deed or ""), f"bold {OK}"), command, command=command)
+    room = max(1, width - _BEFORE)
+    for row in wrap(printable(command), room, break_on_hyphens=False):
+        yield Suggestion(Text(f"  {row}", DIM), command, command=command)
 
 
 # --- names -------------------------------------------------------------------------------------
@@ -249,8 +260,7 @@ def _facts(facts: Mapping[str, Any], now_ms: int, zone: tzinfo | None) -> Iterat
         if value not in (None, "", [], {}):
             label = printable(name.removesuffix("_ms").replace("_", " "))
             words = _written(name, value, now_ms, zone)
-            text = Text.assemble((f"{label:<{_LABEL}}", DIM), printable(words, _MOST))
-            yield Line(text, words)
+            yield Line(Text(f"{label:<{_LABEL}}{printable(words, _MOST)}", DIM), words)
 
 
 _SPANS = {"silent_ms", "oldest_age_ms"}

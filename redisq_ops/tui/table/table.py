@@ -54,8 +54,9 @@ class PagedTable(ScrollView, can_focus=True):
     HELP = """
     ## Table
 
-    The cursor stays on its entry while the list moves. An entry that went away leaves `✗` behind:
-    nothing is selected until the cursor moves. Marks stay on entries that are out of sight.
+    The cursor stays on its entry while the list moves. If that goes away, the status line names it
+    behind `✗`, and nothing is selected until the cursor moves. Marks stay on entries that are out
+    of sight.
     """
     ALLOW_SELECT = False
     COMPONENT_CLASSES: ClassVar[set[str]] = {
@@ -201,6 +202,11 @@ class PagedTable(ScrollView, can_focus=True):
         Nothing is selected then: a key pressed at this moment was meant for the lost entry.
         """
         return self._cursor.lost
+
+    @property
+    def gone(self) -> str | None:
+        """The entry that was under the cursor and went away; None: it is there."""
+        return self._cursor.gone
 
     @property
     def marks(self) -> frozenset[str]:
@@ -562,7 +568,7 @@ class PagedTable(ScrollView, can_focus=True):
             over = self.get_component_rich_style(name, partial=True)
         base = self.rich_style
         mark = self.get_component_rich_style("paged-table--mark", partial=True)
-        sign = "●" if line.marked else "✗" if line.cursor == "lost" else " "
+        sign = "●" if line.marked else " "
         # In reverse video a coloured space would be a block of that colour.
         look = base + over if over.reverse and sign == " " else base + mark + over
         segments = [Segment(sign + " " * (GUTTER - 1), look)]

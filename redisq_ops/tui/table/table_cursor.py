@@ -28,6 +28,11 @@ class RowCursor:
         return None if self._follows_top else self._held
 
     @property
+    def gone(self) -> str | None:
+        """The entry that is lost, if any."""
+        return self._held if self.lost else None
+
+    @property
     def row(self) -> TableRow | None:
         """The row under the cursor; None where `identity` is None."""
         return None if self.lost else self.row_at(self.index)

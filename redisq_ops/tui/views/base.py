@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.ops.inspect.snapshot import ChartScope, ListedQueue, Snapshot, View
-from redisq_ops.ops.terminal import count, date, kind_of
+from redisq_ops.ops.terminal import count, date, kind_of, printable
 from redisq_ops.tui.outline.outline import OutlineSection
 from redisq_ops.tui.table.table import PagedTable
 from redisq_ops.tui.table.table_model import RowWindow, TableColumn, TableRow
@@ -90,6 +90,8 @@ class QueueView(Vertical):
     """the state whose entries are listed here, if any"""
     verbs: ClassVar[frozenset[str]] = frozenset()
     """the verbs that apply to these entries; hold and undo apply in every view"""
+    acts_on: ClassVar[State | None] = None
+    """the state whose entries the verbs change, where none of them is listed"""
     edits: ClassVar[bool] = False
     """whether payloads can be edited here"""
     holds: ClassVar[Literal["queues", "requests", "periodic", "queue"]] = "queue"
@@ -442,6 +444,8 @@ class QueueView(Vertical):
                 said.append(f"it is about {' or '.join(sorted(about)) or 'no'} entries")
         if marks := self.table.marks:
             said.append(f"{count(len(marks))} marked")
+        if (gone := self.table.gone) is not None:
+            said.insert(0, f"✗ {printable(self.copied(gone), 40)} is gone: move to another row")
         return said
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from rich.text import Text
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from redisq_ops.core.model.entry import Failure
     from redisq_ops.ops.inspect.consumers import ConsumerReport, ConsumerStatus
     from redisq_ops.ops.redaction import Redaction
+    from redisq_ops.tui.app import Top
 
 _AGES = ("<1m", "<10m", "<1h", "<1d", "≥1d")
 _DELIVERIES = (1, 2, 3, 5, 10)
@@ -42,10 +43,10 @@ _GROUPS = 5
 _APART = "\0"
 _LISTED = 20
 """entries of a consumer that its preview lists"""
-_TAKE_OVER = [
-    fact("R", "requeues what it holds: other consumers take it"),
-    fact("C", "claims it for one other consumer"),
-]
+_TAKE_OVER = {
+    "requeue": fact("R", "requeues what it holds: other consumers take it"),
+    "claim": fact("C", "claims it for one other consumer"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,7 @@ class ConsumersView(QueueView):
     short = "cons"
     about = "Consumers: who holds what"
     verbs = frozenset({"claim", "requeue"})
+    acts_on = "pending"
     explains_rows = False
     of_some_kinds: ClassVar[Mapping[str, str]] = {"group": "HasConsumerGroups"}
     columns = (
@@ -96,7 +98,7 @@ class ConsumersView(QueueView):
         SortOrder("late", lambda one: one.seen.late, True),
         SortOrder("poison", lambda one: one.poison, True),
     )
-    empty = "nobody holds anything: a worker is here while it has entries"
+    empty = "no consumer holds an entry: a worker is listed while it has some"
     tall = 18
 
     @property
@@ -146,7 +148,9 @@ class ConsumersView(QueueView):
             title += f" (among the first {count(known)})" if known < pending else ""
         found = [fact_section("held", title, list(_held(held, redaction_of(self))))]
         if one.seen.silent_ms is not None:
-            found.append(fact_section("help", f"silent for {age(one.seen.silent_ms)}", _TAKE_OVER))
+            why_unfit = cast("Top", self.app).why_unfit
+            helps = [line for verb, line in _TAKE_OVER.items() if not why_unfit("move", (verb,))]
+            found.append(fact_section("help", f"silent for {age(one.seen.silent_ms)}", helps))
         return found
 
     def chart(self, snapshot: Snapshot, width: int) -> Text | None:

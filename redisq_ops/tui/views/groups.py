@@ -40,6 +40,7 @@ class GroupsView(QueueView):
     short = "groups"
     about = "Groups of dead, by error"
     verbs = frozenset({"replay", "purge"})
+    acts_on = "dead"
     has_details = True
     of_some_kinds: ClassVar[Mapping[str, str]] = {
         "clients": "HasClients",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from textual.binding import Binding, BindingType
 
 from redisq_ops.ops.inspect.snapshot import Snapshot
-from redisq_ops.ops.terminal import age, count
+from redisq_ops.ops.terminal import age
 from redisq_ops.tui.outline.outline import OutlineSection, fact, fact_section
 from redisq_ops.tui.table.table_model import Cell, TableColumn, TableRow, styled
 from redisq_ops.tui.theme import BAD, DELAYED, DIM, WARN
@@ -125,6 +125,9 @@ def _flags(status: PeriodicStatus) -> Cell:
     if status.entry.problem:
         return status.entry.problem, BAD
     words = ["paused"] if status.entry.paused else []
-    words += [f"{count(status.missed)} missed"] if status.missed else []
+    if status.missed:
+        from redisq_ops.ops.inspect.periodic import missed_words
+
+        words.append(f"{missed_words(status.missed)} missed")
     words += ["waits for its latest run"] if status.held else []
     return ", ".join(words), WARN

@@ -113,7 +113,8 @@ class Stage:
         return [found.reason, *found.also]
 
     def carry_out(self, id: str | None, reason: Reason) -> None:
-        """The exact command; afterwards it isn't advised any more."""
+        """The exact command, which has words of its own; afterwards it isn't advised any more."""
+        assert reason.deed and reason.deed != reason.command
         words, verb = shlex.split(reason.command or "")[1:], verb_of(reason)
         if verb in READS:
             self.redisq(*words, code=None)

@@ -994,7 +994,7 @@ def test_command_prints_sentence_time_and_verb(redisq: Redisq, client: redis.Red
     assert lines[1].startswith("  it will be retried at ")
     assert r"failure 1 of 20: SMTP: no such [red]mailbox\x1b]52;c;aGk=\x07" in lines[1]
     assert lines[2].startswith("  when: in 59s (") or lines[2].startswith("  when: in 1m 00s (")
-    assert lines[3] == "  requeue: redisq requeue mail/r1/3"
+    assert lines[3:5] == ["  Requeue mail/r1/3:", "    redisq requeue mail/r1/3"]
     (row,) = redisq.rows("explain", "mail/r1/3")
     assert (row["rule"], row["state"], row["what"]) == ("retry", "delayed", "entry")
     assert row["facts"]["failures"] == 1 and row["verb"] == "requeue"
@@ -1022,7 +1022,7 @@ def test_terminal_wraps_sentences_between_words(
     lines = redisq("explain", "r1/2").splitlines()
     assert max(map(len, lines)) <= 60 and lines[1].startswith("  dead since ")
     assert lines[2].startswith("    ") and lines[-1] == whole[-1]  # a command stays one line
-    answer = " ".join(line.strip() for line in lines[1:-1])
+    answer = " ".join(line.strip() for line in lines[1:-2])
     assert re.sub(r"\d+s ago", "", answer) == re.sub(r"\d+s ago", "", whole[1].strip())
     broken = redisq("consumers", "ls", "mail").splitlines()
     assert len(broken) > len(consumers) and broken[2].startswith("    ")
