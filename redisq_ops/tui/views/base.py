@@ -445,7 +445,7 @@ class QueueView(Vertical):
         if marks := self.table.marks:
             said.append(f"{count(len(marks))} marked")
         if (gone := self.table.gone) is not None:
-            said.insert(0, f"✗ {printable(self.copied(gone), 40)} is gone: move to another row")
+            said.insert(0, f"✗ {printable(self.copied(gone), 24)} is gone")
         return said
 
 

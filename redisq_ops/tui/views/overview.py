@@ -111,7 +111,7 @@ class OverviewView(QueueView):
 
     @property
     def row_queue(self) -> str | None:
-        return self.subject
+        return None if self.stands_for else self.table.identity
 
     def items(self, snapshot: Snapshot) -> Items:
         now, redaction = snapshot.now_ms, redaction_of(self)
@@ -178,10 +178,6 @@ class OverviewView(QueueView):
     @property
     def chosen(self) -> tuple[str, ...]:
         return () if self.stands_for and not self.table.marks else super().chosen
-
-    @property
-    def subject(self) -> str | None:
-        return None if self.stands_for else super().subject
 
     def copied(self, identity: str) -> str:
         """The name of the queue, or the names of the queues that are folded."""
