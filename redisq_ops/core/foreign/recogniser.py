@@ -126,12 +126,42 @@ class Recogniser(ABC):
         return {}
 
 
+class NamedQueues(Recogniser):
+    """Of a program whose keys begin with the names of their queues."""
+
+    kind: ClassVar[str]
+    owner: ClassVar[str]
+
+    def __init__(self) -> None:
+        self.queues: set[tuple[bytes, bytes]] = set()
+        """of each, what its keys begin with, and its name"""
+        self.others: set[bytes] = set()
+        """keys that have no state's name, of these queues or of none"""
+
+    def begin(self, at: bytes, name: bytes) -> bytes:
+        """What all keys of a queue begin with."""
+        return at + name + b":"
+
+    def keep(self, keys: set[bytes], key: bytes) -> None:
+        if len(keys) < NAMES:
+            keys.add(key)
+
+    async def finds(self) -> list[Find]:
+        return [Find(self.kind, name, at) for at, name in self.queues]
+
+    def owns(self, key: bytes) -> bool:
+        return any(key.startswith(self.begin(*queue)) for queue in self.queues)
+
+    def unread(self) -> Mapping[str, Collection[bytes]]:
+        return {UNKNOWN_STATE.format(self.owner): list(filter(self.owns, self.others))}
+
+
 def recognisers_in(module: str) -> list[type[Recogniser]]:
-    """The recognisers that a module has."""
+    """The recognisers that a module has: classes with lanes."""
     return [
         each
         for each in vars(import_module(module)).values()
-        if isinstance(each, type) and issubclass(each, Recogniser) and each is not Recogniser
+        if isinstance(each, type) and issubclass(each, Recogniser) and hasattr(each, "lanes")
     ]
 
 
