@@ -31,7 +31,8 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     ),
     "foreign/remove_from_list": LISTS,
     "foreign/kept_keys": ("bullmq", "rq"),
-    "foreign/score ignored": ("asynq", "bull", "bullmq", "dramatiq", "rq"),
+    "foreign/score ignored": ("asynq", "bull", "bullmq", "dramatiq", "laravel", "rq"),
+    "foreign/undo of another score": ("bull", "bullmq", "laravel", "rq"),
     "foreign/undo at the wrong place": (
         *("asynq", "bull", "bullmq", "celery", "dramatiq", "laravel"),
     ),

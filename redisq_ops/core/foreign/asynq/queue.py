@@ -6,7 +6,6 @@ All keys of a queue begin with a hash tag of its name; the keys that all queues 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from hashlib import sha1
 from typing import Any, ClassVar
 
 from ...engine.optional_features import HasWorkerProcesses
@@ -42,6 +41,7 @@ class AsynqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
     known_keys: ClassVar[tuple[str, bytes] | None] = "*", OF_A_QUEUE + rb"|.*:.*"
     task_in: ClassVar[tuple[str, ...]] = ("type",)
     fields: ClassVar[tuple[str, ...]] = FIELDS
+    identity: ClassVar[tuple[str, ...]] = ("msg", "state", "pending_since", "group", "unique_key")
     of_every_job: ClassVar[tuple[str, ...]] = ("msg", "state")
     timed: ClassVar[Mapping[str, float]] = dict.fromkeys(
         ("scheduled", "retry", "aggregating", "archived"), 1000
@@ -126,7 +126,8 @@ class AsynqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
     async def jobs(
         self, place: Place, state: State, ids: Sequence[bytes], sizes: Sequence[int]
     ) -> Sequence[Task | Exception]:
-        read = hash_fields(list(map(self.job_key, ids)), FIELDS, sizes, place.reads)
+        keys = [self.job_key(place, id) for id in ids]
+        read = hash_fields(keys, FIELDS, sizes, place.reads)
         if place.called not in DEADLINES or not ids:
             return [_task(values, None) for values in await read]
         key = self.at + DEADLINES[place.called]
@@ -170,13 +171,6 @@ class AsynqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
         return Task.read({"msg": kept}).payload or kept
 
     # --- what operators change -------------------------------------------------------------------
-
-    def stamp(self, entry: Entry) -> bytes:
-        """The digest of its message, and the other fields that `moves_take_out` compares."""
-        values = entry.record.values if isinstance(entry.record, Task) else {}
-        told = map(values.get, ("state", "pending_since", "group", "unique_key"))
-        digest = sha1(values.get("msg") or b"").hexdigest().encode()
-        return b" ".join([digest, *(value or b"" for value in told)])
 
     def shown(self, entry: Entry) -> bytes | None:
         return entry.record.values["msg"] if isinstance(entry.record, Task) else None

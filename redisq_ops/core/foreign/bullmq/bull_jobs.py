@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from hashlib import sha1
 from typing import ClassVar
 
 from redis import RedisCluster
@@ -16,24 +15,12 @@ from ...model.states import Verb
 from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, attempt_reads, both, operation
 from ..changes import JOB_VERBS
-from ..job_hashes import JobHash, JobHashQueue, Note, hash_fields
+from ..job_hashes import JobHash, JobHashQueue, hash_fields
 from ..json_text import decoded
 from ..places import Place
 from .job import FIELDS, Job
 from .workers import workers
 
-SEEN = (
-    "timestamp",
-    "processedOn",
-    "finishedOn",
-    "atm",
-    "attemptsMade",
-    "name",
-    "data",
-    "opts",
-    "priority",
-)
-"""fields that tell a job from a later one with its id; some change while it stays in place"""
 TRIES = ("processedOn", "atm", "stc", "attemptsMade", "stalledCounter")
 """fields that a job has once a worker had it"""
 SINCE = {"active": "processedOn", "failed": "finishedOn", "completed": "finishedOn"}
@@ -46,6 +33,18 @@ class BullJobs(JobHashQueue[C_co], HasWorkerTraces[C_co]):
     theirs: ClassVar[dict[str, str]] = {}
     task_in: ClassVar[tuple[str, ...]] = ("name",)
     fields: ClassVar[tuple[str, ...]] = FIELDS
+    identity: ClassVar[tuple[str, ...]] = (
+        "timestamp",
+        "processedOn",
+        "finishedOn",
+        "atm",
+        "attemptsMade",
+        "name",
+        "data",
+        "opts",
+        "priority",
+    )
+    """some of them change while a job stays in its place"""
     of_every_job: ClassVar[tuple[str, ...]] = ("name", "timestamp")
     timed: ClassVar[Mapping[str, float]] = {"delayed": 1 / 4096}
     wait_fields: ClassVar[tuple[str, ...]] = ("timestamp", "opts", *TRIES)
@@ -76,13 +75,13 @@ class BullJobs(JobHashQueue[C_co], HasWorkerTraces[C_co]):
             )
         return await workers(self.at, self.own_name)
 
-    def job_key(self, id: bytes) -> bytes:
-        return bytes_of(self._key("")) + id
+    def job_key(self, place: Place, id: bytes) -> bytes:
+        return bytes_of(place.key.rpartition(":")[0]) + b":" + id
 
     async def jobs(
         self, place: Place, state: State, ids: Sequence[bytes], sizes: Sequence[int]
     ) -> Sequence[Job | Exception]:
-        keys = list(map(self.job_key, ids))
+        keys = [self.job_key(place, id) for id in ids]
         locks = [_expiry(key + b":lock") for key in keys if state == "pending"]
         found, until = await both(
             hash_fields(keys, FIELDS, sizes, place.reads), attempt_reads(locks)
@@ -123,19 +122,6 @@ class BullJobs(JobHashQueue[C_co], HasWorkerTraces[C_co]):
         delayed = not isinstance(options, dict) or options.get("delay")
         tried = any(job.number(field) for field in TRIES)
         return None if delayed or tried else job.number("timestamp")
-
-    def stamp(self, entry: Entry) -> bytes:
-        """Which fields of `SEEN` were read, and the digest of these."""
-        job = entry.record.values if isinstance(entry.record, Job) else {}
-        values = [job.get(field) or b"" for field in SEEN]
-        read = [not isinstance(value, Note) for value in values]
-        told = (
-            b"%d:%s" % (len(value), value)
-            for value, there in zip(values, read, strict=True)
-            if there
-        )
-        which = "".join("01"[there] for there in read)
-        return f"{which} {sha1(b''.join(told)).hexdigest()}".encode()
 
     def shown(self, entry: Entry) -> bytes | None:
         return entry.record.shown() if isinstance(entry.record, Job) else None

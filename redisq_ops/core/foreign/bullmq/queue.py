@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from ...engine.relation import Related
 from ...model.entry import Entry, State
-from ...model.quoting import legal, raw_of
+from ...model.quoting import bytes_of, legal, raw_of
 from ...redis.operation import C_co, Call, both, operation
 from ...redis.parsers import optional
 from ..declarations import Declared, List, Zset
@@ -119,7 +119,7 @@ class BullmqQueue(BullJobs[C_co]):
     async def related(self, entry: Entry) -> list[Related]:
         if entry.state != "dead" and entry.called != CHILDREN:
             return []
-        return await relations.related(self, self.job_key(raw_of(entry.id)))
+        return await relations.related(self, bytes_of(self._key("")) + raw_of(entry.id))
 
     # --- records ---------------------------------------------------------------------------------
 

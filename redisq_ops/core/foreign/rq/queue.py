@@ -147,7 +147,7 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
             for member in members
             if place.called == "started" and (found := _EXECUTION.fullmatch(member))
         }
-        keys = [self.job_key(member) for member in doubtful]
+        keys = [self.job_key(place, member) for member in doubtful]
         there = await together(Call(("EXISTS", key), bool, key=key) for key in keys)
         cut = {
             member: id
@@ -159,7 +159,7 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
     async def jobs(
         self, place: Place, state: State, ids: Sequence[bytes], sizes: Sequence[int]
     ) -> Sequence[Record | Exception]:
-        keys = list(map(self.job_key, ids))
+        keys = [self.job_key(place, id) for id in ids]
         failed = state in ("dead", "delayed") and not place.brief
         found, (pickled, latest) = await both(
             hash_fields(keys, FIELDS, sizes, place.reads),

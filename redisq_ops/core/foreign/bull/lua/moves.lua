@@ -59,10 +59,6 @@ local function moves_put_in(e, to, at)
 end
 
 local function moves_take_back(e, to, list, seen)
-  if to == 'restore' then
-    e.seen = seen or e.seen
-    return moves_take_out(e, 'trash')
-  end
   local place, job = jobs_place(e), jobs_of(e)
   if job.timestamp ~= e.made then return nil end -- its id came again
   local began = place.state ~= 'failed' and e.before.values[1] or nil
@@ -73,10 +69,7 @@ local function moves_take_back(e, to, list, seen)
     if ok then redis.call('ZREM', place.base .. 'priority', e.member) end
     return ok, why
   end
-  -- mutant undo of another score:
-  --   tonumber(redis.call('ZSCORE', e.key, e.member) or nil) ~= tonumber(e.there) => false
-  if tonumber(redis.call('ZSCORE', e.key, e.member) or nil) ~= tonumber(e.there) then return nil end
-  return redis.call('ZREM', e.key, e.member) == 1
+  return element_leaves_again(e, e.key)
 end
 
 local function moves_restorable(e)

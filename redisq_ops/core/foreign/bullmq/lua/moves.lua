@@ -64,18 +64,9 @@ local function moves_put_in(e, to, at)
 end
 
 local function moves_take_back(e, to, list, seen)
-  if to == 'restore' then
-    e.seen = seen or e.seen
-    return moves_take_out(e, 'trash')
-  end
   if jobs_of(e).timestamp ~= e.made then return nil end -- its id came again
   if list then return out_of_list(list, e.member, seen) end
-  local set = jobs_place(e).base .. (to == 'delayed' and 'delayed' or 'prioritized')
-  -- mutant undo of another score:
-  --   tonumber(redis.call('ZSCORE', set, e.member) or nil) ~= tonumber(e.there) => false
-  if tonumber(redis.call('ZSCORE', set, e.member) or nil) ~= tonumber(e.there) then return nil end
-  redis.call('ZREM', set, e.member)
-  return true
+  return element_leaves_again(e, jobs_place(e).base .. (to == 'delayed' and 'delayed' or 'prioritized'))
 end
 
 local function moves_restorable(e)
