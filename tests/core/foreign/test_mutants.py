@@ -37,6 +37,8 @@ KINDS: Mapping[str, tuple[str, ...]] = {
         *("asynq", "bull", "bullmq", "celery", "dramatiq", "laravel"),
     ),
     "foreign/undo forgets the score": ("asynq", "laravel", "rq"),
+    "foreign.bullmq/moves": ("bullmq", "bull"),
+    "foreign.bullmq/undo forgets the mark": ("bull",),
     "foreign.bullmq/record left": ("bullmq", "bull"),
     "foreign.bullmq/type check off": ("bullmq", "bull"),
     # The models of our workers have the rest.

@@ -51,18 +51,6 @@ local function jobs_seen(e)
   return jobs_of(e).timestamp and stamps_fields(jobs_of(e).key, IDENTITY, e.stamp)
 end
 
--- Whether a release before 5 ran the job, and the queue doesn't say that a later release has it now.
-local function jobs_too_old(e)
-  return jobs_of(e).attemptsMade and redis.call('HEXISTS', jobs_place(e).base .. 'meta', 'version') == 0
-end
-
--- Whether a job is the one from which its schedule goes on.
-local function jobs_recurring(e)
-  local schedule = jobs_of(e).rjk
-  local at = schedule and redis.call('ZSCORE', jobs_place(e).base .. 'repeat', schedule)
-  return at and e.member == 'repeat:' .. schedule .. ':' .. at
-end
-
 -- Remove what the program removes with a job: also the key by which the program refuses duplicates,
 -- if that key is this job's.
 local function jobs_remove(e, keep)
