@@ -125,13 +125,13 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
     def waits_since(self, job: JobHash) -> int | None:
         """When a waiting job began to wait, by its `wait_fields`."""
 
-    async def jobs(
-        self, place: Place, state: State, ids: Sequence[bytes], sizes: Sequence[int]
-    ) -> Sequence[JobHash | Exception]:
-        """Read the jobs of a page, or why one can't be read. ``sizes``: bytes of their hashes."""
-        keys = [self.job_key(place, id) for id in ids]
-        found = await hash_fields(keys, self.fields, sizes, place.reads)
-        return [each if isinstance(each, Exception) else JobHash(each) for each in found]
+    async def read_beside(self, place: Place, state: State, ids: Sequence[bytes]) -> Sequence[Any]:
+        """What is read of each job in other keys than its hash."""
+        return [None] * len(ids)
+
+    def job(self, values: Mapping[str, bytes | None], beside: Any) -> JobHash | Exception:
+        """A job by its fields and by what `read_beside` returned, or why it can't be read."""
+        return JobHash(values)
 
     @abstractmethod
     def entry(self, state: State, place: Place, id: str, at_ms: int | None, job: Any) -> Entry:
@@ -211,12 +211,19 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         return LONG_RECORD + 1 + sum(filter(place.reads, sizes))
 
     async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:
-        ids = await self.job_ids(place, [row.member for row in rows])
-        sizes = [row.size or 0 for row in rows]
-        jobs = await self.jobs(place, state, [id or b"" for id in ids], sizes)
+        found = await self.job_ids(place, [row.member for row in rows])
+        ids, sizes = [id or b"" for id in found], [row.size or 0 for row in rows]
+        keys = [self.job_key(place, id) for id in ids]
+        values, beside = await both(
+            hash_fields(keys, self.fields, sizes, place.reads), self.read_beside(place, state, ids)
+        )
+        jobs = [
+            fields if isinstance(fields, Exception) else self.job(fields, more)
+            for fields, more in zip(values, beside, strict=True)
+        ]
         return [
             None if id is None else self._entry(state, place, row, legal(id), job)
-            for id, row, job in zip(ids, rows, jobs, strict=True)
+            for id, row, job in zip(found, rows, jobs, strict=True)
         ]
 
     def _entry(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from redis import RedisCluster
 from redis.asyncio import RedisCluster as AsyncRedisCluster
@@ -13,9 +13,9 @@ from ...model.entry import Entry, State
 from ...model.quoting import bytes_of
 from ...model.states import Verb
 from ...model.worker_process import Process
-from ...redis.operation import C_co, Call, attempt_reads, both, operation
+from ...redis.operation import C_co, Call, attempt_reads, operation
 from ..changes import JOB_VERBS
-from ..job_hashes import JobHash, JobHashQueue, hash_fields
+from ..job_hashes import JobHash, JobHashQueue
 from ..json_text import decoded
 from ..places import Place
 from .job import FIELDS, Job
@@ -66,6 +66,11 @@ class BullJobs(JobHashQueue[C_co], HasWorkerTraces[C_co]):
         return f"{self.at}{self.own_name}:{part}"
 
     @operation
+    async def exists(self) -> bool:
+        key = self.process_registry
+        return bool(self.own_name) and await Call(("EXISTS", key), bool, key=key)
+
+    @operation
     async def worker_processes(self) -> list[Process]:
         """The program's workers that are connected to this server; unknown on a cluster, where each
         node has connections of its own."""
@@ -78,18 +83,15 @@ class BullJobs(JobHashQueue[C_co], HasWorkerTraces[C_co]):
     def job_key(self, place: Place, id: bytes) -> bytes:
         return bytes_of(place.key.rpartition(":")[0]) + b":" + id
 
-    async def jobs(
-        self, place: Place, state: State, ids: Sequence[bytes], sizes: Sequence[int]
-    ) -> Sequence[Job | Exception]:
-        keys = [self.job_key(place, id) for id in ids]
-        locks = [_expiry(key + b":lock") for key in keys if state == "pending"]
-        found, until = await both(
-            hash_fields(keys, FIELDS, sizes, place.reads), attempt_reads(locks)
-        )
-        return [
-            values if isinstance(values, Exception) else Job(values, _time(until[n : n + 1]))
-            for n, values in enumerate(found)
-        ]
+    async def read_beside(self, place: Place, state: State, ids: Sequence[bytes]) -> Sequence[Any]:
+        """When the lock of a pending job expires, as PEXPIRETIME says it."""
+        if state != "pending":
+            return await super().read_beside(place, state, ids)
+        locks = [self.job_key(place, id) + b":lock" for id in ids]
+        return await attempt_reads([Call(("PEXPIRETIME", lock), int, key=lock) for lock in locks])
+
+    def job(self, values: Mapping[str, bytes | None], beside: Any) -> Job:
+        return Job(values, beside if isinstance(beside, int) and beside >= 0 else None)
 
     def failures(self, state: State, job: Job) -> int:
         """How many attempts of a job failed."""
@@ -125,12 +127,3 @@ class BullJobs(JobHashQueue[C_co], HasWorkerTraces[C_co]):
 
     def shown(self, entry: Entry) -> bytes | None:
         return entry.record.shown() if isinstance(entry.record, Job) else None
-
-
-def _expiry(key: bytes) -> Call[int]:
-    return Call(("PEXPIRETIME", key), int, key=key)
-
-
-def _time(expires: Sequence[int | Exception]) -> int | None:
-    """When the lock expires, if there is one that does."""
-    return next((at for at in expires if isinstance(at, int) and at >= 0), None)

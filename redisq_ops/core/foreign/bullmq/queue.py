@@ -89,13 +89,6 @@ class BullmqQueue(BullJobs[C_co]):
 
     # --- where entries are -----------------------------------------------------------------------
 
-    @operation
-    async def exists(self) -> bool:
-        if not self.own_name:
-            return False
-        key = self._key("meta")
-        return await Call(("EXISTS", key), bool, key=key)
-
     async def paused_there(self) -> str | None:
         key = self._key("meta")
         paused = Call(("HEXISTS", key, "paused"), bool, key=key)
