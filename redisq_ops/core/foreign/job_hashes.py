@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha1
 from typing import Any, ClassVar
 
 from ..engine.optional_features import HasTimeline
@@ -43,6 +44,15 @@ class JobHash:
         """The fields that were not read, and why."""
         values = self.values.items()
         return [f"{name}: {note.decode()}" for name, note in values if isinstance(note, Note)]
+
+    def stamp(self, names: Sequence[str]) -> bytes:
+        """Which of these fields were read, and the digest of their values; `stamps.lua` makes the
+        same bytes."""
+        values = [self.values.get(name) or b"" for name in names]
+        read = [value for value in values if not isinstance(value, Note)]
+        marks = "".join("01"[not isinstance(value, Note)] for value in values)
+        told = b"".join(b"%d:%b" % (len(value), value) for value in read)
+        return f"{marks} {sha1(told).hexdigest()}".encode()
 
     @property
     def gone(self) -> bool:
@@ -101,7 +111,8 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
     fields: ClassVar[tuple[str, ...]] = ()
     """the fields of a job's hash that are shown"""
     identity: ClassVar[tuple[str, ...]] = ()
-    """fields that distinguish a job from a later one with its id"""
+    """fields that distinguish a job from a later one with its id; `moves_take_out` compares them by
+    `stamps.lua`"""
     of_every_job: ClassVar[tuple[str, ...]] = ()
     """fields that every job has, for `is_whole`"""
     timed: ClassVar[Mapping[str, float]] = {}
@@ -114,12 +125,13 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
     def waits_since(self, job: JobHash) -> int | None:
         """When a waiting job began to wait, by its `wait_fields`."""
 
-    async def jobs(
-        self, place: Place, state: State, ids: Sequence[bytes], sizes: Sequence[int]
-    ) -> Sequence[JobHash | Exception]:
-        """Read the jobs of a page, or why one can't be read. ``sizes``: bytes of their hashes."""
-        found = await hash_fields(list(map(self.job_key, ids)), self.fields, sizes, place.reads)
-        return [each if isinstance(each, Exception) else JobHash(each) for each in found]
+    async def read_beside(self, place: Place, state: State, ids: Sequence[bytes]) -> Sequence[Any]:
+        """What is read of each job in other keys than its hash."""
+        return [None] * len(ids)
+
+    def job(self, values: Mapping[str, bytes | None], beside: Any) -> JobHash | Exception:
+        """A job by its fields and by what `read_beside` returned, or why it can't be read."""
+        return JobHash(values)
 
     @abstractmethod
     def entry(self, state: State, place: Place, id: str, at_ms: int | None, job: Any) -> Entry:
@@ -130,8 +142,8 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         """The job's id of each element of a place; None: the element isn't a job."""
         return members
 
-    def job_key(self, id: bytes) -> bytes:
-        """The key of a job's hash."""
+    def job_key(self, place: Place, id: bytes) -> bytes:
+        """The key of a job's hash, by its id and the place that has the id."""
         return bytes_of(self.keys["t_job_"]) + id
 
     def is_whole(self, values: Sequence[bytes | None]) -> bool:
@@ -144,12 +156,8 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         for _ in range(2):  # a job may change its state between two reads
             if (found := await ForeignChanges.get(self, id)) is not None:
                 return found
-            (values,) = await self.job_fields([raw_of(id)], self.of_every_job)
-            if (
-                self.typed_id(id) != id
-                or not self.is_whole(values)
-                or await self._has_depths({id: []}, [id])
-            ):
+            lost = await self.lost([id])
+            if self.typed_id(id) != id or not lost or await self._has_depths({id: []}, [id]):
                 return None
         raise WrongKind(
             f"job {id} of queue {self.name} is there, and in no list or set that this release of"
@@ -160,16 +168,22 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
     async def get_many(self, ids: Sequence[str], likely: State | None = None) -> list[Entry | None]:
         found = await ForeignChanges.get_many(self, ids, likely)
         missing = [id for id, entry in zip(ids, found, strict=True) if entry is None]
-        values = await self.job_fields([raw_of(id) for id in missing], self.of_every_job)
-        there = [id for id, row in zip(missing, values, strict=True) if self.is_whole(row)]
+        there = await self.lost(missing)
         again = dict(zip(there, await together(self.get.op(id) for id in there), strict=True))
         return [
             again.get(id) if entry is None else entry for id, entry in zip(ids, found, strict=True)
         ]
 
-    async def job_fields(self, ids: Sequence[bytes], fields: Sequence[str]) -> list[list[Any]]:
-        """Some short fields of each of these jobs."""
-        keys = list(map(self.job_key, ids))
+    async def lost(self, ids: Sequence[str]) -> list[str]:
+        """Those of these jobs, which are in no place, that have a hash."""
+        places = await self._places("waiting") if ids else []
+        keys = {self.job_key(place, raw_of(id)): id for place in places for id in ids}
+        rows = await self.job_fields(list(keys), self.of_every_job)
+        whole = (id for id, row in zip(keys.values(), rows, strict=True) if self.is_whole(row))
+        return list(dict.fromkeys(whole))
+
+    async def job_fields(self, keys: Sequence[bytes], fields: Sequence[str]) -> list[list[Any]]:
+        """Some short fields of the hash of each of these jobs."""
         found = await hash_fields(keys, fields, await whole_sizes(keys), lambda n: n <= LONG_RECORD)
         for values in found:
             if isinstance(values, Exception):
@@ -180,7 +194,7 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
     async def sizes(self, place: Place, rows: Sequence[Row]) -> Sequence[int]:
         """The bytes of each job's hash; of a long hash, the bytes of the fields that are read."""
         ids = await self.job_ids(place, [row.member for row in rows])
-        keys = [self.job_key(id or b"") for id in ids]
+        keys = [self.job_key(place, id or b"") for id in ids]
         whole = await whole_sizes(keys)
         long = await together(
             self._long_size(place, key)
@@ -197,12 +211,19 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         return LONG_RECORD + 1 + sum(filter(place.reads, sizes))
 
     async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:
-        ids = await self.job_ids(place, [row.member for row in rows])
-        sizes = [row.size or 0 for row in rows]
-        jobs = await self.jobs(place, state, [id or b"" for id in ids], sizes)
+        found = await self.job_ids(place, [row.member for row in rows])
+        ids, sizes = [id or b"" for id in found], [row.size or 0 for row in rows]
+        keys = [self.job_key(place, id) for id in ids]
+        values, beside = await both(
+            hash_fields(keys, self.fields, sizes, place.reads), self.read_beside(place, state, ids)
+        )
+        jobs = [
+            fields if isinstance(fields, Exception) else self.job(fields, more)
+            for fields, more in zip(values, beside, strict=True)
+        ]
         return [
             None if id is None else self._entry(state, place, row, legal(id), job)
-            for id, row, job in zip(ids, rows, jobs, strict=True)
+            for id, row, job in zip(found, rows, jobs, strict=True)
         ]
 
     def _entry(
@@ -221,11 +242,10 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
 
     async def _oldest_ms(self, waiting: Sequence[Place]) -> int | None:
         """Of each place, the job that is taken next counts."""
-        rows = await self.job_fields(await next_members(waiting), self.wait_fields)
+        keys = [self.job_key(*each) for each in await next_members(waiting)]
+        rows = await self.job_fields(keys, self.wait_fields)
         jobs = (JobHash(dict(zip(self.wait_fields, row, strict=True))) for row in rows)
         return min(filter(None, map(self.waits_since, jobs)), default=None)
 
     def stamp(self, entry: Entry) -> bytes:
-        """The values of the job's `identity` fields."""
-        values = entry.record.values if isinstance(entry.record, JobHash) else {}
-        return b" ".join(values.get(field) or b"" for field in self.identity)
+        return entry.record.stamp(self.identity) if isinstance(entry.record, JobHash) else b""

@@ -78,6 +78,9 @@ class PlacedPages(ForeignQueue[C_co]):
     """the owner's fixed keys, with their types; the first set is the set of queues"""
     workers_at: ClassVar[str] = ""
     """the owner's key that lists workers, or stands for that list; ``{q}`` as in `Declared.key`"""
+    paused_by: ClassVar[tuple[str, str] | None] = None
+    """the owner's key that is there while the queue is paused (``{q}`` as in `Declared.key`), and
+    what is said then"""
     task_in: ClassVar[tuple[str, ...]] = ()
     """members of payloads that are JSON objects: the first one that is there names the entry's
     task. The task's arguments are in the members `ARGUMENTS`"""
@@ -120,7 +123,10 @@ class PlacedPages(ForeignQueue[C_co]):
 
     async def paused_there(self) -> str | None:
         """The owner's own pause of the queue, in words; None: it isn't paused."""
-        return None
+        if self.paused_by is None:
+            return None
+        key = self.at + self.paused_by[0].replace("{q}", self.own_name)
+        return self.paused_by[1] if await Call(("EXISTS", key), bool, key=key) else None
 
     def _shared(self, state: State) -> bool:
         """Whether the owner keeps entries of that state in one place for all its queues."""

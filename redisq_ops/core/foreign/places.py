@@ -333,7 +333,8 @@ class GatheredPlace(Place):
         return str(self.rows.index(seen) + 1)
 
 
-async def next_members(places: Sequence[Place]) -> list[bytes]:
+async def next_members(places: Sequence[Place]) -> list[tuple[Place, bytes]]:
     """The element that is taken next, of each list and sorted set that has one."""
-    firsts = await together(place.first() for place in places if place.kind in ("list", "zset"))
-    return [member for found in firsts for member in found]
+    ordered = [place for place in places if place.kind in ("list", "zset")]
+    firsts = zip(ordered, await together(place.first() for place in ordered), strict=True)
+    return [(place, member) for place, found in firsts for member in found]

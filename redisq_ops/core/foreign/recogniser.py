@@ -7,7 +7,8 @@ A layout's folder has a module ``recogniser`` with a subclass of `Recogniser` fo
 
 from __future__ import annotations
 
-from abc import ABC
+import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -126,12 +127,80 @@ class Recogniser(ABC):
         return {}
 
 
+class NamedQueues(Recogniser):
+    """Of a program whose queues are told by the names of their keys."""
+
+    kind: ClassVar[str]
+    owner: ClassVar[str]
+    named: ClassVar[re.Pattern[bytes] | None] = None
+    """keys that are of a queue whatever is in them: the first group is what its keys begin with,
+    the second its name. None: the subclass adds to `queues` what it finds"""
+
+    def __init__(self) -> None:
+        self.queues: set[tuple[bytes, bytes]] = set()
+        """of each, what its keys begin with, and its name"""
+        self.others: set[bytes] = set()
+        """keys that have no state's name, of these queues or of none"""
+
+    def begin(self, at: bytes, name: bytes) -> bytes:
+        """What all keys of a queue begin with, where `named` doesn't tell."""
+        return at + name + b":"
+
+    def _queue_of(self, key: bytes) -> tuple[bytes, bytes] | None:
+        found = self.named and self.named.fullmatch(key)
+        return (found[1], found[2]) if found else None
+
+    async def by_name(self, look: KeyLook) -> bool:
+        queue = self._queue_of(look.key)
+        if queue is None or look.type not in {lane.type for lane in self.lanes}:
+            return False
+        self.queues.add(queue)
+        return True
+
+    def keep(self, keys: set[bytes], key: bytes) -> None:
+        if len(keys) < NAMES:
+            keys.add(key)
+
+    async def finds(self) -> list[Find]:
+        return [Find(self.kind, name, at) for at, name in self.queues]
+
+    def owns(self, key: bytes) -> bool:
+        if self.named:
+            return self._queue_of(key) in self.queues
+        return any(key.startswith(self.begin(*queue)) for queue in self.queues)
+
+    def unread(self) -> Mapping[str, Collection[bytes]]:
+        return {UNKNOWN_STATE.format(self.owner): list(filter(self.owns, self.others))}
+
+
+class SingleKeys(Recogniser):
+    """Of queues that are one key each, of the type of the first lane, told by what is in it."""
+
+    kind: ClassVar[str]
+
+    def __init__(self) -> None:
+        self._keys: set[bytes] = set()
+
+    @abstractmethod
+    async def is_queue(self, look: KeyLook) -> bool:
+        """Whether the key, which is of that type, is a queue."""
+
+    async def by_content(self, look: KeyLook) -> bool:
+        if look.type != self.lanes[0].type or not await self.is_queue(look):
+            return False
+        self._keys.add(look.key)
+        return True
+
+    async def finds(self) -> list[Find]:
+        return [Find(self.kind, key, key, by_content=True) for key in self._keys]
+
+
 def recognisers_in(module: str) -> list[type[Recogniser]]:
-    """The recognisers that a module has."""
+    """The recognisers that a module has: classes with lanes."""
     return [
         each
         for each in vars(import_module(module)).values()
-        if isinstance(each, type) and issubclass(each, Recogniser) and each is not Recogniser
+        if isinstance(each, type) and issubclass(each, Recogniser) and hasattr(each, "lanes")
     ]
 
 

@@ -31,11 +31,14 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     ),
     "foreign/remove_from_list": LISTS,
     "foreign/kept_keys": ("bullmq", "rq"),
-    "foreign/score ignored": ("asynq", "bull", "bullmq", "dramatiq", "rq"),
+    "foreign/score ignored": ("asynq", "bull", "bullmq", "dramatiq", "laravel", "rq"),
+    "foreign/undo of another score": ("bull", "bullmq", "laravel", "rq"),
     "foreign/undo at the wrong place": (
         *("asynq", "bull", "bullmq", "celery", "dramatiq", "laravel"),
     ),
     "foreign/undo forgets the score": ("asynq", "laravel", "rq"),
+    "foreign.bullmq/moves": ("bullmq", "bull"),
+    "foreign.bullmq/undo forgets the mark": ("bull",),
     "foreign.bullmq/record left": ("bullmq", "bull"),
     "foreign.bullmq/type check off": ("bullmq", "bull"),
     # The models of our workers have the rest.

@@ -123,16 +123,17 @@ def test_a_folder_that_exists_is_left_alone(redisq: Redisq, here: Path) -> None:
     assert "post-redisq exists" in redisq.err and not [*(here / "post-redisq").iterdir()]
 
 
-LOOK = "for part in PARTS:"
+LANES = "    lanes: "
+LOOK = "async def by_name(self, look):"
 BROKEN: dict[str, tuple[str, str, str]] = {
     "raises": ("queue.py", "import json\n", "import json\n1 / 0\n"),
     "another interface": ("queue.py", "ClassVar[int] = 1", "ClassVar[int] = 2"),
     "another kind": ("queue.py", 'ClassVar[str] = "shop"', 'ClassVar[str] = "store"'),
     "no class": ("queue.py", "class ShopQueue", "ShopQueue = 7\nclass Other"),
-    "recogniser raises": ("recogniser.py", "for part in PARTS:", "for part in NO_SUCH_NAME:"),
-    "recogniser loops": ("recogniser.py", LOOK, f"while True:\n            pass\n        {LOOK}"),
-    "recogniser exits": ("recogniser.py", LOOK, f"raise SystemExit(3)\n        {LOOK}"),
-    "finds no queues": ("recogniser.py", "return [Find(", "return [5] + [Find("),
+    "recogniser raises": ("recogniser.py", LANES, f"    {LOOK} NO_SUCH_NAME\n{LANES}"),
+    "recogniser loops": ("recogniser.py", LANES, f"    {LOOK}\n        while 1: pass\n{LANES}"),
+    "recogniser exits": ("recogniser.py", LANES, f"    {LOOK} raise SystemExit(3)\n{LANES}"),
+    "finds no queues": ("recogniser.py", LANES, f"    async def finds(self): return [5]\n{LANES}"),
 }
 SAID = {
     "raises": "ZeroDivisionError: division by zero",
@@ -183,7 +184,8 @@ def test_a_broken_one_is_named_and_breaks_nothing_else(
 def test_what_a_recogniser_prints_is_no_output(
     client: redis.Redis, shop: Path, ran: Run, tmp_path: Path
 ) -> None:
-    site = changed(shop, tmp_path, "recogniser.py", LOOK, f"print(look)\n        {LOOK}")
+    talks = f"    {LOOK}\n        print(look)\n        return await super().by_name(look)\n"
+    site = changed(shop, tmp_path, "recogniser.py", LANES, talks + LANES)
     client.rpush("shop:jobs:mugs", '{"id": "w"}')
     done = ran(site, "-m", "redisq_ops", "--json", "discover")
     assert [json.loads(line)["name"] for line in done.stdout.splitlines()] == ["shop:mugs"]

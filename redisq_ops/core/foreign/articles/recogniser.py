@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from ...model.quoting import bytes_of
 from ...redis.key_scan import Lane
 from ...redis.operation import Call, together
-from ..recogniser import Find, KeyLook, Recogniser
+from ..recogniser import Find, KeyLook, Recogniser, SingleKeys
 from ..streams.recogniser import group_names
 
 PARTS = 100_000
@@ -112,40 +112,24 @@ class FairRecogniser(Recogniser):
         return list(queues.values())
 
 
-class DelayRecogniser(Recogniser):
+class DelayRecogniser(SingleKeys):
     """A sorted set of payloads by time."""
 
+    kind: ClassVar[str] = "raw-delay"
     lanes: ClassVar[tuple[Lane, ...]] = (Lane("zset"),)
 
-    def __init__(self) -> None:
-        self._keys: set[bytes] = set()
-
-    async def by_content(self, look: KeyLook) -> bool:
-        if look.type != "zset" or not await is_schedule(look.key, look.now_ms):
-            return False
-        self._keys.add(look.key)
-        return True
-
-    async def finds(self) -> list[Find]:
-        return [Find("raw-delay", key, key, by_content=True) for key in self._keys]
+    async def is_queue(self, look: KeyLook) -> bool:
+        return await is_schedule(look.key, look.now_ms)
 
 
-class CircularRecogniser(Recogniser):
+class CircularRecogniser(SingleKeys):
     """A list that rotates, with marks ``id*time`` at its ends."""
 
+    kind: ClassVar[str] = "raw-circular"
     lanes: ClassVar[tuple[Lane, ...]] = (Lane("list"),)
 
-    def __init__(self) -> None:
-        self._keys: set[bytes] = set()
-
-    async def by_content(self, look: KeyLook) -> bool:
-        if look.type != "list" or not await is_turning(look):
-            return False
-        self._keys.add(look.key)
-        return True
-
-    async def finds(self) -> list[Find]:
-        return [Find("raw-circular", key, key, by_content=True) for key in self._keys]
+    async def is_queue(self, look: KeyLook) -> bool:
+        return await is_turning(look)
 
 
 async def is_schedule(key: bytes, now_ms: int) -> bool:

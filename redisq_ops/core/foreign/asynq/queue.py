@@ -6,7 +6,6 @@ All keys of a queue begin with a hash tag of its name; the keys that all queues 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from hashlib import sha1
 from typing import Any, ClassVar
 
 from ...engine.optional_features import HasWorkerProcesses
@@ -15,11 +14,11 @@ from ...model.entry import Entry, State
 from ...model.quoting import bytes_of, text
 from ...model.states import Verb
 from ...model.worker_process import Process
-from ...redis.operation import C_co, Call, both, operation
+from ...redis.operation import C_co, Call, operation
 from ...redis.parsers import moment
 from ...redis.whole_keys import members, set_members
 from ..declarations import Declared, List, Zset
-from ..job_hashes import JobHash, JobHashQueue, hash_fields
+from ..job_hashes import JobHash, JobHashQueue
 from ..places import LocatedEntry, Place
 from ..releases import Releases
 from .recogniser import AT, OF_A_QUEUE
@@ -40,8 +39,10 @@ class AsynqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
     theirs: ClassVar[dict[str, str]] = {}
     called: ClassVar[Mapping[str, str]] = {"t_job_": "t_"}
     known_keys: ClassVar[tuple[str, bytes] | None] = "*", OF_A_QUEUE + rb"|.*:.*"
+    paused_by: ClassVar[tuple[str, str] | None] = "paused", "paused in asynq"
     task_in: ClassVar[tuple[str, ...]] = ("type",)
     fields: ClassVar[tuple[str, ...]] = FIELDS
+    identity: ClassVar[tuple[str, ...]] = ("msg", "state", "pending_since", "group", "unique_key")
     of_every_job: ClassVar[tuple[str, ...]] = ("msg", "state")
     timed: ClassVar[Mapping[str, float]] = dict.fromkeys(
         ("scheduled", "retry", "aggregating", "archived"), 1000
@@ -108,10 +109,6 @@ class AsynqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
             sets = [Zset(k.removeprefix(self.at), TAKEN) for k in taken if k.startswith(self.at)]
         return [*found, *(self._place(state, each, each.key) for each in sets)]
 
-    async def paused_there(self) -> str | None:
-        key = self.at + "paused"
-        return "paused in asynq" if await Call(("EXISTS", key), bool, key=key) else None
-
     @property
     def process_registry(self) -> str:
         return SERVERS
@@ -123,16 +120,16 @@ class AsynqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
 
     # --- records ---------------------------------------------------------------------------------
 
-    async def jobs(
-        self, place: Place, state: State, ids: Sequence[bytes], sizes: Sequence[int]
-    ) -> Sequence[Task | Exception]:
-        read = hash_fields(list(map(self.job_key, ids)), FIELDS, sizes, place.reads)
+    async def read_beside(self, place: Place, state: State, ids: Sequence[bytes]) -> Sequence[Any]:
+        """When asynq takes a pending task back (s)."""
         if place.called not in DEADLINES or not ids:
-            return [_task(values, None) for values in await read]
+            return await super().read_beside(place, state, ids)
         key = self.at + DEADLINES[place.called]
         held = [bytes_of(place.key)] * len(ids) if place.called == TAKEN else ids
-        found, until = await both(read, Call(("ZMSCORE", key, *held), list[Any], key=key))
-        return [_task(values, end) for values, end in zip(found, until, strict=True)]
+        return await Call(("ZMSCORE", key, *held), list[Any], key=key)
+
+    def job(self, values: Mapping[str, bytes | None], beside: Any) -> Task:
+        return Task.read(values, None if beside is None else moment(float(beside) * 1000))
 
     def entry(self, state: State, place: Place, id: str, at_ms: int | None, job: Task) -> Entry:
         called, dead = place.called, state == "dead"
@@ -171,13 +168,6 @@ class AsynqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
 
     # --- what operators change -------------------------------------------------------------------
 
-    def stamp(self, entry: Entry) -> bytes:
-        """The digest of its message, and the other fields that `moves_take_out` compares."""
-        values = entry.record.values if isinstance(entry.record, Task) else {}
-        told = map(values.get, ("state", "pending_since", "group", "unique_key"))
-        digest = sha1(values.get("msg") or b"").hexdigest().encode()
-        return b" ".join([digest, *(value or b"" for value in told)])
-
     def shown(self, entry: Entry) -> bytes | None:
         return entry.record.values["msg"] if isinstance(entry.record, Task) else None
 
@@ -189,12 +179,3 @@ class AsynqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
         task = seen.entry.record
         elsewhere = isinstance(task, Task) and task.text("state") != seen.place.called
         return "invalid" if elsewhere or target in ("pending", "delayed") else ""
-
-
-def _task(
-    values: Mapping[str, bytes | None] | Exception, until: float | bytes | None
-) -> Task | Exception:
-    """``until``: a score, in seconds."""
-    if isinstance(values, Exception):
-        return values
-    return Task.read(values, None if until is None else moment(float(until) * 1000))

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import ClassVar
 
 from ...redis.key_scan import Lane
-from ..recogniser import NAMES, UNKNOWN_STATE, Find, KeyLook, Recogniser
+from ..recogniser import KeyLook, NamedQueues
 
 AT = b"asynq:"
 OF_A_QUEUE = rb"pending|active|scheduled|retry|archived|completed|lease|groups|aggregation_sets"
@@ -17,32 +17,28 @@ _OTHER = re.compile(AT + rb"\{.+\}:[^:]+", re.DOTALL)
 _UNLISTED = "of asynq's queues that its set asynq:queues doesn't have"
 
 
-class AsynqRecogniser(Recogniser):
+class AsynqRecogniser(NamedQueues):
+    kind: ClassVar[str] = "asynq"
+    owner: ClassVar[str] = "asynq"
     lanes: ClassVar[tuple[Lane, ...]] = (Lane("zset"), Lane("list"), Lane("set", b"*queues"))
 
     def __init__(self) -> None:
-        self._names: set[bytes] = set()
+        super().__init__()
         self._known: set[bytes] = set()
-        self._others: set[bytes] = set()
 
     async def by_name(self, look: KeyLook) -> bool:
         if look.type == "set":
             if look.key == AT + b"queues":
-                self._names.update(filter(None, await look.members()))
+                names = filter(None, await look.members())
+                self.queues.update((AT + b"{%s}:" % name, name) for name in names)
             return look.key == AT + b"queues"
-        keys = self._known if _KNOWN.fullmatch(look.key) else self._others
-        if len(keys) < NAMES and _OTHER.fullmatch(look.key):
-            keys.add(look.key)
+        if _OTHER.fullmatch(look.key):
+            self.keep(self._known if _KNOWN.fullmatch(look.key) else self.others, look.key)
         return look.type in ("zset", "list") and look.key.startswith(AT)
 
-    async def finds(self) -> list[Find]:
-        return [Find("asynq", name, AT + b"{%s}:" % name) for name in self._names]
-
-    def owns(self, key: bytes) -> bool:
-        return any(key.startswith(AT + b"{%s}:" % name) for name in self._names)
+    def begin(self, at: bytes, name: bytes) -> bytes:
+        return at
 
     def unread(self) -> Mapping[str, Collection[bytes]]:
-        return {
-            UNKNOWN_STATE.format("asynq"): [key for key in self._others if self.owns(key)],
-            _UNLISTED: [key for key in self._known if not self.owns(key)],
-        }
+        unlisted = [key for key in self._known if not self.owns(key)]
+        return {**super().unread(), _UNLISTED: unlisted}

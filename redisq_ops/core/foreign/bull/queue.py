@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from ...model.entry import State
-from ...redis.operation import C_co, Call, operation
+from ...redis.operation import C_co
 from ..bullmq.bull_jobs import BullJobs
 from ..declarations import Declared, List, Zset
 from ..releases import Releases
@@ -22,6 +22,8 @@ class BullQueue(BullJobs[C_co]):
     package: ClassVar[str] = "foreign.bull"
     known_keys: ClassVar[tuple[str, bytes] | None] = "{q}:*", OF_A_QUEUE + rb"|.*:.*"
     workers_at: ClassVar[str] = "{q}:id"
+    """each job that was ever added incremented this counter"""
+    paused_by: ClassVar[tuple[str, str] | None] = "{q}:meta-paused", "queue.pause() in Bull"
     states: ClassVar[Mapping[State, Sequence[Declared]]] = {
         "waiting": (List("{q}:wait", "wait", "RIGHT"), List("{q}:paused", "paused", "RIGHT")),
         "pending": (List("{q}:active", "active", "RIGHT"),),
@@ -45,14 +47,3 @@ class BullQueue(BullJobs[C_co]):
         "a retried job of some priority waits behind all others",
         "a schedule goes on from its next job: without that job it ends",
     )
-
-    @operation
-    async def exists(self) -> bool:
-        """Whether a job was ever added to the queue: each job increments this counter."""
-        key = self._key("id")
-        return bool(self.own_name) and await Call(("EXISTS", key), bool, key=key)
-
-    async def paused_there(self) -> str | None:
-        key = self._key("meta-paused")
-        paused = Call(("EXISTS", key), bool, key=key)
-        return "queue.pause() in Bull" if await paused else None

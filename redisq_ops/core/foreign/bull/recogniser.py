@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from ...redis.key_scan import Lane
 from ...redis.operation import Call, apart, together
 from ..bullmq.recogniser import MARKS, is_marked
-from ..recogniser import NAMES, UNKNOWN_STATE, Find, KeyLook, Recogniser
+from ..recogniser import KeyLook, NamedQueues
 
 _LISTS, _ZSETS = rb"wait|paused|active", rb"delayed|completed|failed|priority|repeat"
 OF_A_QUEUE = _LISTS + rb"|" + _ZSETS + rb"|stalled"
@@ -19,37 +19,37 @@ _KEYS = {
     type: re.compile(rb"(.+):(?:" + parts + rb")", re.DOTALL)
     for type, parts in (("list", _LISTS), ("zset", _ZSETS), ("string", rb"id"))
 }
-_OTHER = re.compile(rb"(bull:[^:]+):[^:]+", re.DOTALL)
+_OTHER = re.compile(rb"bull:[^:]+:[^:]+", re.DOTALL)
 _USUAL = b"bull:"
 _OF_A_JOB = ("name", "opts", "timestamp", "delay")
 _UNSURE = "named as those of Bull and BullMQ, and nothing tells which of them has the queue"
 
 
-class BullRecogniser(Recogniser):
+class BullRecogniser(NamedQueues):
+    kind: ClassVar[str] = "bull"
+    owner: ClassVar[str] = "Bull"
     lanes: ClassVar[tuple[Lane, ...]] = (Lane("zset"), Lane("list"), Lane("string", b"bull:*:id"))
 
     def __init__(self) -> None:
-        self._queues: set[bytes] = set()
-        self._others: dict[bytes, bytes] = {}
+        super().__init__()
         self._unsure: set[bytes] = set()
 
     async def by_name(self, look: KeyLook) -> bool:
         found = _KEYS[look.type].fullmatch(look.key) if look.type in _KEYS else None
         if not found:
-            other = _OTHER.fullmatch(look.key)
-            if other and look.type in ("list", "zset") and len(self._others) < NAMES:
-                self._others[look.key] = other[1]
+            if look.type in ("list", "zset") and _OTHER.fullmatch(look.key):
+                self.keep(self.others, look.key)
             return False
-        if (queue := found[1]) in self._queues:
+        queue, usual = found[1], found[1].startswith(_USUAL)
+        if (parts := _parts(queue)) in self.queues:
             return True
-        usual = queue.startswith(_USUAL)
         if not usual and (look.type == "string" or not await self._has_job(queue, look)):
             return False
         bulls = await _is_bulls(queue)
         if bulls:
-            self._queues.add(queue)
-        elif bulls is None and usual and len(self._unsure) < NAMES:
-            self._unsure.add(look.key)
+            self.queues.add(parts)
+        elif bulls is None and usual:
+            self.keep(self._unsure, look.key)
         return bulls or (bulls is None and usual)
 
     @staticmethod
@@ -62,15 +62,11 @@ class BullRecogniser(Recogniser):
         values = await apart(Call(("HMGET", job, *_OF_A_JOB), list[Any], key=job))
         return isinstance(values, list) and all(value is not None for value in values)
 
-    async def finds(self) -> list[Find]:
-        return [Find("bull", *_named(queue)) for queue in self._queues]
-
     def owns(self, key: bytes) -> bool:
-        return key in self._unsure or any(key.startswith(queue + b":") for queue in self._queues)
+        return key in self._unsure or super().owns(key)
 
     def unread(self) -> Mapping[str, Collection[bytes]]:
-        others = [key for key, queue in self._others.items() if queue in self._queues]
-        return {UNKNOWN_STATE.format("Bull"): others, _UNSURE: self._unsure}
+        return {**super().unread(), _UNSURE: self._unsure}
 
 
 async def _is_bulls(queue: bytes) -> bool | None:
@@ -90,8 +86,8 @@ async def _is_bulls(queue: bytes) -> bool | None:
     return True if counts and marked is False and stream is False else None
 
 
-def _named(queue: bytes) -> tuple[bytes, bytes]:
-    """The owner's name of a queue, and what its keys begin with. A name may have colons where the
-    prefix is the usual one."""
-    at = _USUAL if queue.startswith(_USUAL) else queue[: queue.rindex(b":") + 1]
-    return queue.removeprefix(at), at
+def _parts(queue: bytes) -> tuple[bytes, bytes]:
+    """What the keys of a queue begin with, and its name, which may have colons where the prefix is
+    the usual one."""
+    at = _USUAL if queue.startswith(_USUAL) else queue[: queue.rfind(b":") + 1]
+    return at, queue.removeprefix(at)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from hashlib import sha1
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from redis import RedisCluster
 from redis.asyncio import RedisCluster as AsyncRedisCluster
@@ -14,26 +13,14 @@ from ...model.entry import Entry, State
 from ...model.quoting import bytes_of
 from ...model.states import Verb
 from ...model.worker_process import Process
-from ...redis.operation import C_co, Call, attempt_reads, both, operation
+from ...redis.operation import C_co, Call, attempt_reads, operation
 from ..changes import JOB_VERBS
-from ..job_hashes import JobHash, JobHashQueue, Note, hash_fields
+from ..job_hashes import JobHash, JobHashQueue
 from ..json_text import decoded
 from ..places import Place
 from .job import FIELDS, Job
 from .workers import workers
 
-SEEN = (
-    "timestamp",
-    "processedOn",
-    "finishedOn",
-    "atm",
-    "attemptsMade",
-    "name",
-    "data",
-    "opts",
-    "priority",
-)
-"""fields that tell a job from a later one with its id; some change while it stays in place"""
 TRIES = ("processedOn", "atm", "stc", "attemptsMade", "stalledCounter")
 """fields that a job has once a worker had it"""
 SINCE = {"active": "processedOn", "failed": "finishedOn", "completed": "finishedOn"}
@@ -46,6 +33,18 @@ class BullJobs(JobHashQueue[C_co], HasWorkerTraces[C_co]):
     theirs: ClassVar[dict[str, str]] = {}
     task_in: ClassVar[tuple[str, ...]] = ("name",)
     fields: ClassVar[tuple[str, ...]] = FIELDS
+    identity: ClassVar[tuple[str, ...]] = (
+        "timestamp",
+        "processedOn",
+        "finishedOn",
+        "atm",
+        "attemptsMade",
+        "name",
+        "data",
+        "opts",
+        "priority",
+    )
+    """some of them change while a job stays in its place"""
     of_every_job: ClassVar[tuple[str, ...]] = ("name", "timestamp")
     timed: ClassVar[Mapping[str, float]] = {"delayed": 1 / 4096}
     wait_fields: ClassVar[tuple[str, ...]] = ("timestamp", "opts", *TRIES)
@@ -67,6 +66,11 @@ class BullJobs(JobHashQueue[C_co], HasWorkerTraces[C_co]):
         return f"{self.at}{self.own_name}:{part}"
 
     @operation
+    async def exists(self) -> bool:
+        key = self.process_registry
+        return bool(self.own_name) and await Call(("EXISTS", key), bool, key=key)
+
+    @operation
     async def worker_processes(self) -> list[Process]:
         """The program's workers that are connected to this server; unknown on a cluster, where each
         node has connections of its own."""
@@ -76,21 +80,18 @@ class BullJobs(JobHashQueue[C_co], HasWorkerTraces[C_co]):
             )
         return await workers(self.at, self.own_name)
 
-    def job_key(self, id: bytes) -> bytes:
-        return bytes_of(self._key("")) + id
+    def job_key(self, place: Place, id: bytes) -> bytes:
+        return bytes_of(place.key.rpartition(":")[0]) + b":" + id
 
-    async def jobs(
-        self, place: Place, state: State, ids: Sequence[bytes], sizes: Sequence[int]
-    ) -> Sequence[Job | Exception]:
-        keys = list(map(self.job_key, ids))
-        locks = [_expiry(key + b":lock") for key in keys if state == "pending"]
-        found, until = await both(
-            hash_fields(keys, FIELDS, sizes, place.reads), attempt_reads(locks)
-        )
-        return [
-            values if isinstance(values, Exception) else Job(values, _time(until[n : n + 1]))
-            for n, values in enumerate(found)
-        ]
+    async def read_beside(self, place: Place, state: State, ids: Sequence[bytes]) -> Sequence[Any]:
+        """When the lock of a pending job expires, as PEXPIRETIME says it."""
+        if state != "pending":
+            return await super().read_beside(place, state, ids)
+        locks = [self.job_key(place, id) + b":lock" for id in ids]
+        return await attempt_reads([Call(("PEXPIRETIME", lock), int, key=lock) for lock in locks])
+
+    def job(self, values: Mapping[str, bytes | None], beside: Any) -> Job:
+        return Job(values, beside if isinstance(beside, int) and beside >= 0 else None)
 
     def failures(self, state: State, job: Job) -> int:
         """How many attempts of a job failed."""
@@ -124,27 +125,5 @@ class BullJobs(JobHashQueue[C_co], HasWorkerTraces[C_co]):
         tried = any(job.number(field) for field in TRIES)
         return None if delayed or tried else job.number("timestamp")
 
-    def stamp(self, entry: Entry) -> bytes:
-        """Which fields of `SEEN` were read, and the digest of these."""
-        job = entry.record.values if isinstance(entry.record, Job) else {}
-        values = [job.get(field) or b"" for field in SEEN]
-        read = [not isinstance(value, Note) for value in values]
-        told = (
-            b"%d:%s" % (len(value), value)
-            for value, there in zip(values, read, strict=True)
-            if there
-        )
-        which = "".join("01"[there] for there in read)
-        return f"{which} {sha1(b''.join(told)).hexdigest()}".encode()
-
     def shown(self, entry: Entry) -> bytes | None:
         return entry.record.shown() if isinstance(entry.record, Job) else None
-
-
-def _expiry(key: bytes) -> Call[int]:
-    return Call(("PEXPIRETIME", key), int, key=key)
-
-
-def _time(expires: Sequence[int | Exception]) -> int | None:
-    """When the lock expires, if there is one that does."""
-    return next((at for at in expires if isinstance(at, int) and at >= 0), None)

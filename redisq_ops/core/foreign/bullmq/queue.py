@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from ...engine.relation import Related
 from ...model.entry import Entry, State
-from ...model.quoting import legal, raw_of
+from ...model.quoting import bytes_of, legal, raw_of
 from ...redis.operation import C_co, Call, both, operation
 from ...redis.parsers import optional
 from ..declarations import Declared, List, Zset
@@ -89,13 +89,6 @@ class BullmqQueue(BullJobs[C_co]):
 
     # --- where entries are -----------------------------------------------------------------------
 
-    @operation
-    async def exists(self) -> bool:
-        if not self.own_name:
-            return False
-        key = self._key("meta")
-        return await Call(("EXISTS", key), bool, key=key)
-
     async def paused_there(self) -> str | None:
         key = self._key("meta")
         paused = Call(("HEXISTS", key, "paused"), bool, key=key)
@@ -119,7 +112,7 @@ class BullmqQueue(BullJobs[C_co]):
     async def related(self, entry: Entry) -> list[Related]:
         if entry.state != "dead" and entry.called != CHILDREN:
             return []
-        return await relations.related(self, self.job_key(raw_of(entry.id)))
+        return await relations.related(self, bytes_of(self._key("")) + raw_of(entry.id))
 
     # --- records ---------------------------------------------------------------------------------
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from ...redis.key_scan import Lane
 from ...redis.operation import Call
-from ..recogniser import NAMES, UNKNOWN_STATE, Find, KeyLook, Recogniser
+from ..recogniser import KeyLook, NamedQueues
 
 OF_A_QUEUE = (
     rb"wait|paused|active|prioritized|delayed|waiting-children|completed|failed|stalled|marker"
     rb"|repeat"
 )
 """what follows the name of a queue in the keys of its lists and sets"""
-_OTHER = re.compile(rb"(bull:)([^:]+):(?!(?:" + OF_A_QUEUE + rb")\Z)[^:]+", re.DOTALL)
+_OTHER = re.compile(rb"bull:[^:]+:(?!(?:" + OF_A_QUEUE + rb")\Z)[^:]+", re.DOTALL)
 _META = re.compile(rb"(.+:)([^:]+):meta", re.DOTALL)
 MARKS = ("version", "opts.maxLenEvents")
 """what BullMQ writes into a queue's `meta`"""
@@ -27,32 +27,20 @@ def is_marked(values: Sequence[Any]) -> bool:
     return (version or b"").startswith(b"bullmq") or (events or b"").isdigit()
 
 
-class BullmqRecogniser(Recogniser):
+class BullmqRecogniser(NamedQueues):
+    kind: ClassVar[str] = "bullmq"
+    owner: ClassVar[str] = "BullMQ"
     lanes: ClassVar[tuple[Lane, ...]] = (Lane("hash", b"*:meta"), Lane("zset"), Lane("list"))
-
-    def __init__(self) -> None:
-        self._queues: set[tuple[bytes, bytes]] = set()
-        self._others: set[tuple[bytes, bytes, bytes]] = set()
 
     async def by_name(self, look: KeyLook) -> bool:
         if look.type in ("zset", "list"):
-            if (other := _OTHER.fullmatch(look.key)) and len(self._others) < NAMES:
-                self._others.add((look.key, other[1], other[2]))
+            if _OTHER.fullmatch(look.key):
+                self.keep(self.others, look.key)
             return False
         found = _META.fullmatch(look.key)
         if look.type != "hash" or not found:
             return False
         if not await Call(("HMGET", look.key, *MARKS), is_marked, key=look.key):
             return False
-        self._queues.add((found[1], found[2]))
+        self.queues.add((found[1], found[2]))
         return True
-
-    async def finds(self) -> list[Find]:
-        return [Find("bullmq", name, at) for at, name in self._queues]
-
-    def owns(self, key: bytes) -> bool:
-        return any(key.startswith(at + name + b":") for at, name in self._queues)
-
-    def unread(self) -> Mapping[str, Collection[bytes]]:
-        others = [key for key, at, name in self._others if (at, name) in self._queues]
-        return {UNKNOWN_STATE.format("BullMQ"): others}

@@ -110,13 +110,6 @@ def error_of(exception: str) -> Failure | None:
     return Failure("error", exception.partition("\n")[0], exception) if exception else None
 
 
-def digest(failed: JobHash) -> bytes:
-    """The digest of the fields `COMPARED`; `failures.lua` makes the same one."""
-    parts = map(failed.values.get, COMPARED)
-    text = b" ".join(b"-" if part is None else b"%d:%b" % (len(part), part) for part in parts)
-    return sha1(text).hexdigest().encode()
-
-
 def _encoded(value: Any) -> bytes:
     """As PHP's `json_encode` does."""
     return json.dumps(value, separators=(",", ":")).replace("/", "\\/").encode()

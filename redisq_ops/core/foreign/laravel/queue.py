@@ -24,7 +24,7 @@ from ..json_text import text_member
 from ..long_records import LONG_RECORD, whole_sizes
 from ..places import LocatedEntry, Place, Row
 from ..releases import Releases
-from .job import COMPARED, Job, digest, error_of, retry_status, time_ms
+from .job import COMPARED, Job, error_of, retry_status, time_ms
 from .recogniser import horizons_of
 
 
@@ -119,7 +119,8 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         if state != "dead":
             return [self._job(state, place, row) for row in rows]
         names = COMPARED if place.brief else (*COMPARED, "exception")
-        keys, sizes = [_hash(place, row) for row in rows], [row.size or 0 for row in rows]
+        keys = [job_key(place, row.member) for row in rows]
+        sizes = [row.size or 0 for row in rows]
         found = await hash_fields(keys, names, sizes, place.reads)
         return [self._failed(place, row, each) for row, each in zip(rows, found, strict=True)]
 
@@ -175,8 +176,7 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         return job.retry(text(raw_of(seen.entry.id)), failed, at_ms), self.own_name
 
     def stamp(self, entry: Entry) -> bytes:
-        """Of a failed job, the digest of what is compared."""
-        return digest(entry.record) if isinstance(entry.record, JobHash) else b""
+        return entry.record.stamp(COMPARED) if isinstance(entry.record, JobHash) else b""
 
     def written_keys(self) -> list[str]:
         failed = [at + "failed_jobs" for at in self.horizons]
@@ -215,9 +215,10 @@ class RetryTracker(ReplayTracker):
         return ended
 
 
-def _hash(place: Place, row: Row) -> bytes:
-    return bytes_of(place.key.removesuffix("failed_jobs")) + row.member
+def job_key(place: Place, id: bytes) -> bytes:
+    """The key of a failed job's hash."""
+    return bytes_of(place.key.removesuffix("failed_jobs")) + id
 
 
 async def _sizes(place: Place, rows: Sequence[Row], /) -> Sequence[int]:
-    return await whole_sizes([_hash(place, row) for row in rows])
+    return await whole_sizes([job_key(place, row.member) for row in rows])

@@ -26,6 +26,15 @@ local function element_leaves(e, kind)
   return true
 end
 
+-- The same for an element of the sorted set `key`, to which a step added it with the score `e.there`.
+local function element_leaves_again(e, key)
+  local score = redis.call('ZSCORE', key, e.member)
+  -- mutant undo of another score: or tonumber(score) ~= tonumber(e.there) =>
+  if not score or tonumber(score) ~= tonumber(e.there) then return nil end
+  redis.call('ZREM', key, e.member)
+  return true
+end
+
 -- `taken_right`: workers take the elements of the list on its right. Returns what `moves_put_back` does.
 local function element_returns(e, taken_right)
   if e.set then

@@ -23,9 +23,14 @@
 -- moves_put_in(e, to, at, consumer): puts the entry where `to` says. `at`: the time (ms) of delayed, the
 -- lease (ms) of pending. Returns the list it went to and its bytes there; nil if it isn't in a list.
 
--- moves_take_back(e, to, list, seen): the reverse of `moves_put_in`, or of `moves_put_back` for `to`
--- restore, if nobody has touched the entry since. `list`: the list it went to, nil if none; `seen`: its
--- present position there. Returns true; or nil, and `deep` or `unsure` if it may still be there.
+-- moves_take_back(e, to, list, seen): the reverse of `moves_put_in`, if nobody has touched the entry
+-- since. `list`: the list it went to, nil if none; `seen`: its present position there. Returns true; or
+-- nil, and `deep` or `unsure` if it may still be there.
+
+-- moves_take_restored(e, list): the same for an entry that an operator restored from the trash. Here
+-- `e.seen` is its present position in the list.
+-- USES: moves_take_out
+local function moves_take_restored(e) return moves_take_out(e, 'trash') end
 
 -- moves_restorable(e, restored): whether `moves_put_back` can put it back: the id is free, nothing that
 -- was kept has expired. Reads only.

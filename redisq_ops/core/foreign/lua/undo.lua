@@ -9,7 +9,8 @@
 -- REST: digest seen
 -- REPLACES: undo
 -- USES: idempotency counters history audit_log trash step_rows remove_from_list put_into_list
--- USES: orphans moves_fit moves_restorable moves_take_back moves_put_back moves_done
+-- USES: orphans moves_fit moves_restorable moves_take_back moves_take_restored
+-- USES: moves_put_back moves_done
 -- ENTRIES: op_{op}=hash undo_{op}:{step}=list
 -- FLAGS: allow-oom
 -- Returns, of all calls, how many were put back and how many had been touched; and how many are left.
@@ -48,9 +49,9 @@ for i = 1, #rows do
     if to == 'trash' then
       trash_drop(e.label)
       ok = true
-    elseif e.orphan then -- an operator restored it
-      e.seen = seen ~= '' and seen or e.seen
-      ok, why = orphans_take_out(e)
+    elseif to == 'restore' then
+      e.seen = tonumber(seen) or e.seen
+      ok, why = (e.orphan and orphans_take_out or moves_take_restored)(e, list)
     else
       ok, why = moves_take_back(e, to, list, tonumber(seen))
     end

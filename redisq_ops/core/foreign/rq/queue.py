@@ -33,7 +33,7 @@ from ..call_descriptions import call_of
 from ..changes import JOB_VERBS
 from ..declarations import Declared, List, Zset
 from ..iso_times import iso_ms
-from ..job_hashes import JobHash, JobHashQueue, hash_fields
+from ..job_hashes import JobHash, JobHashQueue
 from ..json_text import encoded
 from ..list_place import DEPTH
 from ..long_records import bytes_used, not_read
@@ -101,6 +101,7 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
     theirs: ClassVar[dict[str, str]] = {"queues": "set", "workers": "set"}
     known_keys: ClassVar[tuple[str, bytes] | None] = "*:{q}", OF_A_QUEUE + rb"|.*:.*"
     workers_at: ClassVar[str] = "workers"
+    paused_by: ClassVar[tuple[str, str] | None] = "suspended", "suspended in RQ"
     task_in: ClassVar[tuple[str, ...]] = ("function",)
     timed: ClassVar[Mapping[str, float]] = {"started": 1000, "scheduled": 1000}
     wait_fields: ClassVar[tuple[str, ...]] = ("enqueued_at",)
@@ -147,7 +148,7 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
             for member in members
             if place.called == "started" and (found := _EXECUTION.fullmatch(member))
         }
-        keys = [self.job_key(member) for member in doubtful]
+        keys = [self.job_key(place, member) for member in doubtful]
         there = await together(Call(("EXISTS", key), bool, key=key) for key in keys)
         cut = {
             member: id
@@ -156,22 +157,19 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
         }
         return [cut.get(member, member) for member in members]
 
-    async def jobs(
-        self, place: Place, state: State, ids: Sequence[bytes], sizes: Sequence[int]
-    ) -> Sequence[Record | Exception]:
-        keys = list(map(self.job_key, ids))
+    async def read_beside(self, place: Place, state: State, ids: Sequence[bytes]) -> Sequence[Any]:
+        """The size of each job's pickle, and the latest result of one that may have failed."""
+        keys = [self.job_key(place, id) for id in ids]
         failed = state in ("dead", "delayed") and not place.brief
-        found, (pickled, latest) = await both(
-            hash_fields(keys, FIELDS, sizes, place.reads),
-            both(
-                attempt_reads([Call(("HSTRLEN", key, "data"), int, key=key) for key in keys]),
-                together(attempt_read(self._latest(place, id)) for id in ids if failed),
-            ),
+        pickled, latest = await both(
+            attempt_reads([Call(("HSTRLEN", key, "data"), int, key=key) for key in keys]),
+            together(attempt_read(self._latest(place, id)) for id in ids if failed),
         )
-        return [
-            _record(values, size, latest[n] if failed else [])
-            for n, (values, size) in enumerate(zip(found, pickled, strict=True))
-        ]
+        return [*zip(pickled, latest if failed else [[]] * len(ids), strict=True)]
+
+    def job(self, values: Mapping[str, bytes | None], beside: Any) -> Record | Exception:
+        error = next((each for each in beside if isinstance(each, Exception)), None)
+        return error or Record(values, *beside)
 
     async def _latest(self, place: Place, id: bytes) -> list[Any] | str:
         """A job's latest result; a note if its results are too long."""
@@ -237,10 +235,6 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
 
     # --- looking ---------------------------------------------------------------------------------
 
-    async def paused_there(self) -> str | None:
-        key = self.at + "suspended"
-        return "suspended in RQ" if await Call(("EXISTS", key), bool, key=key) else None
-
     async def releases_there(self) -> Sequence[str]:
         """The releases of its workers: RQ writes its release nowhere else."""
         keys = await set_members(self.process_registry)
@@ -253,15 +247,3 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
     async def worker_processes(self) -> list[Process]:
         """RQ's workers; one whose record expired is not `alive`."""
         return await workers(self.at)
-
-
-def _record(
-    values: dict[str, bytes | None] | Exception,
-    size: int | Exception,
-    latest: list[Any] | str | Exception,
-) -> Record | Exception:
-    if isinstance(values, Exception):
-        return values
-    if isinstance(size, Exception):
-        return size
-    return latest if isinstance(latest, Exception) else Record(values, size, latest)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
 from typing import ClassVar
 
 from ...redis.key_scan import Lane
-from ..recogniser import NAMES, UNKNOWN_STATE, Find, KeyLook, Recogniser
+from ..recogniser import KeyLook, NamedQueues
 
 OF_A_QUEUE = rb"queue|failed|scheduled|wip|deferred|finished|canceled|ready|workers"
 """what precedes the name of a queue in the keys of its lists and sets"""
@@ -19,38 +18,37 @@ _USUAL = re.compile(b"rq:" + _PARTS, re.DOTALL)
 _REST = re.compile(_PARTS, re.DOTALL)
 
 
-class RqRecogniser(Recogniser):
+class RqRecogniser(NamedQueues):
+    kind: ClassVar[str] = "rq"
+    owner: ClassVar[str] = "RQ"
     lanes: ClassVar[tuple[Lane, ...]] = (Lane("zset"), Lane("list"), Lane("set", b"*queues"))
 
     def __init__(self) -> None:
-        self._queues: dict[bytes, set[bytes]] = {}
-        self._others: set[bytes] = set()
+        super().__init__()
+        self._homes: set[bytes] = set()
 
     async def by_name(self, look: KeyLook) -> bool:
         if look.type in ("zset", "list"):
             known = _USUAL.fullmatch(look.key) is not None
-            if not known and look.key.startswith(b"rq:") and len(self._others) < NAMES:
-                self._others.add(look.key)
+            if not known and look.key.startswith(b"rq:"):
+                self.keep(self.others, look.key)
             return known
         if look.type != "set" or not look.key.endswith(b":queues"):
             return False
         at = look.key.removesuffix(b"queues")
         lists = at + b"queue:"
         keys = [key for key in await look.members() if key.startswith(lists)]
-        names = {key.removeprefix(lists) for key in keys}
-        if names:
-            self._queues[at] = names
-        return bool(names)
-
-    async def finds(self) -> list[Find]:
-        return [Find("rq", name, at) for at, names in self._queues.items() for name in names]
+        self.queues.update((at, key.removeprefix(lists)) for key in keys)
+        if keys:
+            self._homes.add(at)
+        return bool(keys)
 
     def owns(self, key: bytes) -> bool:
         return any(
             key.startswith(at)
-            and (_REST.fullmatch(rest := key.removeprefix(at)) or rest.partition(b":")[2] in names)
-            for at, names in self._queues.items()
+            and (
+                _REST.fullmatch(rest := key.removeprefix(at))
+                or (at, rest.partition(b":")[2]) in self.queues
+            )
+            for at in self._homes
         )
-
-    def unread(self) -> Mapping[str, Collection[bytes]]:
-        return {UNKNOWN_STATE.format("RQ"): [key for key in self._others if self.owns(key)]}

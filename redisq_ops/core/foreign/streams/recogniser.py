@@ -5,24 +5,16 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ...redis.key_scan import Lane
-from ..recogniser import Find, KeyLook, Recogniser
+from ..recogniser import KeyLook, SingleKeys
 from .groups import groups
 
 
-class StreamRecogniser(Recogniser):
+class StreamRecogniser(SingleKeys):
+    kind: ClassVar[str] = "stream"
     lanes: ClassVar[tuple[Lane, ...]] = (Lane("stream"),)
 
-    def __init__(self) -> None:
-        self._keys: set[bytes] = set()
-
-    async def by_content(self, look: KeyLook) -> bool:
-        if look.type != "stream" or not await group_names(look):
-            return False
-        self._keys.add(look.key)
-        return True
-
-    async def finds(self) -> list[Find]:
-        return [Find("stream", key, key, by_content=True) for key in self._keys]
+    async def is_queue(self, look: KeyLook) -> bool:
+        return bool(await group_names(look))
 
 
 async def group_names(look: KeyLook) -> frozenset[bytes]:

@@ -13,7 +13,7 @@ from redisq_ops.core.foreign.releases import Releases
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.quoting import legal
 from redisq_ops.core.model.states import Verb
-from redisq_ops.core.redis.operation import C_co, Call, operation
+from redisq_ops.core.redis.operation import C_co
 from redisq_ops.core.redis.parsers import moment
 
 
@@ -37,11 +37,6 @@ class ShopQueue(ForeignChanges[C_co]):
         "restore": ("trash",),
     }
     releases: ClassVar[Releases] = Releases(("1.0",))
-
-    @operation
-    async def exists(self) -> bool:
-        keys = [f"{self.at}{part}:{self.own_name}" for part in ("jobs", "failed")]
-        return bool(await Call(("EXISTS", *keys), int, key=keys[0]))
 
     async def read(self, state: State, place: Place, rows: Sequence[Row]) -> list[Entry | None]:
         return [_entry(state, place, row) for row in rows]

@@ -57,8 +57,7 @@ local function moves_put_in(e, to, at)
   redis.call('ZADD', e.key, e.there, e.member)
 end
 
-local function moves_take_back(e, to)
-  if to == 'restore' then return moves_take_out(e, 'trash') end
+local function moves_take_back(e)
   local score = redis.call('ZSCORE', e.key, e.member)
   if not score or tonumber(score) ~= tonumber(e.there) or jobs_in_progress(e) then return nil end
   if not holds(t_job_ .. e.member, e.digest) then return nil end

@@ -2,28 +2,25 @@
 -- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
 -- IMPLEMENTS: moves_lacks_record
 -- KEYS: t_job_ t_pending t_active t_lease t_groups t_unique_
--- USES: element remove_from_list kept_keys type_check
-local FIELDS = {'msg', 'state', 'pending_since', 'group', 'unique_key'}
+-- USES: element remove_from_list kept_keys stamps type_check
+-- mutant message not compared: 'msg', =>
+local IDENTITY = {'msg', 'state', 'pending_since', 'group', 'unique_key'}
 
-local function task_of(e)
-  local task = {key = t_job_ .. e.member}
-  for i, it in ipairs(redis.call('HMGET', task.key, unpack(FIELDS))) do task[FIELDS[i]] = it or '' end
-  -- mutant message not compared: redis.sha1hex(task.msg) => e.stamp:sub(1, 40)
-  task.stamp = table.concat({redis.sha1hex(task.msg), task.state, task.pending_since, task.group,
-    task.unique_key}, ' ')
-  -- The lock of a unique task, if it is one of this queue's.
-  task.lock = task.unique_key:sub(1, #t_unique_) == t_unique_ and task.unique_key or nil
-  return task
+-- The lock of a unique task, if it is one of this queue's.
+local function lock_of(key)
+  return key and key:sub(1, #t_unique_) == t_unique_ and key or nil
 end
 
 local function moves_fit(e)
+  local key = t_job_ .. e.member
   type_check_key(e.key, (e.key == t_pending or e.key == t_active) and 'list' or 'zset')
-  -- mutant groups' type check off: [t_groups] = 'set', =>
-  local kinds = {[t_pending] = 'list', [t_lease] = 'zset', [t_groups] = 'set',
-    -- mutant type check off: [t_job_ .. e.member] = 'hash' =>
-    [t_job_ .. e.member] = 'hash'}
-  for key, kind in pairs(kinds) do type_check_key(key, kind) end
-  local lock = task_of(e).lock
+  type_check_key(t_pending, 'list')
+  type_check_key(t_lease, 'zset')
+  -- mutant groups' type check off
+  type_check_key(t_groups, 'set')
+  -- mutant type check off
+  type_check_key(key, 'hash')
+  local lock = lock_of(redis.call('HGET', key, 'unique_key'))
   -- mutant lock's type check off: type_check_key(lock, 'string') =>
   if lock then type_check_key(lock, 'string') end
 end
@@ -36,24 +33,26 @@ local function moves_lacks_record(e)
 end
 
 local function moves_take_out(e, to)
-  local task = task_of(e)
-  -- mutant comparison off
-  if task.stamp ~= e.stamp then return nil end
+  local key = t_job_ .. e.member
+  -- mutant comparison off: e.stamp => stamps_of(key, IDENTITY)
+  local task = stamps_fields(key, IDENTITY, e.stamp)
+  if not task then return nil end
   if e.key ~= t_pending and not element_scored(e) then return nil end
   if e.dry then return true end
   local ok, why = element_leaves(e, e.key == t_pending and 'list' or 'zset')
   if not ok then return nil, why end
   e.state = task.state
   if task.state == 'aggregating' then
-    e.group = redis.call('SISMEMBER', t_groups, task.group) == 1 and task.group or nil
-    -- mutant empty group left: redis.call('SREM', t_groups, task.group) =>
-    if redis.call('EXISTS', e.key) == 0 then redis.call('SREM', t_groups, task.group) end
+    local group = task.group or ''
+    e.group = redis.call('SISMEMBER', t_groups, group) == 1 and group or nil
+    -- mutant empty group left: redis.call('SREM', t_groups, group) =>
+    if redis.call('EXISTS', e.key) == 0 then redis.call('SREM', t_groups, group) end
   end
   if to == 'waiting' then return true end
-  local keys = {task.key}
-  -- mutant lock left: task.lock end => nil end
-  -- mutant another's lock: redis.call('GET', task.lock) == e.member => true
-  if task.lock and redis.call('GET', task.lock) == e.member then keys[2] = task.lock end
+  local keys, lock = {key}, lock_of(task.unique_key)
+  -- mutant lock left: lock end => nil end
+  -- mutant another's lock: redis.call('GET', lock) == e.member => true
+  if lock and redis.call('GET', lock) == e.member then keys[2] = lock end
   e.kept = to ~= 'gone' and kept_keys_dump(keys) or nil
   -- mutant record left
   redis.call('UNLINK', unpack(keys))
@@ -65,17 +64,13 @@ local function moves_put_in(e)
   redis.call('LPUSH', t_pending, e.member)
   -- mutant state not set
   redis.call('HSET', t_job_ .. e.member, 'state', 'pending')
-  e.there = task_of(e).stamp
+  e.stamp = stamps_of(t_job_ .. e.member, IDENTITY)
   return t_pending, e.member
 end
 
 local function moves_take_back(e, to, list, seen)
-  if to == 'restore' then
-    e.seen = seen or e.seen
-    return moves_take_out(e, 'trash')
-  end
   -- mutant undo of another task
-  if task_of(e).stamp ~= e.there then return nil end
+  if not stamps_fields(t_job_ .. e.member, IDENTITY, e.stamp) then return nil end
   return out_of_list(list, e.member, seen)
 end
 

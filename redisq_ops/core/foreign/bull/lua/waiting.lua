@@ -1,7 +1,7 @@
 -- Putting a job where Bull's workers take it.
 -- REPLACES: waiting
 -- IMPLEMENTS: moves_done
--- USES: jobs events
+-- USES: jobs
 local lists, later = {}, {}
 
 -- A paused queue has another list. When the queue is resumed, that list is renamed to the usual one
@@ -41,8 +41,7 @@ local function waiting_add(e)
     -- mutant wrong end: 'RPUSH' or 'LPUSH' => 'LPUSH' or 'RPUSH'
     redis.call(ahead and 'RPUSH' or 'LPUSH', list, e.member)
   end
-  events_add(base, 'waiting', 'jobId', e.member)
-  return list, e.member
+  return list
 end
 
 -- A worker sleeps until the time of the first delayed job that it knows of, 5 s at most.

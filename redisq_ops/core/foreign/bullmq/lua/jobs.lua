@@ -1,9 +1,9 @@
 -- The keys of one queue of Bull or BullMQ, all of which begin with `base`, and the reasons why
 -- a job stays where it is.
 -- IMPLEMENTS: moves_lacks_record
--- USES: kept_keys type_check events
-local SEEN = {'timestamp', 'processedOn', 'finishedOn', 'atm', 'attemptsMade', 'name', 'data', 'opts',
-  'priority'}
+-- USES: kept_keys type_check events stamps
+local IDENTITY = {'timestamp', 'processedOn', 'finishedOn', 'atm', 'attemptsMade', 'name', 'data',
+  'opts', 'priority'}
 local FIELDS = {'timestamp', 'processedOn', 'finishedOn', 'attemptsMade', 'priority', 'parentKey',
   'defa', 'rjk', 'deid', 'failedReason', 'delay', 'retriedOn'}
 
@@ -46,29 +46,9 @@ local function moves_lacks_record(e)
   return redis.call('EXISTS', key) == 0
 end
 
--- Whether it is the same job, in the same state, as when it was read. The stamp: which of the
--- fields SEEN were read, and their digest. They may be long, so they are read job by job.
+-- Whether it is the same job, in the same state, as when it was read.
 local function jobs_seen(e)
-  local which, digest = e.stamp:match('^(%d+) (%x+)$')
-  local names, told = {}, {}
-  for i, field in ipairs(SEEN) do
-    if which and which:byte(i) == 49 then names[#names + 1] = field end
-  end
-  local values = #names > 0 and redis.call('HMGET', jobs_of(e).key, unpack(names)) or {}
-  for i, value in ipairs(values) do told[i] = #(value or '') .. ':' .. (value or '') end
-  return jobs_of(e).timestamp and redis.sha1hex(table.concat(told)) == digest
-end
-
--- Whether a release before 5 ran the job, and the queue doesn't say that a later release has it now.
-local function jobs_too_old(e)
-  return jobs_of(e).attemptsMade and redis.call('HEXISTS', jobs_place(e).base .. 'meta', 'version') == 0
-end
-
--- Whether a job is the one from which its schedule goes on.
-local function jobs_recurring(e)
-  local schedule = jobs_of(e).rjk
-  local at = schedule and redis.call('ZSCORE', jobs_place(e).base .. 'repeat', schedule)
-  return at and e.member == 'repeat:' .. schedule .. ':' .. at
+  return jobs_of(e).timestamp and stamps_fields(jobs_of(e).key, IDENTITY, e.stamp)
 end
 
 -- Remove what the program removes with a job: also the key by which the program refuses duplicates,

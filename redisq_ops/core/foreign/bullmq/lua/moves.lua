@@ -1,38 +1,30 @@
--- What BullMQ writes when a job goes from one of its lists or sets to another. `e.member` is its id.
+-- What Bull or BullMQ writes when a job goes from one of its lists or sets to another. `e.member` is
+-- its id.
 -- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
--- USES: jobs events flow waiting delays element remove_from_list kept_keys type_check
+-- USES: jobs events beside waiting delays element remove_from_list kept_keys type_check
 -- mutant undo forgets the failure: 'processedOn', 'finishedOn', 'failedReason', =>
-local CHANGED = {'processedOn', 'finishedOn', 'failedReason', 'delay'}
-local LISTS = {wait = true, paused = true, active = true}
-local TYPES = {wait = 'list', paused = 'list', prioritized = 'zset', delayed = 'zset', marker = 'zset',
-  events = 'stream', meta = 'hash', stalled = 'set', ['repeat'] = 'zset', active = 'list'}
+local CHANGED = {'processedOn', 'finishedOn', 'failedReason', 'retriedOn', 'delay'}
 
 local function moves_fit(e)
-  local place, job = jobs_place(e), jobs_of(e)
-  local base = place.base
-  type_check_key(e.key, LISTS[place.state] and 'list' or 'zset')
-  -- mutant a neighbour's type check off: TYPES => {}
-  for part, kind in pairs(TYPES) do type_check_key(base .. part, kind) end
+  local base, job = jobs_place(e).base, jobs_of(e)
+  -- mutant a neighbour's type check off: beside_types => {}
+  for part, kind in pairs(beside_types) do type_check_key(base .. part, kind) end
   if job.deid then type_check_key(base .. 'de:' .. job.deid, 'string') end
-  flow_fit(e)
+  beside_fit(e)
 end
 
 local function moves_take_out(e, to)
   -- mutant comparison off: if not jobs_seen(e) then return nil end => e.shown = ''
   if not jobs_seen(e) then return nil end
-  local place, job = jobs_place(e), jobs_of(e)
-  local base, state = place.base, place.state
-  local locked = job.beside > 0 and redis.call('EXISTS', job.key .. ':lock') == 1
-  -- mutant lock ignored: locked or =>
-  if locked or job.defa then return nil, 'busy' end
-  local leaves = to == 'trash' or to == 'gone'
-  if (leaves or state == 'delayed') and jobs_recurring(e) then return nil, 'recurring' end
-  if flow_refuses(e, to) then return nil, 'linked' end
-  if jobs_too_old(e) or to == 'waiting' and not waiting_list(base) then return nil, 'unclear' end
+  local place, job, leaves = jobs_place(e), jobs_of(e), to == 'trash' or to == 'gone'
+  local refused = beside_refuses(e, leaves, to)
+  if refused then return nil, refused end
   if e.dry then return true end
-  local ok, why = element_leaves(e, LISTS[state] and 'list' or 'zset')
+  local ok, why = element_leaves(e, beside_types[place.state])
   if not ok then return nil, why end
-  e.stalled = state == 'active' and redis.call('SREM', base .. 'stalled', e.member) == 1 or nil
+  local active = place.state == 'active'
+  e.stalled = active and redis.call('SREM', place.base .. 'stalled', e.member) == 1 or nil
+  beside_leaves(e, leaves)
   if leaves then
     jobs_remove(e, to == 'trash')
     jobs_changed(e)
@@ -56,38 +48,37 @@ local function moves_put_in(e, to, at)
   -- mutant delay left: place.state == 'delayed' => false
   if place.state == 'delayed' then redis.call('HSET', key, 'delay', '0') end
   local list
-  list, e.there = waiting_add(e, place.state == 'active')
-  flow_join(e)
+  list, e.there = waiting_add(e)
+  beside_waits(e)
   events_add(place.base, 'waiting', 'jobId', e.member, 'prev', place.state)
   jobs_changed(e)
   return list, e.member
 end
 
 local function moves_take_back(e, to, list, seen)
-  if to == 'restore' then
-    e.seen = seen or e.seen
-    return moves_take_out(e, 'trash')
+  local place, job = jobs_place(e), jobs_of(e)
+  if job.timestamp ~= e.made then return nil end -- its id came again
+  local began = place.state ~= 'failed' and e.before.values[1] or nil
+  if job.processedOn ~= began then return nil end -- a worker had it
+  if not list then
+    return element_leaves_again(e, place.base .. (to == 'delayed' and 'delayed' or 'prioritized'))
   end
-  if jobs_of(e).timestamp ~= e.made then return nil end -- its id came again
-  if list then return out_of_list(list, e.member, seen) end
-  local set = jobs_place(e).base .. (to == 'delayed' and 'delayed' or 'prioritized')
-  -- mutant undo of another score:
-  --   tonumber(redis.call('ZSCORE', set, e.member) or nil) ~= tonumber(e.there) => false
-  if tonumber(redis.call('ZSCORE', set, e.member) or nil) ~= tonumber(e.there) then return nil end
-  redis.call('ZREM', set, e.member)
-  return true
+  local ok, why = out_of_list(list, e.member, seen)
+  if ok then beside_taken_back(e) end
+  return ok, why
 end
 
 local function moves_restorable(e)
   if e.kept then return kept_keys_restorable(e.kept) end
-  return redis.call('EXISTS', jobs_of(e).key) == 1 and flow_joinable(e)
+  return redis.call('EXISTS', jobs_of(e).key) == 1 and beside_restorable(e)
 end
 
 local function moves_put_back(e)
   local place = jobs_place(e)
   if e.kept then kept_keys_restore(e.kept)
   else kept_keys_put_fields(CHANGED, {jobs_of(e).key}, e.before) end
-  flow_leave(e)
+  beside_returns(e)
+  -- mutant undo forgets the mark
   if e.stalled then redis.call('SADD', place.base .. 'stalled', e.member) end
   waiting_wake_for(place.state, place.base)
   return element_returns(e, true)

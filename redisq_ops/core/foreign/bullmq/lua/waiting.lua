@@ -45,10 +45,11 @@ local function moves_done()
   for base in pairs(later) do wake_later(base) end
 end
 
--- Behind the others of its priority; in `front` of them if a worker had it. Returns the list, or nil and
+-- Behind the others of its priority; in front of them if a worker had it. Returns the list, or nil and
 -- the score.
-local function waiting_add(e, front)
+local function waiting_add(e)
   local base, job, key, score = jobs_place(e).base, jobs_of(e), nil, nil
+  local front = jobs_place(e).state == 'active'
   local priority = tonumber(job.priority or nil) or 0
   -- mutant priority ignored: priority > 0 => false
   if priority > 0 then

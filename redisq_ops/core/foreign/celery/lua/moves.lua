@@ -12,11 +12,7 @@ end
 -- No verb puts a message into another list: its priority decides its list.
 local function moves_put_in() end
 
--- Called only for a message that was restored from the trash and is back in its list.
-local function moves_take_back(e, _, _, seen)
-  e.seen = seen or e.seen
-  return moves_take_out(e)
-end
+local function moves_take_back() end
 
 local function moves_restorable() return true end
 

@@ -44,10 +44,6 @@ local function moves_put_in(e, to)
 end
 
 local function moves_take_back(e, to, went, seen)
-  if to == 'restore' then
-    e.seen = seen or e.seen
-    return moves_take_out(e, 'trash')
-  end
   -- mutant undo of another message
   if not messages_get(went .. '.msgs', e, e.stamp) then return nil end
   local ok, why = out_of_list(went, e.member, seen)

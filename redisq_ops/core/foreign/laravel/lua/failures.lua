@@ -1,6 +1,7 @@
 -- Failed jobs as Horizon keeps them: `e.key` is its `failed_jobs`, `e.member` an id, with which the name
 -- of a hash ends. A job that is retried stays there; the retry is another job.
 -- KEYS: t_queues_
+-- USES: stamps
 -- NEEDS: queue
 -- mutant a field isn't compared: failed_at => payload
 local COMPARED = {'status', 'queue', 'connection', 'name', 'payload', 'failed_at', 'retried_by'}
@@ -14,16 +15,18 @@ local function failures_keys(e)
   return at, {at .. 'recent_jobs', at .. 'pending_jobs'}, at .. e.member
 end
 
--- The values of `COMPARED`, if they are as they were read, apart from the note of this retry.
-local function failures_values(e)
+-- Its fields, if they are as they were read, or as its retry left them.
+local function failures_fields(e)
   local _, _, hash = failures_keys(e)
-  local values, parts = redis.call('HMGET', hash, unpack(COMPARED)), {}
-  if e.new and values[7] ~= e.retried then return nil end
-  if e.new then values[7] = e.before end
-  for i = 1, #COMPARED do parts[i] = values[i] and #values[i] .. ':' .. values[i] or '-' end
-  local digest = redis.sha1hex(table.concat(parts, ' '))
-  -- mutant comparison off: digest == e.stamp and values or nil => values
-  return digest == e.stamp and values or nil
+  -- mutant comparison off: e.stamp => stamps_of(hash, COMPARED)
+  return stamps_fields(hash, COMPARED, e.stamp)
+end
+
+local function failures_note_retry(e, retried)
+  local _, _, hash = failures_keys(e)
+  -- mutant retry not noted
+  redis.call('HSET', hash, 'retried_by', retried)
+  e.stamp = stamps_of(hash, COMPARED)
 end
 
 local function failures_push_retry(e)

@@ -20,18 +20,15 @@ local function moves_take_out(e, to)
     return e.dry or element_leaves(e, 'list')
   end
   local _, _, hash = failures_keys(e)
-  local score, values = redis.call('ZSCORE', e.key, e.member), hash and failures_values(e)
-  -- mutant score ignored: tonumber(score) ~= tonumber(e.seen) or =>
-  if not score or tonumber(score) ~= tonumber(e.seen) or hash and not values then return nil end
-  if e.key == list .. ':reserved' and tonumber(score) * 1000 > now then return nil, 'busy' end
+  local failed = hash and failures_fields(e)
+  if hash and not failed or not element_scored(e) then return nil end
+  if e.key == list .. ':reserved' and tonumber(e.score) * 1000 > now then return nil, 'busy' end
   if e.dry then return true end
-  e.score = e.score or score
   if hash and to == 'waiting' then
     local id, n, rest = e.put:match('^(%S+) (%d+) (.*)$')
-    e.new, e.retried, e.again, e.before = id, rest:sub(1, n), rest:sub(n + 1), values[7]
-    e.put, e.of = nil, {values[3] or '', values[4] or ''}
-    -- mutant retry not noted
-    redis.call('HSET', hash, 'retried_by', e.retried)
+    e.new, e.again, e.before, e.put = id, rest:sub(n + 1), failed.retried_by, nil
+    e.of = {failed.connection or '', failed.name or ''}
+    failures_note_retry(e, rest:sub(1, n))
     return true
   elseif hash then
     e.kept = to ~= 'gone' and kept_keys_dump({hash}) or nil
@@ -58,10 +55,7 @@ local function moves_put_in(e, to, at)
 end
 
 local function moves_take_back(e, to, went, seen)
-  if to ~= 'waiting' then
-    e.seen = seen or e.there or e.seen
-    return moves_take_out(e, to)
-  end
+  if to == 'delayed' then return element_leaves_again(e, e.key) end
   local ok, why = out_of_list(went, e.again or e.member, seen)
   if not ok then return nil, why end
   -- mutant notification left
@@ -73,8 +67,8 @@ end
 
 local function moves_restorable(e)
   local score = e.key ~= list and redis.call('ZSCORE', e.key, e.member)
-  -- mutant undo of another failure: score == e.score and failures_values(e) => true
-  if e.new then return score == e.score and failures_values(e) end
+  -- mutant undo of another failure: score == e.score and failures_fields(e) => true
+  if e.new then return score == e.score and failures_fields(e) end
   return (e.there or not score) and (not e.kept or kept_keys_restorable(e.kept))
 end
 

@@ -1,9 +1,10 @@
 -- What RQ writes when a job goes from one of its lists and sets to another. `e.member` is the job's id.
 -- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
 -- KEYS: t_queues t_queue_ t_results_ t_scheduled_
--- USES: jobs element remove_from_list kept_keys calendar type_check
+-- USES: jobs element remove_from_list kept_keys calendar stamps type_check
 -- mutant undo forgets the state: 'status', =>
 local CHANGED = {'status', 'enqueued_at', 'started_at', 'ended_at', 'exc_info'}
+local IDENTITY = {'created_at', 'enqueued_at', 'ended_at', 'status'}
 local NO_TEXT = 'x\156\3\0\0\0\0\1' -- zlib, of nothing
 local FOREVER = 10000000000 -- seconds
 local SOON = 60 -- s: RQ's scheduler may already handle a job that is due this soon
@@ -26,9 +27,8 @@ end
 
 local function moves_take_out(e, to)
   local job, kind = jobs_of(e), is_list(e.key) and 'list' or 'zset'
-  local told = {job.created_at or '', job.enqueued_at or '', job.ended_at or '', job.status or ''}
-  -- mutant comparison off: , ' ') ~= e.stamp => , ' ') == nil
-  if table.concat(told, ' ') ~= e.stamp then return nil end
+  -- mutant comparison off
+  if not stamps_fields(job.key, IDENTITY, e.stamp) then return nil end
   if job.rate_limit_key and job.rate_limit_key ~= '' then return nil, 'limited' end
   if not job.created_at then return nil end -- it expired
   if kind == 'zset' then
@@ -94,21 +94,14 @@ local function moves_put_in(e, to, at)
 end
 
 local function moves_take_back(e, to, list, seen)
-  if to == 'restore' then
-    e.seen = seen or e.seen
-    return moves_take_out(e, 'trash')
-  end
   local job = jobs_of(e)
   if list then
     -- mutant undo of what runs again
     if job.status ~= 'queued' or job.enqueued_at ~= e.there then return nil end
     return out_of_list(list, e.member, seen)
   end
-  local score = redis.call('ZSCORE', e.key, e.member)
-  if job.status ~= 'scheduled' or not score or tonumber(score) ~= tonumber(e.there) then return nil end
-  if is_due({key = e.key, score = score}) then return nil end
-  redis.call('ZREM', e.key, e.member)
-  return true
+  if job.status ~= 'scheduled' or is_due({key = e.key, score = e.there}) then return nil end
+  return element_leaves_again(e, e.key)
 end
 
 local function moves_restorable(e)

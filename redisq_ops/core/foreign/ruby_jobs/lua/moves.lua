@@ -2,7 +2,7 @@
 -- their exact bytes, `e.member`. One that a worker of ours holds is in `lease`, by its ticket. A
 -- job goes back to its place in a list, or to the end where new ones come if its neighbour is long.
 -- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
--- IMPLEMENTS: moves_done
+-- IMPLEMENTS: moves_take_restored moves_done
 -- KEYS: lease body meta t_queue_ t_queues
 -- NEEDS: queue caller
 -- USES: type_check remove_from_list put_into_list leased_jobs job_lists record wake_workers
@@ -90,6 +90,8 @@ local function moves_take_back(e, to, list, seen)
   redis.call('ZREM', e.key, e.there)
   return true
 end
+
+local function moves_take_restored(e, list) return moves_take_back(e, 'restore', list, e.seen) end
 
 local function moves_restorable(e, restored)
   if e.ticket then return not restored or can_wait(queue) end

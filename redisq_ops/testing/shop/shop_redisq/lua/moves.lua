@@ -20,13 +20,7 @@ local function moves_put_in(e)
   return list, e.member
 end
 
-local function moves_take_back(e, to, went, seen)
-  if to == 'restore' then
-    e.seen = seen or e.score
-    return moves_take_out(e)
-  end
-  return out_of_list(went, e.member, seen)
-end
+local function moves_take_back(e, to, went, seen) return out_of_list(went, e.member, seen) end
 
 -- Not where the same bytes are back already.
 local function moves_restorable(e)

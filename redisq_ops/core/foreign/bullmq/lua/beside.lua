@@ -1,12 +1,17 @@
--- Parents and children: a parent waits until all its children ended, and keeps how each one ended.
--- USES: jobs type_check
+-- What BullMQ keeps beside a job's place, and why a job stays there: parents and children. A parent
+-- waits until all its children ended, and keeps how each one ended.
+-- USES: jobs waiting type_check
+local beside_types = {wait = 'list', paused = 'list', active = 'list', prioritized = 'zset',
+  delayed = 'zset', ['waiting-children'] = 'zset', failed = 'zset', completed = 'zset', marker = 'zset',
+  events = 'stream', meta = 'hash', stalled = 'set', ['repeat'] = 'zset'}
+
 -- The parent's key, if there is one that counts this job among its children.
 local function flow_parent(e)
   local key = jobs_of(e).parentKey
   return key and key ~= '' and redis.call('EXISTS', key) == 1 and key or nil
 end
 
-local function flow_fit(e)
+local function beside_fit(e)
   local job, parent = jobs_of(e), flow_parent(e)
   if job.beside > 0 then
     type_check_key(job.key .. ':dependencies', 'set')
@@ -56,23 +61,49 @@ end
 
 -- No parent or child is removed: the other one would wait for ever. A child whose parent went on is
 -- not replayed, and a failed parent only after its children.
-local function flow_refuses(e, to)
-  if to == 'trash' or to == 'gone' then return flow_parent(e) or flow_has_children(e) end
+local function flow_refuses(e, leaves, to)
+  if leaves then return flow_parent(e) or flow_has_children(e) end
   local replayed = to == 'waiting' and jobs_place(e).state == 'failed'
   return replayed and (flow_lacks_child(e) or not flow_remember(e))
 end
 
+-- Whether a release before 5 ran the job, and the queue doesn't say that a later release has it now.
+local function is_too_old(e)
+  return jobs_of(e).attemptsMade and redis.call('HEXISTS', jobs_place(e).base .. 'meta', 'version') == 0
+end
+
+-- Whether a job is the one from which its schedule goes on.
+local function is_recurring(e)
+  local schedule = jobs_of(e).rjk
+  local at = schedule and redis.call('ZSCORE', jobs_place(e).base .. 'repeat', schedule)
+  return at and e.member == 'repeat:' .. schedule .. ':' .. at
+end
+
+local function beside_refuses(e, leaves, to)
+  local place, job = jobs_place(e), jobs_of(e)
+  local locked = job.beside > 0 and redis.call('EXISTS', job.key .. ':lock') == 1
+  -- mutant lock ignored: locked or =>
+  if locked or job.defa then return 'busy' end
+  if (leaves or place.state == 'delayed') and is_recurring(e) then return 'recurring' end
+  if flow_refuses(e, leaves, to) then return 'linked' end
+  if is_too_old(e) or to == 'waiting' and not waiting_list(place.base) then return 'unclear' end
+end
+
+local function beside_leaves() end
+
 -- As BullMQ does it: the parent waits for it again, if it had noted that the child failed.
-local function flow_join(e)
+local function beside_waits(e)
   if not (e.unsuccessful or e.failed) then return end
   redis.call('ZREM', e.parent .. ':unsuccessful', e.child)
   redis.call('HDEL', e.parent .. ':failed', e.child)
   redis.call('SADD', e.parent .. ':dependencies', e.child)
 end
 
-local function flow_joinable(e) return not e.parent or redis.call('EXISTS', e.parent) == 1 end
+local function beside_taken_back() end
 
-local function flow_leave(e)
+local function beside_restorable(e) return not e.parent or redis.call('EXISTS', e.parent) == 1 end
+
+local function beside_returns(e)
   if not (e.unsuccessful or e.failed) then return end
   redis.call('SREM', e.parent .. ':dependencies', e.child)
   if e.unsuccessful then redis.call('ZADD', e.parent .. ':unsuccessful', e.unsuccessful, e.child) end
