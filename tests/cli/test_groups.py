@@ -11,7 +11,7 @@ from redisq_ops.core.model.entry import Failure
 from redisq_ops.core.queues.delay import DelaySet
 
 from ..command_line import Redisq
-from ..tui.fleet import cards_die, fleet, mail_dies
+from ..fleet import cards_die, fleet, mail_dies
 
 pytestmark = pytest.mark.alike
 

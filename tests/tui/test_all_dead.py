@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 import redis
@@ -19,7 +18,7 @@ from redisq_ops.tui.app import Top
 from redisq_ops.tui.frame import text
 from redisq_ops.tui.screens.explain_screen import ExplainScreen
 
-from .fleet import cards_die, fleet, mail_dies
+from ..fleet import cards_die, fleet, mail_dies
 from .test_app import asked, dead, drive_in, press, see, told, until
 from .test_toolkit import limited, under
 
@@ -141,7 +140,7 @@ def test_secrets_and_odd_bytes_stay_off_the_screen(url: str, client: redis.Redis
 
 
 def test_a_queue_that_can_not_be_read_is_named_in_the_status_line(
-    url: str, client: redis.Redis, tmp_path: Path
+    url: str, client: redis.Redis
 ) -> None:
     mail_dies(client, "r1", 2)
     mail_dies(client, "r1", 2, queue="other")

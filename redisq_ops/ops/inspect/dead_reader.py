@@ -111,7 +111,7 @@ class DeadReader:
         urgency: dict[str, tuple[int, int]] = {}
         for row in rows:
             kept, dead = self._kept.get(row.name), _dead(row)
-            if kept is None or kept.unfinished:
+            if kept is None or self._begins(row):
                 urgency[row.name] = (0, -(dead or 0))
             elif kept.dead != dead:
                 urgency[row.name] = (1, kept.read_ms)

@@ -20,7 +20,7 @@ from redisq_ops.ops.inspect.rolling_overview import RollingOverview
 from redisq_ops.ops.inspect.snapshot import DeadLetters
 from redisq_ops.ops.redaction import NO_REDACTION, Redaction
 
-from ...tui.fleet import cards_die, mail_dies, orders_die
+from ...fleet import cards_die, mail_dies, orders_die
 
 pytestmark = pytest.mark.alike
 

@@ -14,7 +14,7 @@ from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.demo.other_programs import register_found
 
-from ..foreign_keys import rq_tasks
+from .foreign_keys import rq_tasks
 
 KEY_ERROR = Failure("KeyError", "'vat_id'")
 
