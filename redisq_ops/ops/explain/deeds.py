@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..change.wording import state_entries
 from ..hint import words_of
 from ..terminal import entries
 
@@ -18,7 +19,7 @@ def deed(command: str, facts: Mapping[str, Any]) -> str:
         case ["requeue", request] if "state" in options:
             return f"Requeue the {options['state']} entries of {request}"
         case ["replay", request] if "dead" in facts and "group" not in facts:
-            return f"Replay the {facts['dead']:,} dead of request {request}"
+            return f"Replay the {state_entries(facts['dead'], 'dead')} of request {request}"
         case ["replay", queue] if "shards" in facts:
             return f"Replay the dead entries of queue {queue}"
         case ["consumers", "claim", _, consumer]:

@@ -31,6 +31,7 @@ from redisq_ops.core.queues.request.digest import Digest
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.explain.blocking_reasons import Reason, Rule
+from redisq_ops.ops.explain.deeds import deed
 from redisq_ops.ops.explain.explanation import explain
 
 from ...command_line import Redisq
@@ -559,3 +560,26 @@ def test_every_command_that_explain_prints_does_what_it_says(
         harmless.add("behind")  # only a request has a priority to change
     open_ = {*get_args(Rule)} - said - cant - ONLY_LOOKS - harmless
     assert open_ == set()
+
+
+@pytest.mark.parametrize(
+    ("command", "facts", "words"),
+    [
+        (
+            "requeue --queue mail --where 'consumer=\"geo-3:777\"'",
+            {"consumer": "geo-3:777", "pending": 8},
+            "Requeue the 8 entries of geo-3:777",
+        ),
+        ("consumers claim s gone --group g --to NAME", {"pending": 1}, "Claim the 1 entry of gone"),
+        ("consumers claim s gone --group g --to NAME", {}, "Claim what gone has"),
+        ("replay mail/r1", {"dead": 3}, "Replay the 3 dead entries of request mail/r1"),
+        # In the facts of an entry, `dead` counts the queue's.
+        ("replay mail/r1/2", {"dead": 3, "group": "e54ad454"}, "Replay mail/r1/2"),
+        ("request limit mail/r1 8", {}, "Set the limit of request mail/r1 to 8"),
+        ("client unblock jobs acme", {}, "Unblock client acme"),
+    ],
+)
+def test_a_command_is_said_with_its_verb_first(
+    command: str, facts: dict[str, object], words: str
+) -> None:
+    assert deed(f"redisq {command}", facts).startswith(words)
