@@ -217,6 +217,7 @@ class Dashboard(App[Exception]):
             return  # the dashboard ends, or has switched to another server
         first, self.snapshot = self.snapshot is None, seen.snapshot
         self.charts.samples.record(seen.snapshot)
+        self.overview.new_dead.record(seen.snapshot)
         self.seen_at, self.problem = self.clock(), None
         if first:
             self._connected()

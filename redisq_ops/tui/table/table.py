@@ -487,7 +487,7 @@ class PagedTable(ScrollView, can_focus=True):
             return
         needs = dict(self._needs)
         for index, column in enumerate(self._columns):
-            if column.flex:
+            if column.flex or column.optional:
                 cells = (row.cells[index] for row in window.rows if index < len(row.cells))
                 longest = max(
                     (cell_len(printable(styled(cell)[0], _LONGEST)) for cell in cells), default=0

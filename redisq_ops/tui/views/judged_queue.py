@@ -30,6 +30,8 @@ class JudgedQueue:
     row: QueueRow
     found: tuple[Trouble, ...]
     minute: Minute | None
+    new_dead: int = 0
+    """dead letters that came since the user last looked at those of the queue"""
     members: tuple[JudgedQueue, ...] = ()
     """of a fold: its queues, by name; all other values are of these together"""
 
@@ -87,6 +89,7 @@ def _fold(like: Likeness, queues: Sequence[JudgedQueue]) -> JudgedQueue:
         ),
         shared_trouble([one.found for one in queues]),
         cast(Minute, tuple(map(sum, zip(*minutes, strict=True)))) if minutes else None,
+        sum(one.new_dead for one in queues),
         tuple(queues),
     )
 

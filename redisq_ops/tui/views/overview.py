@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
 from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot
-from redisq_ops.ops.terminal import count, printable, quantity, rough_age
+from redisq_ops.ops.terminal import count, printable, quantity, rough_age, short_count
 from redisq_ops.ops.trouble.finding import Severity
 from redisq_ops.ops.trouble.judgement import rank, redacted, troubles
 from redisq_ops.tui.charts.blocks import spark
 from redisq_ops.tui.charts.queue_charts import queue_chart
+from redisq_ops.tui.new_dead import NewDead
 from redisq_ops.tui.samples import MINUTE_MS
 from redisq_ops.tui.table.table_model import Cell, TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DEAD, DELAYED, DIM, HELD, OK, WARN
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from redisq_ops.core.model.entry import Counts, State
     from redisq_ops.ops.filter.ast import Query
     from redisq_ops.ops.filter.queue_filter import QueueFields
+    from redisq_ops.ops.inspect.overview import QueueRow
     from redisq_ops.tui.samples import Samples
 
 _SPARK, _WIDE_SPARK = 10, 15
@@ -60,6 +63,7 @@ class OverviewView(QueueView):
         TableColumn("pending", "pending", 7, align="right", priority=1),
         TableColumn("delayed", "delayed", 7, align="right", priority=2),
         TableColumn("dead", "dead", 5, align="right"),
+        TableColumn("new", "new", 5, align="right", style=DEAD, priority=2, optional=True),
         TableColumn("in", "in/min", 6, align="right", priority=4),
         TableColumn("out", "out/min", 7, align="right", priority=4),
         TableColumn("failed", "fail/min", 8, align="right", priority=3),
@@ -77,6 +81,7 @@ class OverviewView(QueueView):
         SortOrder("pending", _state("pending"), True),
         SortOrder("delayed", _state("delayed"), True),
         SortOrder("dead", _state("dead"), True),
+        SortOrder("new", lambda q: q.new_dead, True),
         SortOrder("in", _minute(0), True),
         SortOrder("out", _minute(1), True),
         SortOrder("failed", _minute(2), True),
@@ -95,6 +100,7 @@ class OverviewView(QueueView):
         """whether queues without trouble are left out"""
         self.sum: OverviewSum | None = None
         """None: nothing was read yet"""
+        self.new_dead = NewDead()
         self._judged: dict[str, JudgedQueue] = {}
         self._drawn: dict[str, tuple[JudgedQueue, str, TableRow]] = {}
         """the row of each queue, drawn for this judgement inside or outside of a fold"""
@@ -117,16 +123,13 @@ class OverviewView(QueueView):
         now, redaction = snapshot.now_ms, redaction_of(self)
         text = redaction.text if redaction is not None else str
         # A row that was not read again is the same object: keep the earlier judgement.
-        judged = [
-            known
-            if (known := self._judged.get(row.name)) is not None and known.row is row
-            else JudgedQueue(
-                row,
-                redacted(troubles(row, now), text),
-                row.rates.last_minute(now) if row.rates else None,
-            )
-            for row in snapshot.overview
-        ]
+        judged = []
+        for row in snapshot.overview:
+            known, new = self._judged.get(row.name), self.new_dead.of(row.name, _dead(row))
+            if known is None or known.row is not row:
+                found = redacted(troubles(row, now), text)
+                known = JudgedQueue(row, found, row.rates.last_minute(now) if row.rates else None)
+            judged.append(known if known.new_dead == new else replace(known, new_dead=new))
         self._judged = {queue.name: queue for queue in judged}
         self.sum = OverviewSum.of(judged, now)
         return Items(0, len(judged), judged)
@@ -169,7 +172,7 @@ class OverviewView(QueueView):
 
     def forget(self) -> None:
         super().forget()
-        self._unfolded = set()
+        self._unfolded, self.new_dead = set(), NewDead()
 
     @property
     def stands_for(self) -> str:
@@ -280,6 +283,7 @@ def _row(queue: JudgedQueue, now_ms: int, name: str, fold: str, waited: Sequence
             number(counts.of("pending"), HELD),
             number(counts.of("delayed"), DELAYED),
             number(counts.of("dead"), DEAD),
+            f"+{short_count(queue.new_dead)}" if queue.new_dead else "",
             *_rates(queue.minute),
             rough_age(now_ms - counts.oldest_ms) if counts.oldest_ms else ("-", DIM),
             spark(waited, _WIDE_SPARK),
@@ -289,6 +293,10 @@ def _row(queue: JudgedQueue, now_ms: int, name: str, fold: str, waited: Sequence
         ),
         fold=fold,
     )
+
+
+def _dead(row: QueueRow) -> int | None:
+    return row.counts.of("dead") if row.counts else None
 
 
 def _rates(minute: tuple[int, int, int] | None) -> tuple[Cell, Cell, Cell]:

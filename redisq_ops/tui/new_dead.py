@@ -1,0 +1,28 @@
+"""How many dead letters each queue got since the user last looked at them in this dashboard."""
+
+from __future__ import annotations
+
+from redisq_ops.ops.inspect.snapshot import Snapshot
+
+
+class NewDead:
+    """The number of dead letters of each queue when they were last on the screen; at first, the
+    number that the dashboard began with. Dead letters that went are not new when others come."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, int] = {}
+
+    def record(self, snapshot: Snapshot) -> None:
+        """What this snapshot shows has been looked at."""
+        view, queue, counts = snapshot.viewport.view, snapshot.viewport.queue, snapshot.counts
+        if view in ("dead", "groups") and queue is not None and counts is not None:
+            self._seen[queue] = counts.of("dead") or 0
+        elif view == "dead-all":
+            self._seen |= {row.name: row.counts.dead for row in snapshot.overview if row.counts}
+
+    def of(self, queue: str, dead: int | None) -> int:
+        """How many came since then."""
+        if dead is None:
+            return 0
+        self._seen[queue] = before = min(dead, self._seen.get(queue, dead))
+        return dead - before
