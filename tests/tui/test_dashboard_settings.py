@@ -279,7 +279,7 @@ def test_only_new_trouble_is_news() -> None:
     )
     assert by_usual.judge(look(rows)) == []
     assert by_usual.judge(look(healthy)) == []
-    assert len(by_usual.judge(look(rows))) == 2, "it came again"
+    assert len(by_usual.judge(look(rows))) == 3, "it came again"
     more = watch('severity = "warning"\n[[check]]\nqueues = "webhooks"\nwarning = ["dead>400"]\n')
     more.judge(look(healthy))
     assert "webhooks: dead>400" in {f"{one.queue}: {one.reason}" for one in more.judge(look(rows))}
