@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
+from textual import on
 from textual.actions import parse as parse_action
-from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 from textual.types import IgnoreReturnCallbackType
+from textual.widgets import Input
 
 from redisq_ops.ops.terminal import printable
 from redisq_ops.tui.keys import keys
@@ -53,8 +55,26 @@ def entries(app: Top) -> Iterator[PaletteEntry]:
             yield PaletteEntry(command.text, command.help, begin)
 
 
-class DashboardPalette(Provider):
-    """Finds the entries for Textual's palette."""
+class DashboardPalette(CommandPalette):
+    """Textual's palette with these entries; a colon typed first opens the line for commands."""
+
+    def __init__(self) -> None:
+        super().__init__(providers=[PaletteEntries], placeholder="Find …")
+
+    @on(Input.Changed)
+    def leave_for_command(self, changed: Input.Changed) -> None:
+        if changed.value == ":":
+            cast("Top", self.app).action_command()
+
+    @on(Input.Submitted)
+    async def wait_for_hits(self) -> None:
+        """Let Enter choose among the hits for the typed text, not among those before them."""
+        searches = [one for one in self.workers if one.group == self._GATHER_COMMANDS_GROUP]
+        await self.workers.wait_for_complete([one for one in searches if one.is_running])
+
+
+class PaletteEntries(Provider):
+    """Finds the entries."""
 
     async def startup(self) -> None:
         self._entries = list(entries(cast("Top", self.app)))

@@ -21,14 +21,15 @@ class Explanations:
 
     def explain_here(self) -> None:
         """Explain the open entry or the row under the cursor; without either, the queue."""
-        app = self._app
+        app, opened = self._app, self._app.opened
         view = app.current
-        if app.view == "overview":
+        if opened is not None:
+            about: ExplainSubject | None = ExplainSubject(opened.queue, opened.id)
+        elif app.view == "overview":
             under = view.table.identity
             about = ExplainSubject(under) if under else None
         else:
-            id = app.navigation.detail if app.navigation.detail is not None else view.subject
-            about = ExplainSubject(app.queue, id) if app.queue else None
+            about = ExplainSubject(app.queue, view.subject) if app.queue else None
         if about is None:
             app.refuse(nothing_selected(app))
             return
@@ -36,7 +37,8 @@ class Explanations:
 
     def explain(self, about: ExplainSubject) -> None:
         app = self._app
-        app.open_screen(ExplainScreen(about, app.zone), lambda _: app.poller.wake())
+        screen = ExplainScreen(about, app.zone, app.new_line())
+        app.open_screen(screen, lambda _: app.poller.wake())
         app.poller.wake()
 
     def act_on(self, suggested: ExplainScreen.Suggested) -> None:

@@ -1,0 +1,50 @@
+"""The frame of the dialogs that lead to a change; a key typed before one was drawn is no answer."""
+
+from __future__ import annotations
+
+from math import inf
+from time import monotonic
+from typing import TypeVar
+
+from textual.events import Key
+from textual.screen import ModalScreen
+
+T = TypeVar("T")
+
+
+class Dialog(ModalScreen[T]):
+    """A box in the middle of the screen."""
+
+    AUTO_FOCUS = ""
+    DEFAULT_CSS = """
+    Dialog {
+        align: center middle;
+        background: $background 70%;
+        #dialog {
+            width: 78;
+            max-width: 100%;
+            height: auto;
+            max-height: 100%;
+            background: $surface;
+            border: round $border;
+            padding: 1 2;
+        }
+        #title { text-style: bold; margin-bottom: 1; }
+        Input { background: $panel; padding: 0 1; }
+    }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._drawn_at = inf
+
+    def on_mount(self) -> None:
+        self.call_after_refresh(self._drawn)
+
+    def _drawn(self) -> None:
+        self._drawn_at = monotonic()
+
+    def answers(self, key: Key) -> bool:
+        """Whether the key came after the dialog was on the screen: an earlier one was meant for
+        something else."""
+        return key.time >= self._drawn_at
