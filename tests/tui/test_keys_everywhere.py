@@ -38,7 +38,9 @@ from .test_app import (
     valued,
     written,
 )
+from .test_explain_screen import impatient
 
+__all__ = ["impatient"]
 pytestmark = [pytest.mark.alike, pytest.mark.slow]
 
 
@@ -107,15 +109,16 @@ def _read(screen: object) -> bool:
 
 @pytest.mark.parametrize("name", SCREENS)
 def test_a_line_typed_after_a_colon_changes_nothing(
-    url: str, client: redis.Redis, queue: RequestQueue[redis.Redis], name: str
+    url: str, client: redis.Redis, queue: RequestQueue[redis.Redis], name: str, impatient: None
 ) -> None:
+    """`impatient`: explanations suggest a requeue, which Enter begins and `y` confirms."""
     client.config_resetstat()
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await opened(app, pilot, SCREENS[name])
-        for line in (":requests stuck-limit", ":delay"):
-            await press(pilot, *line, "enter", "y")
-        await until(pilot, lambda: not app.changes.running or _asks(app))
+        for key in (*":H y", "enter", "y", *":requests stuck-limit", "enter", "y"):
+            await press(pilot, key)
+            await until(pilot, lambda: not app.changes.running or _asks(app))
 
     drive(url, body)
     assert written(client) == set()

@@ -30,7 +30,7 @@ class Dialog(ModalScreen[T]):
             padding: 1 2;
         }
         #title { text-style: bold; margin-bottom: 1; }
-        Input { background: $panel; padding: 0 1; }
+        #typed, #why, #value { background: $panel; padding: 0 1; }
     }
     """
 

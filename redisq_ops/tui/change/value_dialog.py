@@ -55,7 +55,9 @@ class ValueDialog(Dialog["str | None"]):
     def __init__(self, wanted: WantedValue) -> None:
         super().__init__()
         self.wanted = wanted
-        self._text = Input(wanted.start, wanted.example, compact=True, select_on_focus=False)
+        self._text = Input(
+            wanted.start, wanted.example, id="value", compact=True, select_on_focus=False
+        )
         self._text.cursor_blink = False
         self._list = CompletionList()
         self._meaning = Static(id="meaning", markup=False)

@@ -66,7 +66,7 @@ class HelpScreen(ModalScreen[None]):
         top = cast("Top", self.app)
         app: Sequence[Binding] = top.key_bindings
         entry = [*SectionTree.BINDINGS, *EntryTree.BINDINGS, *OutlineTree.BINDINGS[3:6]]
-        table = [*_group("In a table", PagedTable.BINDINGS)[:-1], *_LOST, Text()]
+        table = [*_group("In a table", PagedTable.BINDINGS), *_LOST, Text()]
         if (below := top.opened_screen) is not None:
             app, table = _active(app, below), []
             entry = [*_active(_own(below.sections), below), *OutlineTree.BINDINGS[2:6]]
