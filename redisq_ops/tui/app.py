@@ -48,7 +48,7 @@ class Top(Dashboard):
             return
         if isinstance(event, Key) and not event.is_forwarded:
             if isinstance(self.screen, Dialog) and not self.screen.answers(event):
-                self.refuse("A key typed before a dialog is on the screen is no answer to it.")
+                self.refuse("A key typed before a dialog opened is no answer to it.")
                 return
             self.refused = ""
             if self.guide:

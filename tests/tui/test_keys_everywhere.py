@@ -367,16 +367,14 @@ def test_a_claim_picks_a_live_consumer_and_asks_again_for_any_other_name(
     drive_in(url, body, "4", queue="mail")
 
 
-def test_a_key_typed_before_its_dialog_was_drawn_is_no_answer(
-    url: str, client: redis.Redis
-) -> None:
+def test_a_key_typed_before_its_dialog_opened_is_no_answer(url: str, client: redis.Redis) -> None:
     queue = bury(client, "r", 3)
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         early = Key("y", "y")
         await asked(pilot, "X")
         app.post_message(early)
-        await told(pilot, "A key typed before a dialog is on the screen is no answer to it.")
+        await told(pilot, "A key typed before a dialog opened is no answer to it.")
         assert isinstance(app.screen, Confirm) and len(dead(queue)) == 3
         await press(pilot, "y")
         await told(pilot, "1 purged")

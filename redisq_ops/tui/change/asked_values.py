@@ -57,9 +57,9 @@ class Receiver:
 
 
 async def receiver(
-    changes: Changes, queue: Queue[Any], group: str | None = None, holder: str = ""
+    changes: Changes, queue: Queue[Any], what: str, group: str | None = None, holder: str = ""
 ) -> Receiver | None:
-    """Pick the live consumer that receives the entries of ``holder``, or name a new one."""
+    """Pick the live consumer that receives ``what``, or name a new one; ``holder`` has it now."""
     live = await arun(changes.deployment.client, live_consumers(queue, group or None))
     choices = tuple(Completion(one.name, one.sign) for one in live if one.name != holder)
     names = {one.text for one in choices}
@@ -73,7 +73,7 @@ async def receiver(
     async def take(name: str) -> Receiver:
         return Receiver(name, name in names)
 
-    title = "Which consumer receives the entries?"
+    title = f"Which consumer receives {what}?"
     title += "" if choices else " No other one lives."
     example = "letters of its name"
     wanted = WantedValue(title, example, meaning, choices=choices, new="no live consumer")

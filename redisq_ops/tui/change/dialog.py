@@ -1,4 +1,4 @@
-"""The frame of the dialogs that lead to a change; a key typed before one was drawn is no answer."""
+"""The frame of the dialogs that lead to a change; a key typed before one opened is no answer."""
 
 from __future__ import annotations
 
@@ -36,15 +36,12 @@ class Dialog(ModalScreen[T]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._drawn_at = inf
+        self._opened_at = inf
 
     def on_mount(self) -> None:
-        self.call_after_refresh(self._drawn)
-
-    def _drawn(self) -> None:
-        self._drawn_at = monotonic()
+        self._opened_at = monotonic()
 
     def answers(self, key: Key) -> bool:
-        """Whether the key came after the dialog was on the screen: an earlier one was meant for
-        something else."""
-        return key.time >= self._drawn_at
+        """Whether the key came after the dialog opened: an earlier one was meant for something
+        else."""
+        return key.time >= self._opened_at

@@ -37,7 +37,7 @@ from redisq_ops.ops.change.runner import ChangeRun, Run
 from redisq_ops.ops.change.scope import PlannedScope
 from redisq_ops.ops.change.transfer_undo import undo_of
 from redisq_ops.ops.change.undo_preview import MOST_ASKED, undo_preview
-from redisq_ops.ops.change.wording import PAST, SKIPPED
+from redisq_ops.ops.change.wording import PAST, SKIPPED, state_entries
 from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.filter.selection import select
 from redisq_ops.ops.groups.error_groups import Grouping
@@ -87,7 +87,7 @@ async def move(changes: Changes, verb: Verb, name: str, target: ChangeTarget) ->
     given: dict[str, Any] = {"utc": changes.zone is UTC}
     receiver: Receiver | None = None
     if verb == "claim":
-        receiver = await asked_values.receiver(changes, queue)
+        receiver = await asked_values.receiver(changes, queue, "the entries")
         given["consumer"] = receiver and receiver.name
     elif verb == "reschedule":
         given["ready_ms"] = await asked_values.ready_time(changes, queue)
@@ -178,7 +178,8 @@ async def take_over(
         return False
     receiver: Receiver | None = None
     if claims:
-        receiver = await asked_values.receiver(changes, queue, held.group, consumer)
+        what = f"{state_entries(number, 'pending')} of {held.what}"
+        receiver = await asked_values.receiver(changes, queue, what, held.group, consumer)
         if receiver is None:
             return False
     to = None if receiver is None else receiver.name

@@ -66,12 +66,6 @@ class DashboardPalette(CommandPalette):
         if changed.value == ":":
             cast("Top", self.app).action_command()
 
-    @on(Input.Submitted)
-    async def wait_for_hits(self) -> None:
-        """Let Enter choose among the hits for the typed text, not among those before them."""
-        searches = [one for one in self.workers if one.group == self._GATHER_COMMANDS_GROUP]
-        await self.workers.wait_for_complete([one for one in searches if one.is_running])
-
 
 class PaletteEntries(Provider):
     """Finds the entries."""
