@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import replace
 from datetime import UTC
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on
 from textual.binding import Binding, BindingType
@@ -15,14 +14,16 @@ from textual.widgets import Input
 from redisq_ops.ops.inspect.snapshot import View
 from redisq_ops.ops.terminal import printable
 from redisq_ops.tui.banner import Tabs
+from redisq_ops.tui.change.dialog import Dialog
 from redisq_ops.tui.dashboard import Dashboard
 from redisq_ops.tui.keys import keys
 from redisq_ops.tui.keys.help import HelpScreen
-from redisq_ops.tui.keys.key_refusals import OF_CLIENTS, forbidden, nothing_selected, unfit, why_not
+from redisq_ops.tui.keys.key_refusals import forbidden, nothing_selected, unfit, why_not
 from redisq_ops.tui.outline.entry_tree import EntryTree
 from redisq_ops.tui.outline.section_tree import SearchInput
 from redisq_ops.tui.screens.detail_screen import DetailScreen
 from redisq_ops.tui.screens.explain_screen import ExplainScreen
+from redisq_ops.tui.screens.opened_screen import OpenedScreen
 from redisq_ops.tui.screens.server_screen import ServerScreen
 from redisq_ops.tui.table.filter_input import FilterInput
 from redisq_ops.tui.table.saved_filters import SavedFiltersScreen
@@ -30,17 +31,11 @@ from redisq_ops.tui.table.table import PagedTable
 from redisq_ops.tui.views import ConsumersView, GroupsView, PeriodicView
 from redisq_ops.tui.views.base import EntryView
 
-_LAST = {
-    "move": " --to ",
-    "delay reschedule": " --in ",
-    "request limit": " ",
-    "request priority": " ",
-    "request cancel": "",
-    "trash restore": "",
-}
-"""command that a key begins -> the text after the rows' addresses"""
-_BEFORE_DIALOGS = ("queue", "filter", "command", "command_palette")
-"""actions whose keys have priority over a dialog's own Tab and /: disabled while one is open"""
+if TYPE_CHECKING:
+    from redisq_ops.core.queues.request.queue import Control
+
+_OF_VIEWS = frozenset({"queue", "filter", "leave"})
+"""actions whose keys a screen over the view uses itself: Tab, / and Esc"""
 
 
 class Top(Dashboard):
@@ -54,6 +49,9 @@ class Top(Dashboard):
         if self._order.holds(event):
             return
         if isinstance(event, Key) and not event.is_forwarded:
+            if isinstance(self.screen, Dialog) and not self.screen.answers(event):
+                self.refuse("A key typed before a dialog opened is no answer to it.")
+                return
             self.refused = ""
             if self.guide:
                 self.guide.count_key()
@@ -211,9 +209,10 @@ class Top(Dashboard):
     def action_only_trouble(self) -> None:
         """Show the overview's queues in trouble; in the overview, toggle between these and all."""
         overview = self.overview
-        if self.view == "overview" or not overview.only_trouble:
+        in_front = self.view == "overview" and self.opened is None
+        if in_front or not overview.only_trouble:
             overview.toggle_trouble()
-        if self.view != "overview":
+        if not in_front:
             self.navigation.show_view("overview")
         self.look()
 
@@ -256,8 +255,8 @@ class Top(Dashboard):
             return False
         if action == "filter" and self.preview.has_focus_within:
             return False  # there, / searches the preview
-        if action in _BEFORE_DIALOGS:
-            return len(self.screen_stack) == 1
+        if action in _OF_VIEWS and len(self.screen_stack) > 1:
+            return False
         if unfit(self, action, parameters):
             return False
         if self.forbidden(action):
@@ -270,47 +269,47 @@ class Top(Dashboard):
 
     def action_move(self, verb: str) -> None:
         self.current.table.stay()
-        if isinstance(self.current, ConsumersView):
-            self.changes.take_over(verb, self.current)
-        elif isinstance(self.current, PeriodicView):
-            self.changes.periodic("run" if verb == "requeue" else "rm", self.current)
+        if isinstance(self.acting, ConsumersView):
+            self.changes.take_over(verb, self.acting)
+        elif isinstance(self.acting, PeriodicView):
+            self.changes.periodic("run" if verb == "requeue" else "rm", self.acting)
         else:
-            self.changes.move(verb, self.current)
+            self.changes.move(verb, self.acting)
 
     def action_edit(self) -> None:
         self.current.table.stay()
-        self.changes.edit(self.current)
+        self.changes.edit(self.acting)
 
     def action_hold(self) -> None:
         self.current.table.stay()
-        if isinstance(self.current, PeriodicView):
-            self.changes.periodic("hold", self.current)
+        if isinstance(self.acting, PeriodicView):
+            self.changes.periodic("hold", self.acting)
         else:
-            self.changes.hold(self.current)
+            self.changes.hold(self.acting)
 
     # --- commands --------------------------------------------------------------------------------
 
     def action_command(self) -> None:
+        """Open the line for a command, also from a dialog, which gets a No."""
+        self.navigation.close_dialogs()
         self.clear_notifications()  # they would lie over the completions
         self.command.begin()
 
     def action_begin(self, verb: str) -> None:
-        """Begin a command for the chosen rows; the user types the rest of it."""
-        self.current.table.stay()
-        if self.view == "clients":
-            self.command.begin(f"{OF_CLIENTS[verb]} %q %{_LAST[verb]}")
+        """Begin the change that a command of this name makes; a dialog asks for what it needs."""
+        noun, _, last = verb.rpartition(" ")
+        if noun == "request":
+            self.current.table.stay()
+            self.changes.set_rule(cast("Control", last), self.acting)
         else:
-            self.command.begin(f"{verb} %{_LAST[verb]}")
+            self.action_move(last)
 
     def action_export(self) -> None:
-        """Begin an export of the view's entries that match the filter, or of the whole queue."""
         view = self.current
         if view.holds == "queues" and not view.chosen:
             self.refuse(nothing_selected(self))
             return
-        where = f" --where {shlex.quote(view.filter.text)}" if view.filter and view.state else ""
-        state = f" --state {view.state}" if view.state else ""
-        self.command.begin(f"export %q{state}{where} -o ")
+        self.changes.export(view)
 
     @on(Input.Submitted, "#command")
     def run_command(self) -> None:
@@ -323,12 +322,10 @@ class Top(Dashboard):
         self.push_screen(SavedFiltersScreen(self.settings.filters), self.commands.apply_filter)  # type: ignore[unused-awaitable]
 
     def action_command_palette(self) -> None:
-        from textual.command import CommandPalette
-
         from redisq_ops.tui.command.command_palette import DashboardPalette
 
-        if len(self.screen_stack) == 1:
-            self.open_screen(CommandPalette(providers=[DashboardPalette], placeholder="Find …"))
+        if len(self.screen_stack) == 1 or isinstance(self.screen, OpenedScreen):
+            self.push_screen(DashboardPalette())  # type: ignore[unused-awaitable]
 
     def action_freeze(self) -> None:
         """Stop the automatic refresh, so that the screen holds still; pressed again, resume it."""
@@ -340,9 +337,9 @@ class Top(Dashboard):
     def action_page(self) -> None:
         """Show the row under the cursor, or else the queue, in the user's pager."""
         rows, queue = self.addresses.rows, self.addresses.queue
-        if self.view in ("levels", "requests") and rows:
+        if self.acting.holds == "requests" and rows:
             words = ["inspect", "request", rows[0]]
-        elif self.current.state is not None and rows:
+        elif self.acting.state is not None and rows:
             words = ["inspect", "entry", rows[0]]
         elif queue is not None:
             words = ["inspect", "queue", queue]
@@ -352,7 +349,8 @@ class Top(Dashboard):
         self.changes.page(words)
 
     def action_undo(self) -> None:
-        self.changes.undo(None if self.current.of_all_queues else self.queue)
+        everywhere = self.current.of_all_queues and self.opened is None
+        self.changes.undo(None if everywhere else self.acting_queue)
 
     async def action_quit(self) -> None:
         if self.changes.progress:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from textual.app import App, ComposeResult
 from textual.containers import Container
 from textual.filter import LineFilter, Monochrome
-from textual.screen import ModalScreen
+from textual.screen import Screen
 from textual.widgets import ContentSwitcher
 
 from redisq_ops.ops.inspect.snapshot import ExplainSubject, ListedQueue, Snapshot, View, Viewport
@@ -20,7 +20,7 @@ from redisq_ops.ops.terminal import printable
 from redisq_ops.tui.alerts import AlertWatch, alert_text, notify_terminal
 from redisq_ops.tui.bars import Bars
 from redisq_ops.tui.change.changes import Changes
-from redisq_ops.tui.command.command_line import CommandInput, CompletionList, RowAddresses
+from redisq_ops.tui.command.command_line import CommandInput, RowAddresses
 from redisq_ops.tui.command.command_runner import CommandRunner
 from redisq_ops.tui.command.context_screen import ContextScreen
 from redisq_ops.tui.dashboard_settings import DashboardSettings
@@ -34,12 +34,21 @@ from redisq_ops.tui.samples import Samples
 from redisq_ops.tui.screens.detail_screen import DetailScreen
 from redisq_ops.tui.screens.explain_screen import ExplainScreen
 from redisq_ops.tui.screens.explanations import Explanations
+from redisq_ops.tui.screens.opened_screen import Opened, OpenedScreen
 from redisq_ops.tui.screens.preview_pane import PreviewPane, PreviewSubject
 from redisq_ops.tui.screens.server_screen import ServerScreen
 from redisq_ops.tui.signals import end_on_signals
 from redisq_ops.tui.table.filter_input import FilterInput
 from redisq_ops.tui.theme import COLORS, NO_COLOR, THEMES, ThemeColors
-from redisq_ops.tui.views import ALL, AllDeadView, ChartsView, GroupsView, OverviewView, QueueView
+from redisq_ops.tui.views import (
+    ALL,
+    AllDeadView,
+    ChangeTarget,
+    ChartsView,
+    GroupsView,
+    OverviewView,
+    QueueView,
+)
 from redisq_ops.tui.views.base import EntryView, redaction_of
 
 if TYPE_CHECKING:
@@ -102,8 +111,9 @@ class Dashboard(App[Exception]):
         self.bars = Bars(self)
         self.field = FilterInput()
         self.commands = CommandRunner(self)
-        self._completions = CompletionList()
-        self.command = CommandInput(self.commands.completed, self._completions)
+        self._typed = list[str]()
+        """the commands typed so far"""
+        self._line = self.new_line()
         self.guide = GuideStrip(guide) if guide else None
         self.overview, self.charts, self.all_dead = OverviewView(), ChartsView(), AllDeadView()
         own = (self.overview, self.all_dead, self.charts)
@@ -117,7 +127,7 @@ class Dashboard(App[Exception]):
     def compose(self) -> ComposeResult:
         yield from (self.bars.banner, self.bars.tabs, *([self.guide] if self.guide else []))
         yield from (self.bars.notice, self.split, self.field)
-        yield from (self._completions, self.command, self.bars.status)
+        yield from (self._line.completions, self._line, self.bars.status)
         yield KeyFooter()
 
     def run(self, *args: Any, **options: Any) -> Exception | None:
@@ -227,7 +237,7 @@ class Dashboard(App[Exception]):
                 self.preview.show(seen.snapshot)
                 self.navigation.fetched()
             for screen in self.screen_stack:
-                if isinstance(screen, (DetailScreen, ExplainScreen, ServerScreen)):
+                if isinstance(screen, (OpenedScreen, ServerScreen)):
                     screen.show(seen.snapshot)
             self.tick()
             if self.focused is None and len(self.screen_stack) == 1:
@@ -297,8 +307,18 @@ class Dashboard(App[Exception]):
             if not view.of_all_queues:
                 view.forget()
 
+    def new_line(self) -> CommandInput:
+        """A line for commands, for one more screen."""
+        return CommandInput(self.commands.completed, self._typed)
+
+    @property
+    def command(self) -> CommandInput:
+        """The line for commands of the screen over the view, or else of the view."""
+        screen = self.opened_screen
+        return self._line if screen is None else screen.line
+
     def open_screen(
-        self, screen: ModalScreen[None], closed: Callable[[None], None] | None = None
+        self, screen: Screen[None], closed: Callable[[None], None] | None = None
     ) -> None:
         # Not awaited: the screen is mounted by this message loop.
         self.push_screen(screen, closed)  # type: ignore[unused-awaitable]
@@ -314,8 +334,11 @@ class Dashboard(App[Exception]):
             groups.take(None)
 
     def look(self) -> None:
-        """Focus the table and poll at once."""
-        self.current.table.focus()
+        """Focus what the screen in front lists, and poll at once."""
+        if isinstance(self.screen, OpenedScreen):
+            self.screen.take_focus()
+        else:
+            self.current.table.focus()
         self.tick()
         self.poller.wake()
 
@@ -338,7 +361,11 @@ class Dashboard(App[Exception]):
 
     @property
     def open_queue(self) -> ListedQueue | None:
-        return next((queue for queue in self.queues if queue.name == self.queue), None)
+        return self.listed(self.queue)
+
+    def listed(self, name: str | None) -> ListedQueue | None:
+        """The queue of that name, if it exists."""
+        return next((queue for queue in self.queues if queue.name == name), None)
 
     @property
     def queues(self) -> tuple[ListedQueue, ...]:
@@ -378,7 +405,50 @@ class Dashboard(App[Exception]):
         return PreviewSubject(view.name_, queue, view.table.identity, sections=sections)
 
     @property
+    def opened_screen(self) -> OpenedScreen | None:
+        """The topmost screen about an entry, request or queue; None: the view is in front."""
+        return next((s for s in reversed(self.screen_stack) if isinstance(s, OpenedScreen)), None)
+
+    @property
+    def opened(self) -> Opened | None:
+        """What that screen is about."""
+        screen = self.opened_screen
+        return None if screen is None else screen.opened
+
+    @property
+    def acting(self) -> QueueView:
+        """The view whose keys apply: the open one, or the one that lists what a screen shows."""
+        opened = self.opened
+        return self.current if opened is None else self.views[opened.view or "overview"]
+
+    @property
+    def acting_queue(self) -> str | None:
+        """The queue that these keys are about."""
+        opened = self.opened
+        return self.queue if opened is None else opened.queue
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """What the next key is about: what a screen shows, or else the rows of the view."""
+        opened = self.opened
+        if opened is None:
+            return self.current.chosen
+        return (opened.queue,) if opened.view is None else (opened.id or "",)
+
+    @property
+    def target(self) -> ChangeTarget | None:
+        """The entries that the next change applies to; None: there are none."""
+        state = self.acting.state
+        if self.opened is None:
+            return self.current.target
+        return None if state is None else ChangeTarget(state, self.chosen)
+
+    @property
     def addresses(self) -> RowAddresses:
+        opened = self.opened
+        if opened is not None:
+            whole = opened.queue if opened.id is None else f"{opened.queue}/{opened.id}"
+            return RowAddresses((whole,), opened.queue)
         view, under = self.current, self.current.chosen
         if view.holds == "queues":
             return RowAddresses(under, under[0] if under else None)

@@ -9,6 +9,7 @@ from redisq_ops.ops.terminal import printable
 from redisq_ops.tui.keys.key_refusals import nothing_selected
 from redisq_ops.tui.navigation_history import NavigationHistory, VisitedPlace
 from redisq_ops.tui.screens.detail_screen import DetailScreen
+from redisq_ops.tui.screens.opened_screen import Opened, OpenedScreen
 from redisq_ops.tui.table.table import PagedTable
 from redisq_ops.tui.views import AllDeadView, GroupsView
 from redisq_ops.tui.views.consumers import parted
@@ -33,8 +34,6 @@ class Navigation:
         """where the cursor goes once the rows are here"""
         self._back: View | None = None
         """the view whose row opened this one, where Esc leads back to"""
-        self.detail: str | None = None
-        """the entry or request whose details are open"""
 
     @property
     def here(self) -> VisitedPlace:
@@ -102,12 +101,15 @@ class Navigation:
     # --- views and queues ----------------------------------------------------------------------
 
     def open_view(self, name: View) -> None:
-        """Show a view; from one of all queues, that of the queue under the cursor."""
-        app = self._app
+        """Show a view of the queue that a screen is about; from a view of all queues, of the queue
+        under the cursor."""
+        app, opened = self._app, self._app.opened
         if app.snapshot is None:
             app.refuse("The queues have not been read yet.")
             return
-        if app.current.of_all_queues and not app.views[name].of_all_queues:
+        if opened is not None:
+            self.choose(opened.queue)
+        elif app.current.of_all_queues and not app.views[name].of_all_queues:
             if app.current.stands_for:
                 app.refuse(nothing_selected(app))
                 return
@@ -116,8 +118,9 @@ class Navigation:
         self.show_view(name)
 
     def show_view(self, name: View) -> None:
-        """Show a view of the queue that is open."""
+        """Show a view of the queue that is open, in front of all screens."""
         app = self._app
+        self.close_screens()
         self.leaving()
         app.drop_unreadable_filter()
         app.show_only(name)
@@ -215,9 +218,10 @@ class Navigation:
 
     def open_detail(self, id: str) -> None:
         """Show all details of an entry or request of the open queue."""
-        self.detail = id
-        self._app.open_screen(DetailScreen(id), self._left_detail)
-        self._app.poller.wake()
+        app = self._app
+        assert app.queue is not None
+        app.open_screen(DetailScreen(Opened(app.queue, id), app.new_line()))
+        app.poller.wake()
 
     def open_place(self, view: View, queue: str | None, filter: Query | None = None) -> None:
         """Show a view of a queue; for the overview with a queue, show that queue's main view."""
@@ -251,11 +255,13 @@ class Navigation:
     def close_screens(self) -> None:
         """Leave all dialogs and screens over the view."""
         while len(self._app.screen_stack) > 1:
-            self._app.pop_screen()  # type: ignore[unused-awaitable]
-        self.detail = None
+            self._app.screen.dismiss(None)  # type: ignore[unused-awaitable]
 
-    def _left_detail(self, _: None) -> None:
-        self.detail = None
+    def close_dialogs(self) -> None:
+        """Leave the dialogs in front; one that asks whether to change something gets a No."""
+        app = self._app
+        while len(app.screen_stack) > 1 and not isinstance(app.screen, OpenedScreen):
+            app.screen.dismiss(None)  # type: ignore[unused-awaitable]
 
 
 def home_view(features: frozenset[str], counts: Counts | None) -> View:

@@ -54,6 +54,7 @@ class DashboardServer(Server):
         self._token = secrets.token_urlsafe(24)
         self._sessions = 0
         self._page = Template((files(__package__) / "web_page.html").read_text(encoding="utf-8"))
+        self._focus = (files(__package__) / "web_page.js").read_text(encoding="utf-8")
 
     @property
     def url(self) -> str:
@@ -79,6 +80,7 @@ class DashboardServer(Server):
         app.add_routes(
             [
                 web.get("/{token}/", self.page),
+                web.get("/{token}/focus.js", self.focus),
                 web.get("/{token}/ws", self.session),
                 web.static("/static", self.statics_path),
             ]
@@ -108,6 +110,10 @@ class DashboardServer(Server):
         websocket = f"{'wss' if secure else 'ws'}://{request.host}/{self._token}/ws"
         text = self._page.substitute(websocket=escape(websocket))
         return web.Response(text=text, content_type="text/html")
+
+    async def focus(self, request: web.Request) -> web.Response:
+        """The page's own script: letters reach the terminal without a click on it."""
+        return web.Response(text=self._focus, content_type="text/javascript")
 
     async def session(self, request: web.Request) -> web.StreamResponse:
         """A dashboard for a browser's websocket, unless there are too many."""

@@ -10,7 +10,6 @@ import pytest
 import redis
 from textual.events import Key, Paste
 from textual.pilot import Pilot
-from textual.widgets import Input
 
 from redisq_ops.core.engine.registry import Registered
 from redisq_ops.core.engine.worker_register import WorkerRegistration
@@ -36,6 +35,7 @@ from redisq_ops.tui.app import Top
 from redisq_ops.tui.banner import Tabs
 from redisq_ops.tui.change.confirm_dialog import Confirm
 from redisq_ops.tui.change.undo_screen import UndoScreen
+from redisq_ops.tui.change.value_dialog import ValueDialog
 from redisq_ops.tui.command.command_line import RowAddresses
 from redisq_ops.tui.frame import text
 from redisq_ops.tui.poller import Connected, Live, Missed, SnapshotFetched
@@ -101,15 +101,14 @@ def test_clients_their_rules_and_the_audit_log(url: str, client: redis.Redis) ->
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await press(pilot, "c")
         await see(pilot, "acme", "blocked", "globex", "1 of 2")
-        line = app.query_one("#command", Input)
-        for key, begun in (
-            ("L", "client cap %q % "),
-            ("O", "client weight %q % "),
-            ("K", "client block %q %"),
+        for key, title in (
+            ("L", "Cap of client acme of queue jobs"),
+            ("O", "Weight of client acme of queue jobs"),
         ):
-            await press(pilot, key)
-            assert line.value == begun
+            assert (await valued(pilot, key)).wanted.title == title
             await press(pilot, "escape")
+        assert (await asked(pilot, "K")).question.title == "Unblock client acme of queue jobs?"
+        await press(pilot, "n")
         assert app.addresses == RowAddresses(("acme",), "jobs")
         await press(pilot, "p")
         await see(pilot, "none: it is blocked", "by kim@ops-1", "“floods”", "the first 3 of 3")
@@ -174,6 +173,15 @@ async def asked(pilot: Pilot[Exception], key: str) -> Confirm:
     await until(pilot, lambda: isinstance(pilot.app.screen, Confirm))
     await pilot.pause()
     assert isinstance(pilot.app.screen, Confirm)
+    return pilot.app.screen
+
+
+async def valued(pilot: Pilot[Exception], key: str) -> ValueDialog:
+    """Press a key that needs a value; the dialog that asks for it."""
+    await press(pilot, key)
+    await until(pilot, lambda: isinstance(pilot.app.screen, ValueDialog))
+    await pilot.pause()
+    assert isinstance(pilot.app.screen, ValueDialog)
     return pilot.app.screen
 
 
@@ -896,10 +904,12 @@ def test_requeue_and_claim_void_the_old_receipt(url: str, client: redis.Redis) -
         await until(pilot, lambda: app.current.table.cursor_lost)
         await press(pilot, "k")
         await until(pilot, lambda: app.current.table.identity == two.id)
-        dialog = await asked(pilot, "C")
-        await press(pilot, *"yann", "enter", "y")
+        await valued(pilot, "C")
+        await press(pilot, *"yann")
+        dialog = await asked(pilot, "enter")
+        assert dialog.question.typed == "new yann"  # nobody alive has that name
+        await press(pilot, *"new yann", "y")
         await told(pilot, "1 claimed")
-        assert dialog.consumer == "yann"
         entry = queue.get(two.id)
         assert entry is not None and entry.consumer == "yann"
 

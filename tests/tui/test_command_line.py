@@ -11,12 +11,10 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from redisq_ops.cli.main import root_command
-from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.command import command_line
 from redisq_ops.tui.command.command_line import NOT_HERE, RowAddresses, parsed
-from redisq_ops.tui.frame import text
 
 from .test_app import bury, drive_in, press, see_line, told
 from .test_real_terminal import Terminal, terminal
@@ -73,32 +71,16 @@ def test_what_stands_for_nothing_is_refused(line: str, why: str) -> None:
 
 
 @pytest.mark.slow
-def test_keys_begin_a_command_for_the_row_under_the_cursor(url: str, client: redis.Redis) -> None:
+def test_a_command_or_key_without_a_use_here_says_why(url: str, client: redis.Redis) -> None:
     bury(client, "r", 2)
-    DelaySet(client, "later").schedule([("e", b"x")], after_ms=3_600_000)
-    RequestQueue(client, "mail").submit([b"x"], id="open")
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         line = app.query_one("#command", Input)
-        for view, key, begun in (
-            ("5", "M", "move % --to "),
-            ("5", "w", "export %q --state dead -o "),
-            ("3", "K", "request cancel %"),
-            ("3", "L", "request limit % "),
-            ("2", "O", "request priority % "),
-            ("0", "B", "trash restore %"),
-        ):
-            await press(pilot, view, key)
-            assert line.display and line.value == begun, text(app)
-            await press(pilot, "escape")
-            assert not line.display
         await press(pilot, "5", "L")
         await see_line(pilot, "L Limit: it is for requests (2, 3) and clients (c).")
         await press(pilot, "T")
         await see_line(pilot, "only for delayed entries (view 6).")
-        await press(pilot, "slash", *"id~1", "enter", "w")
-        assert line.value == "export %q --state dead --where 'id~1' -o "
-        await press(pilot, "escape", "colon", *"top", "enter")
+        await press(pilot, "colon", *"top", "enter")
         await see_line(pilot, "the dashboard is open already")
         await press(pilot, "colon", "up")
         assert line.value == "top"
@@ -129,8 +111,9 @@ def test_a_command_asks_in_the_terminal_and_the_dashboard_shows_what_it_did(
     terminal.start(url)
     terminal.send("3")
     terminal.see("0/4")
-    terminal.send("L")
-    terminal.send("2", "0", "Enter")
+    terminal.send(":")
+    terminal.send("-l", "request limit % 20")
+    terminal.send("Enter")
     terminal.see("$ redisq request limit mail/r1 20", "[y/N]")
     assert terminal.modes == "0 0"
     terminal.send("y", "Enter")

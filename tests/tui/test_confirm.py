@@ -138,17 +138,13 @@ def test_a_yes_without_what_has_to_be_typed_says_what_is_missing() -> None:
     assert said(LARGE, ["y"]) == (["Yes needs 1240 typed first."], answers)
     assert said(LARGE, [*"124", "enter"]) == (["Yes needs 1240 typed first."], answers)
     assert said(LARGE, [*"1240"]) == ([], answers)
-    claim = Question("Claim 2?", consumer=True)
-    needs = "Yes needs the name of the consumer that receives the entries."
-    assert said(claim, ["enter", "y"]) == ([needs], answers)
 
 
 @pytest.mark.slow
 def test_where_every_letter_is_text_the_answers_name_other_keys() -> None:
-    claim = Question("Claim 2?", consumer=True, why=True)
-    assert said(claim, [*"yn"]) == ([], ["No (Esc)", "Yes"])
-    assert said(claim, [*"yn", "enter"]) == ([], ["No (Esc)", "Yes"])  # the reason is next
-    assert said(claim, [*"yn", "enter", "enter"]) == ([], ["No (n)", "Yes (y)"])
-    assert answer(claim, [*"nina", "escape"]) is False
-    assert answer(claim, [*"nina", "enter", "enter", "n"]) is False
-    assert answer(claim, [*"nina", "enter", "enter", "y"]) is True
+    why = Question("Requeue 2?", why=True)
+    assert said(why, ["w", *"yn"]) == ([], ["No (Esc)", "Yes"])
+    assert said(why, ["w", *"yn", "enter"]) == ([], ["No (n)", "Yes (y)"])
+    assert answer(why, ["w", *"yn", "escape"]) is False
+    assert answer(why, ["w", *"yn", "enter", "n"]) is False
+    assert answer(why, ["w", *"yn", "enter", "y"]) is True

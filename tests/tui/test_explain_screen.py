@@ -22,7 +22,7 @@ from redisq_ops.tui.change.suggested_change import suggested_change
 from redisq_ops.tui.frame import text
 from redisq_ops.tui.screens.explain_screen import ExplainScreen
 
-from .test_app import asked, bury, drive, drive_in, press, see, told, until
+from .test_app import asked, bury, drive, drive_in, press, see, told, until, valued
 
 pytestmark = [pytest.mark.alike, pytest.mark.slow]
 
@@ -98,8 +98,11 @@ def test_what_a_silent_consumer_of_a_stream_holds_is_claimed(
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await press(pilot, "t")
         await see(pilot, "consumer gone of group billing has been silent", "claim")
-        await asked(pilot, "enter")
-        await press(pilot, *"ann", "enter", "enter", "y")
+        await valued(pilot, "enter")
+        await press(pilot, *"ann")
+        dialog = await asked(pilot, "enter")
+        assert "No live consumer is called ann" in dialog.question.lines[0]
+        await press(pilot, "y", *"new ann", "y")
         await told(pilot, "3 claimed")
 
     drive(url, body)
@@ -134,7 +137,7 @@ def test_names_lead_to_what_is_known_of_them(url: str, client: redis.Redis) -> N
     async def follow(pilot: Pilot[Exception], words: str) -> None:
         screen = pilot.app.screen
         assert isinstance(screen, ExplainScreen)
-        outline = screen._sections.outline
+        outline = screen.sections.outline
         await press(pilot, "g")
         for _ in range(30):
             if outline.cursor_node and str(outline.cursor_node.label).startswith(words):

@@ -33,7 +33,19 @@ from redisq_ops.tui.screens.explain_screen import ExplainScreen
 from redisq_ops.tui.views import GroupsView
 from redisq_ops.tui.views import consumers as view
 
-from .test_app import asked, bury, dead, drive_in, press, see, see_line, told, undo, until
+from .test_app import (
+    asked,
+    bury,
+    dead,
+    drive_in,
+    press,
+    see,
+    see_line,
+    told,
+    undo,
+    until,
+    valued,
+)
 
 pytestmark = [pytest.mark.alike, pytest.mark.slow]
 
@@ -261,9 +273,12 @@ def test_what_a_silent_consumer_holds_is_claimed(
         assert "requeues what it holds" not in text(app)
         assert "R Requeue" not in text(app).splitlines()[-1]
         await press(pilot, "p")
-        await asked(pilot, "C")
+        await valued(pilot, "C")
+        await see(pilot, "Which consumer receives 4 pending entries of consumer gone")
+        await press(pilot, *"ann")
+        await asked(pilot, "enter")
         assert "Claim 4 pending entries of consumer gone of group billing" in text(app)
-        await press(pilot, *"ann", "enter", "enter", "y")
+        await press(pilot, *"new ann", "y")
         await told(pilot, "4 claimed")
         held = {row["name"]: row["pending"] for row in client.xinfo_consumers("orders", "billing")}
         assert held == {b"alive": 1, b"gone": 0, b"ann": 4}

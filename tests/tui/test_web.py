@@ -152,6 +152,10 @@ def test_a_replay_and_its_undo_are_clicked_through_in_a_browser(
         page.on("console", lambda message: complaints.append(message.text))
         screen = Screen(page)
         page.goto(address)
+        screen.see("mail")
+        page.keyboard.press("?")  # the terminal has the focus: no click before
+        screen.see("/ finds a key")
+        page.keyboard.press("Escape")
         screen.click("mail", times=2)
         screen.see("1 of 3")  # what is dead comes first
         screen.click("2 prio")

@@ -9,17 +9,22 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from redisq_ops.ops.terminal import printable
-from redisq_ops.tui.keys.key_refusals import nothing_selected
+from redisq_ops.tui.keys.key_refusals import OF_CLIENTS, nothing_selected
 from redisq_ops.tui.views.consumers import parted
 
 if TYPE_CHECKING:
+    from datetime import tzinfo
+
     from redisq_ops.core.model.states import Verb
+    from redisq_ops.core.queues.request.queue import Control
     from redisq_ops.ops.change.audit_log import Operation
     from redisq_ops.ops.change.limits import Guard
     from redisq_ops.ops.deployment import Deployment
+    from redisq_ops.ops.inspect.snapshot import ListedQueue
     from redisq_ops.ops.redaction import Redaction
     from redisq_ops.tui.change.confirm_dialog import Question
     from redisq_ops.tui.change.speed_fields import ChangeSpeed
+    from redisq_ops.tui.change.value_dialog import WantedValue
     from redisq_ops.tui.views import GroupsView, QueueView
     from redisq_ops.tui.views.base import EntryView
 
@@ -43,8 +48,6 @@ class Changes:
         self.stopping = False
         self.why = ""
         """the reason given for the running change"""
-        self.consumer = ""
-        """the consumer named in the dialog of a claim"""
         self.speed: ChangeSpeed
         """the speed set in the dialog; known once somebody was asked"""
         self.complete = False
@@ -59,8 +62,8 @@ class Changes:
         """Carry out a verb on the view's target: all, the marked or the current entries."""
         if why := view.refusal:
             return self.tell(why, False)
-        target, chosen = view.target, view.chosen
-        queue = self._app.queue if target is None or target.queue is None else target.queue
+        target, chosen = self._app.target, self._app.chosen
+        queue = target.queue if target and target.queue else self._app.acting_queue
         if queue is None or target is None:
             return self._nothing()
 
@@ -89,18 +92,46 @@ class Changes:
         self._start(lambda: run_change.take_over(self, does, queue, group, name), view)
         return None
 
+    def set_rule(self, verb: Control, view: QueueView) -> None:
+        """Cancel a request, or set its limit or priority; of a client: block, cap or weight."""
+        queue, chosen = self._app.acting_queue, self._app.chosen
+        if queue is None or not chosen:
+            return self._nothing()
+        if len(chosen) > 1:
+            return self.tell("One at a time: take the marks away.", False)
+
+        from . import suggested_change
+
+        rule = OF_CLIENTS[f"request {verb}"].removeprefix("client ")
+        if view.name_ == "clients":
+            self._start(lambda: suggested_change.ask_client(self, queue, chosen[0], rule), view)
+        else:
+            self._start(lambda: suggested_change.ask_request(self, queue, chosen[0], verb), view)
+        return None
+
+    def export(self, view: QueueView) -> None:
+        """Write the view's entries that match the filter, or the whole queue, to a file."""
+        queue, state, where = self._app.queue, view.state, view.filter if view.state else None
+        if queue is None:
+            return self._nothing()
+
+        from . import export
+
+        self._start(lambda: export.export(self, queue, state, where), None)
+        return None
+
     def edit(self, view: QueueView) -> None:
         """Edit the payload of the entry under the cursor in the user's editor."""
-        queue, state, id = self._app.queue, view.state, view.table.identity
-        if queue is None or state is None or id is None:
+        queue, state, chosen = self._app.acting_queue, view.state, self._app.chosen
+        if queue is None or state is None or not chosen:
             return self._nothing()
-        if len(view.table.marks) > 1:
+        if len(chosen) > 1:
             more = f"redisq {'dlq' if state == 'dead' else 'delay'} edit --patch"
             return self.tell(f"One entry at a time here; for many: {more}", False)
 
         from . import run_change
 
-        self._start(lambda: run_change.edit(self, queue, state, id), view)
+        self._start(lambda: run_change.edit(self, queue, state, chosen[0]), view)
         return None
 
     def scan(self, view: GroupsView) -> None:
@@ -138,8 +169,8 @@ class Changes:
 
     def hold(self, view: QueueView) -> None:
         """Hold or resume queues in the overview, requests in their views, else this queue."""
-        queue = self._app.queue
-        names = (queue,) if view.holds == "queue" and queue else view.chosen
+        queue = self._app.acting_queue
+        names = (queue,) if view.holds == "queue" and queue else self._app.chosen
         if not names:
             return self._nothing()
 
@@ -218,6 +249,21 @@ class Changes:
     # --- for a running change ------------------------------------------------------------------
 
     @property
+    def queues(self) -> tuple[ListedQueue, ...]:
+        """All queues of the server."""
+        return self._app.queues
+
+    @property
+    def zone(self) -> tzinfo | None:
+        """The time zone of dates on the screen; None: local."""
+        return self._app.zone
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """Measures spans of time, in seconds."""
+        return self._app.clock
+
+    @property
     def deployment(self) -> Deployment:
         """The deployment that changes are made in."""
         assert self._app.source.connected is not None
@@ -248,8 +294,15 @@ class Changes:
         asked = replace(question, typed=self.guard.typed(None, question.typed), why=True)
         dialog = Confirm(asked)
         yes = await self._app.push_screen_wait(dialog)
-        self.why, self.consumer, self.speed = dialog.why, dialog.consumer, dialog.speed
+        self.why, self.speed = dialog.why, dialog.speed
         return yes
+
+    async def value(self, wanted: WantedValue) -> str | None:
+        """Ask for a value; None: the dialog was closed without one."""
+        from .value_dialog import ValueDialog
+
+        self.progress = ""
+        return await self._app.push_screen_wait(ValueDialog(wanted))
 
     async def choose(self, operations: Sequence[Operation], now_ms: int) -> str | None:
         """Let the user pick the operation to undo; returns its id, None for none."""
@@ -308,6 +361,8 @@ class Changes:
         if self.running:
             return self.tell("One change at a time: Esc stops the running one.", False)
         self.stopping, self.why = False, ""
+        if self._app.opened is not None:
+            view = None  # the marks of its rows are of other entries
         self._app.run_worker(self._run(run, view), group="change")
         return None
 

@@ -9,12 +9,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.events import DescendantFocus
-from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
-from redisq_ops.core.model.errors import BadInput
-from redisq_ops.core.model.keys import checked_consumer
 from redisq_ops.ops.terminal import printable
+from redisq_ops.tui.change.dialog import Dialog
 from redisq_ops.tui.change.speed_fields import ChangeSpeed, SpeedFields
 from redisq_ops.tui.theme import BAD, DIM, OK
 
@@ -30,8 +28,6 @@ class Question:
     """the text to type before Yes; `ops.change.preview` sets it for large changes"""
     why: bool = False
     """whether a reason may be given; it goes into the audit log"""
-    consumer: bool = False
-    """whether to ask for the consumer that receives the entries"""
     speed: Literal["", "rate", "ramp"] = ""
     """which `SpeedFields` the dialog has: none, a rate, or also a canary and a ramp"""
 
@@ -68,58 +64,24 @@ class _Reason(Input):
         self.cursor_blink = False
 
 
-class _Consumer(Input):
-    """Takes a consumer's name; Enter only leaves the field."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "app.focus_next", "Done", show=False)]
-
-    def __init__(self) -> None:
-        super().__init__(
-            id="consumer", compact=True, placeholder="consumer that receives the entries"
-        )
-        self.cursor_blink = False
-
-    @property
-    def name_is_legal(self) -> bool:
-        try:
-            checked_consumer(self.value.strip())
-        except BadInput:
-            return False
-        return True
-
-
-class Confirm(ModalScreen[bool]):
+class Confirm(Dialog[bool]):
     """Asks a :class:`Question`; True only after Yes. Esc and ``n`` mean No. No has the focus at
     first, so Enter means No too.
 
     With ``typed``, its field has the focus instead, and Yes is disabled until the field holds that
-    text. With ``consumer``, Yes is disabled until a legal name is typed.
+    text.
     """
 
-    AUTO_FOCUS = ""
     VERTICAL_BREAKPOINTS = [(0, "-short"), (14, "-tall")]  # noqa: RUF012 (declared so by Screen)
     # The text scrolls, field and answers below it are always in sight.
     DEFAULT_CSS = """
     Confirm {
-        align: center middle;
-        background: $background 70%;
-        #dialog {
-            width: 78;
-            max-width: 100%;
-            height: auto;
-            max-height: 100%;
-            background: $surface;
-            border: round $border;
-            padding: 1 2;
-            &.-danger { border: round $error; }
-            &.-danger #title { color: $text-error; }
-        }
+        #dialog.-danger { border: round $error; }
+        #dialog.-danger #title { color: $text-error; }
         #what { height: auto; scrollbar-size: 0 1; }
-        #title { text-style: bold; margin-bottom: 1; }
         #foot { dock: bottom; height: auto; }
-        #how, #why, #consumer { margin-top: 1; }
+        #how, #why { margin-top: 1; }
         #why.-below-speed { margin-top: 0; }
-        #typed, #why, #consumer { background: $panel; padding: 0 1; }
         #answers { height: 1; margin-top: 1; align-horizontal: right; }
         #answers Button {
             min-width: 11;
@@ -157,18 +119,12 @@ class Confirm(ModalScreen[bool]):
         self.question = question
         # Held, not queried: it is read after the screen is gone.
         self._why = _Reason() if question.why else None
-        self._consumer = _Consumer() if question.consumer else None
         self._speed = SpeedFields(ramp=question.speed == "ramp") if question.speed else None
 
     @property
     def speed(self) -> ChangeSpeed:
         """How fast the change is to be carried out."""
         return self._speed.speed if self._speed is not None else ChangeSpeed()
-
-    @property
-    def consumer(self) -> str:
-        """The consumer's name, if one was asked for."""
-        return self._consumer.value.strip() if self._consumer is not None else ""
 
     @property
     def why(self) -> str:
@@ -178,8 +134,6 @@ class Confirm(ModalScreen[bool]):
     @property
     def agreed(self) -> bool:
         """True if what had to be typed is typed."""
-        if self._consumer is not None and not self._consumer.name_is_legal:
-            return False
         if self._speed is not None and not self._speed.legal:
             return False
         typed = self.question.typed
@@ -193,8 +147,6 @@ class Confirm(ModalScreen[bool]):
                 yield Static(printable(question.title), id="title", markup=False)
                 yield Static(Text("\n").join(map(_labelled, question.lines)), markup=False)
             with Vertical(id="foot"):
-                if self._consumer is not None:
-                    yield self._consumer
                 if typed is not None:
                     yield Static(printable(f"To go on, type {typed}"), id="how", markup=False)
                     yield _Field(typed)
@@ -205,16 +157,10 @@ class Confirm(ModalScreen[bool]):
                     yield self._why
                 with Horizontal(id="answers"):
                     yield Button("No (n)", id="no", compact=True)
-                    yield Button(
-                        "Yes (y)",
-                        id="yes",
-                        compact=True,
-                        disabled=typed is not None or self._consumer is not None,
-                    )
+                    yield Button("Yes (y)", id="yes", compact=True, disabled=typed is not None)
 
     def on_mount(self) -> None:
-        first = "#no" if self.question.typed is None else "#typed"
-        self.query_one("#consumer" if self._consumer is not None else first).focus()
+        self.query_one("#no" if self.question.typed is None else "#typed").focus()
 
     def action_answer(self, yes: bool) -> None:
         if not yes or self.agreed:
@@ -226,13 +172,11 @@ class Confirm(ModalScreen[bool]):
     @property
     def _missing(self) -> str:
         """Why Yes does nothing yet."""
-        if self._consumer is not None and not self._consumer.name_is_legal:
-            return "Yes needs the name of the consumer that receives the entries."
         return f"Yes needs {printable(self.question.typed or '')} typed first."
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
         """While a text field takes all letters, the buttons name other keys."""
-        text = isinstance(event.widget, (_Reason, _Consumer))
+        text = isinstance(event.widget, _Reason)
         self.query_one("#no", Button).label = "No (Esc)" if text else "No (n)"
         self.query_one("#yes", Button).label = "Yes" if text else "Yes (y)"
 
@@ -253,7 +197,7 @@ class Confirm(ModalScreen[bool]):
     def action_scroll_text(self, lines: int) -> None:
         self.query_one("#what").scroll_relative(y=lines, animate=False)
 
-    @on(Input.Changed, "#typed, #consumer, #rate, #canary")
+    @on(Input.Changed, "#typed, #rate, #canary")
     def typed_more(self) -> None:
         self.query_one("#yes", Button).disabled = not self.agreed
 

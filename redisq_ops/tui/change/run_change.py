@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import UTC
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from redisq_ops.core.model.states import Verb
 from redisq_ops.core.queues.request.queue import Control
 from redisq_ops.core.redis.operation import arun
 from redisq_ops.ops.change import audit_log, control
+from redisq_ops.ops.change.allowed import allowed
 from redisq_ops.ops.change.audit_log import Author, Operation
 from redisq_ops.ops.change.consumer_preview import consumer_preview
 from redisq_ops.ops.change.consumer_steps import ConsumerSteps
@@ -35,7 +37,7 @@ from redisq_ops.ops.change.runner import ChangeRun, Run
 from redisq_ops.ops.change.scope import PlannedScope
 from redisq_ops.ops.change.transfer_undo import undo_of
 from redisq_ops.ops.change.undo_preview import MOST_ASKED, undo_preview
-from redisq_ops.ops.change.wording import PAST, SKIPPED
+from redisq_ops.ops.change.wording import PAST, SKIPPED, state_entries
 from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.filter.selection import select
 from redisq_ops.ops.groups.error_groups import Grouping
@@ -44,6 +46,8 @@ from redisq_ops.ops.inspect.consumers import SILENT_MS
 from redisq_ops.ops.redaction import NO_REDACTION, Redaction
 from redisq_ops.ops.required_features import requests_of
 from redisq_ops.ops.terminal import age, count, printable, rough_age
+from redisq_ops.tui.change import asked_values
+from redisq_ops.tui.change.asked_values import Receiver
 from redisq_ops.tui.change.confirm_dialog import Question
 from redisq_ops.tui.change.speed import change_at_speed, state_of, why_stopped
 from redisq_ops.tui.views.base import ChangeTarget
@@ -72,12 +76,26 @@ class Stopped(Exception):
 
 
 async def move(changes: Changes, verb: Verb, name: str, target: ChangeTarget) -> bool:
-    """Requeue, claim, replay or purge the entries with the target's ids, or all that match it."""
+    """Change the entries with the target's ids, or all that match it, after asking for what else
+    the verb needs: a claim's receiver, a ready time, the queue to move to."""
     deployment, client = changes.deployment, changes.deployment.client
     changes.guard.checked([{"matched": len(target.ids)}])  # before entries are searched
     queue = await arun(client, deployment.queue(name))
+    if verb != "move":
+        allowed(queue, verb, target.state, orphan=True)  # before anything is asked
+    given: dict[str, Any] = {"utc": changes.zone is UTC}
+    receiver: Receiver | None = None
+    if verb == "claim":
+        receiver = await asked_values.receiver(changes, queue, "the entries")
+        given["consumer"] = receiver and receiver.name
+    elif verb == "reschedule":
+        given["ready_ms"] = await asked_values.ready_time(changes, queue)
+    elif verb == "move":
+        given["route"] = await asked_values.route(changes, queue)
+    if None in given.values():
+        return False
     filter = Filter(ids=target.ids, where=target.where, redaction=changes.redaction)
-    request = ChangeRequest(verb, queue, target.state, filter, changes.guard.rate(None))
+    request = ChangeRequest(verb, queue, target.state, filter, changes.guard.rate(None), **given)
     preparing = prepare(request, progress=_looking(changes), shown=changes.redaction.text)
     prepared = await arun(client, preparing)
     trash_ms = int((await arun(client, queue.settings.op())).get("trash_ms", DEFAULTS.trash_ms))
@@ -85,6 +103,7 @@ async def move(changes: Changes, verb: Verb, name: str, target: ChangeTarget) ->
         changes.tell(f"0 matched: {prepared.preview}")
         return False
     asked = question(prepared, trash_ms, changes.redaction)
+    asked = asked if receiver is None else receiver.asked(asked)
     if not await changes.ask(asked, prepared.scope.count):
         return False
     change = await change_at_speed(changes, prepared)
@@ -124,17 +143,14 @@ def question(
         tuple(lines),
         verb == "purge",
         preview.typed,
-        consumer=verb == "claim",
         speed="ramp" if verb == "replay" and not unwatched else "rate",
     )
 
 
-def asked(preview: Preview, *more: str, consumer: bool = False, danger: bool = False) -> Question:
+def asked(preview: Preview, *more: str, danger: bool = False) -> Question:
     """The preview of a change, with ``more`` lines below it."""
     about = [f"filter: {preview.filter}"] if preview.filter else []
-    return Question(
-        preview.question, (*about, *preview.lines, *more), danger, preview.typed, consumer=consumer
-    )
+    return Question(preview.question, (*about, *preview.lines, *more), danger, preview.typed)
 
 
 def _sampled(entries: list[Entry]) -> list[str]:
@@ -156,15 +172,21 @@ async def take_over(
     claims, number = verb == "claim", len(held.ids)
     if not claims:
         check_requeueable(held)
-    preview = consumer_preview(held, "" if claims else None)
     if not number:
-        changes.tell(f"0 matched: {preview}")
+        changes.tell(f"0 matched: {consumer_preview(held, '' if claims else None)}")
         return False
+    receiver: Receiver | None = None
+    if claims:
+        what = f"{state_entries(number, 'pending')} of {held.what}"
+        receiver = await asked_values.receiver(changes, queue, what, held.group, consumer)
+        if receiver is None:
+            return False
+    to = None if receiver is None else receiver.name
     lines = ["", *(printable(f"  {id}") for id in held.ids[:_SAMPLE])]
     lines += [f"  … and {count(number - _SAMPLE)} more"] if number > _SAMPLE else []
-    if not await changes.ask(asked(preview, *lines, consumer=claims), number):
+    question = asked(consumer_preview(held, to), *lines)
+    if not await changes.ask(question if receiver is None else receiver.asked(question), number):
         return False
-    to = changes.consumer if claims else None
     steps = ConsumerSteps(held, to)
     run = ChangeRun(steps, Author.here(changes.why))
     await _drive(changes, run, verb, PAST[verb], steps.undoable)

@@ -30,7 +30,7 @@ async def change_at_speed(changes: Changes, prepared: PreparedChange) -> Run:
         by_ids.scope.high_water_ms = prepared.scope.high_water_ms
         prepared = by_ids
     prepared = replace(prepared, request=request)
-    change = prepared.run(changes.why, consumer=changes.consumer)
+    change = prepared.run(changes.why)
     if not speed.watches:
         return change
     return WatchedReplay(change, Limits(canary=speed.canary, rate=request.rate))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.model.settings import MAX_LIMIT, PRIORITIES
 from redisq_ops.core.redis.operation import arun
 from redisq_ops.ops.change import control
 from redisq_ops.ops.change.audit_log import Author
@@ -15,7 +16,8 @@ from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.filter.fields import quoted
 from redisq_ops.ops.filter.parser import parse
 from redisq_ops.ops.hint import words_of
-from redisq_ops.tui.change import run_change
+from redisq_ops.ops.required_features import with_clients
+from redisq_ops.tui.change import asked_values, run_change
 from redisq_ops.tui.views.base import ChangeTarget
 
 if TYPE_CHECKING:
@@ -82,6 +84,33 @@ async def _resume_request(changes: Changes, address: str) -> bool:
     return await run_change.hold_requests(changes, queue.name, (id,), resumes=True)
 
 
+async def ask_request(changes: Changes, name: str, id: str, verb: Control) -> bool:
+    """Cancel a request, or set its limit or priority to a number that the user gives."""
+    client = changes.deployment.client
+    if verb == "cancel":
+        return await _set_request(changes, f"{name}/{id}", verb, "")
+    queue = await arun(client, changes.deployment.queue(name))
+    request = await arun(client, control.changeable(queue, id, "pause"))  # one that is not settled
+    title = f"{verb.capitalize()} of request {name}/{id}"
+    numbers = range(1, MAX_LIMIT + 1) if verb == "limit" else range(PRIORITIES)
+    given = await asked_values.number(changes, title, numbers, getattr(request, verb))
+    return given is not None and await _set_request(changes, f"{name}/{id}", verb, str(given))
+
+
+async def ask_client(changes: Changes, name: str, client: str, verb: str) -> bool:
+    """Block or unblock a client, or set its cap or weight to a number that the user gives."""
+    redis = changes.deployment.client
+    fair = with_clients(await arun(redis, changes.deployment.queue(name)))
+    seen = await arun(redis, fair.get_client.op(client))
+    if verb == "block":
+        blocked = seen is not None and seen.blocked
+        return await _set_client(changes, name, client, "unblock" if blocked else verb, None)
+    title = f"{verb.capitalize()} of client {client} of queue {name}"
+    now = int(getattr(seen, verb, None) or 0)
+    given = await asked_values.number(changes, title, fair.client_rules.get(verb, range(0)), now)
+    return given is not None and await _set_client(changes, name, client, verb, given)
+
+
 async def _set_request(changes: Changes, address: str, verb: Control, value: str) -> bool:
     queue, id = await _at(changes, address)
     client = changes.deployment.client
@@ -89,7 +118,8 @@ async def _set_request(changes: Changes, address: str, verb: Control, value: str
     if not await changes.ask(run_change.asked(request_preview(queue, [request], verb, value))):
         return False
     change = control.change_request(queue, id, verb, Author.here(changes.why), value)
-    return _tell(changes, await arun(client, change), f"{verb} of request {id}: {value}")
+    done = f"{verb} of request {id}" + (f": {value}" if value else "")
+    return _tell(changes, await arun(client, change), done)
 
 
 async def _set_client(

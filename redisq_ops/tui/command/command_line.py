@@ -131,10 +131,9 @@ class CommandInput(Input):
         Binding("down", "recall(1)", "The one after", show=False),
     ]
 
-    def __init__(
-        self, find: Callable[[str], Sequence[Completion]], completions: CompletionList
-    ) -> None:
-        """``find``: a line -> completions of its last word."""
+    def __init__(self, find: Callable[[str], Sequence[Completion]], earlier: list[str]) -> None:
+        """``find``: a line -> completions of its last word; ``earlier``: the lines typed before,
+        which all lines for commands share."""
         placeholder = (
             "a command of redisq; Tab completes; % is the row under the cursor, %q the queue"
         )
@@ -142,12 +141,13 @@ class CommandInput(Input):
         self.cursor_blink = False
         self.display = False
         self._find = find
-        self._list = completions
+        self.completions = CompletionList()
+        """to be shown above the line"""
         self._found: Sequence[Completion] = ()
         self._chosen: int | None = None
         self._completed = ""
         """the line as Tab left it"""
-        self._lines: list[str] = []
+        self._lines = earlier
         self._at = 0
 
     def begin(self, start: str = "") -> None:
@@ -162,7 +162,7 @@ class CommandInput(Input):
 
     def end(self) -> str:
         """Hide the line; returns the typed text."""
-        self.display = self._list.display = False
+        self.display = self.completions.display = False
         line = self.value.strip()
         if line and self._lines[-1:] != [line]:
             self._lines.append(line)
@@ -174,7 +174,7 @@ class CommandInput(Input):
 
     def _look_up(self) -> None:
         self._found, self._chosen = self._find(self.value), None
-        self._list.show(self._found, None)
+        self.completions.show(self._found, None)
 
     def action_complete(self, step: int) -> None:
         """Put the next completion in place of the last word; a space follows the only one."""
@@ -188,7 +188,7 @@ class CommandInput(Input):
             self.value = line + " "
         else:
             self._completed = self.value = line
-            self._list.show(self._found, self._chosen)
+            self.completions.show(self._found, self._chosen)
         self.cursor_position = len(self.value)
 
     def action_recall(self, step: int) -> None:

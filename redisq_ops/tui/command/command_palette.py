@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
+from textual import on
 from textual.actions import parse as parse_action
-from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 from textual.types import IgnoreReturnCallbackType
+from textual.widgets import Input
 
 from redisq_ops.ops.terminal import printable, quantity
 from redisq_ops.tui.keys import keys
@@ -103,8 +105,20 @@ def _lines(app: Top) -> Iterator[PaletteEntry]:
             yield PaletteEntry(command.text, command.help, begin)
 
 
-class DashboardPalette(Provider):
-    """Finds the entries for Textual's palette."""
+class DashboardPalette(CommandPalette):
+    """Textual's palette with these entries; a colon typed first opens the line for commands."""
+
+    def __init__(self) -> None:
+        super().__init__(providers=[PaletteEntries], placeholder="Find …")
+
+    @on(Input.Changed)
+    def leave_for_command(self, changed: Input.Changed) -> None:
+        if changed.value == ":":
+            cast("Top", self.app).action_command()
+
+
+class PaletteEntries(Provider):
+    """Finds the entries."""
 
     async def startup(self) -> None:
         self._entries = entries(cast("Top", self.app))

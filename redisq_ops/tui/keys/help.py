@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from math import ceil
 from typing import TYPE_CHECKING, ClassVar, cast
 
@@ -10,7 +11,8 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, VerticalScroll
-from textual.screen import ModalScreen
+from textual.dom import DOMNode
+from textual.screen import ModalScreen, Screen
 from textual.widgets import Input, Static
 
 from redisq_ops.tui.keys.keys import CHANGE, LEAVE, sign
@@ -43,7 +45,8 @@ def keys(bindings: Iterable[BindingType]) -> Iterable[tuple[str, str]]:
 
 class HelpScreen(ModalScreen[None]):
     """The keys in groups: looking, changing, moving in a table or an entry, leaving. On a wide
-    screen they take two or three columns; ``/`` shows only keys whose help has some text."""
+    screen they take two or three columns; ``/`` shows only keys whose help has some text. Over a
+    screen about one entry, request or queue: the keys that act there now."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (116, "-wide")]  # noqa: RUF012 (declared so by Screen)
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -60,18 +63,22 @@ class HelpScreen(ModalScreen[None]):
         self._find = Input(placeholder="a key, or what it does", compact=True)
 
     def compose(self) -> ComposeResult:
-        app = cast("Top", self.app).key_bindings
+        top = cast("Top", self.app)
+        app: Sequence[Binding] = top.key_bindings
+        entry = [*SectionTree.BINDINGS, *EntryTree.BINDINGS, *OutlineTree.BINDINGS[3:6]]
+        table = [*_group("In a table", PagedTable.BINDINGS), *_LOST, Text()]
+        if (below := top.opened_screen) is not None:
+            app, table = _active(app, below), []
+            entry = [*_active(_own(below.sections), below), *OutlineTree.BINDINGS[2:6]]
+            entry += _active(_own(below), below)
         change = [key for key in app if key.id in _CHANGING]
         leave = [key for key in app if key.id in _LEAVING]
         look = [key for key in app if key not in change and key not in leave]
-        entry = [*SectionTree.BINDINGS, *EntryTree.BINDINGS, *OutlineTree.BINDINGS[3:6]]
         self._lines = [
             *_group("Look", look),
             *_group("Change: each key asks first", change),
-            *_group("In a table", PagedTable.BINDINGS),
-            *_LOST,
-            Text(),
-            *_group("In an entry", entry),
+            *table,
+            *_group("In an entry" if below is None else "Here", entry),
             *_group("Leave", leave),
         ][:-1]
         with VerticalScroll(id="sheet") as sheet:
@@ -102,8 +109,27 @@ class HelpScreen(ModalScreen[None]):
         self.query_one("#sheet").scroll_relative(y=lines, animate=False)
 
 
-def _group(title: str, bindings: Iterable[BindingType]) -> Iterator[Text]:
-    yield Text(title, "bold")
-    for signs, words in keys(bindings):
-        yield Text.assemble((f"{signs:<{_WIDTH}}", HELD), words)
-    yield Text()
+def _own(node: DOMNode) -> Iterator[BindingType]:
+    """The bindings of a widget or screen and of its classes, without the toolkit's."""
+    for each in type(node).__mro__:
+        if each.__module__.startswith("redisq_ops"):
+            yield from each.__dict__.get("BINDINGS", ())
+
+
+def _active(bindings: Iterable[BindingType], screen: Screen[None]) -> list[Binding]:
+    """The bindings that act on that screen now, each with the keys that do."""
+    active, found = screen.active_bindings, []
+    for one in bindings:
+        if isinstance(one, Binding):
+            at = {key: active[key] for key in one.key.split(",") if key in active}
+            acting = [
+                key for key, it in at.items() if it.enabled and it.binding.action == one.action
+            ]
+            found += [replace(one, key=",".join(acting))] if acting else []
+    return found
+
+
+def _group(title: str, bindings: Iterable[BindingType]) -> list[Text]:
+    """A title, a line for each key, and an empty line; nothing without keys."""
+    lines = [Text.assemble((f"{signs:<{_WIDTH}}", HELD), words) for signs, words in keys(bindings)]
+    return [Text(title, "bold"), *lines, Text()] if lines else []

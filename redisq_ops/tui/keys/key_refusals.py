@@ -9,6 +9,7 @@ from textual.events import Key
 
 from redisq_ops.ops.terminal import kind_of
 from redisq_ops.tui.keys import keys
+from redisq_ops.tui.screens.opened_screen import OpenedScreen
 from redisq_ops.tui.views import GroupsView, numbered
 from redisq_ops.tui.views.base import EntryView
 
@@ -24,12 +25,30 @@ OF_CLIENTS = {
     "request cancel": "client block",
 }
 """the same keys for clients"""
+_OF_LISTS = frozenset(
+    {
+        "queue",
+        "filter",
+        "sort",
+        "turn",
+        "preview",
+        "scan",
+        "zoom",
+        "all_queues",
+        "export",
+        "saved_filter",
+        "yank",
+        "leave",
+        "everything",
+    }
+)
+"""actions that have no use on a screen about one entry, request or queue"""
 
 
 def why_not(app: Top, key: Key) -> str:
     """Why a key that was pressed does nothing."""
     sign = keys.sign(key.key, key.character)
-    if len(app.screen_stack) > 1:
+    if len(app.screen_stack) > 1 and not isinstance(app.screen, OpenedScreen):
         return f"{sign} has no meaning here."
     if app.focused is app.field:
         return f"{sign} has no meaning in a filter: Enter keeps it, Esc drops it."
@@ -58,8 +77,10 @@ def unfit(app: Top, action: str, parameters: tuple[object, ...]) -> str:
 
     Not checked: whether there is a row for it. The action itself says so.
     """
-    view, queue = app.current, app.open_queue
+    view, queue = app.acting, app.listed(app.acting_queue)
     kind = f"{kind_of(queue.kind)}" if queue else "this queue"
+    if app.opened is not None and action in _OF_LISTS:
+        return "it is for lists: Esc goes back to one."
     match action:
         case "everything" if view.state is None or not view.verbs:
             return "it is for lists of entries that can be changed together."
@@ -88,8 +109,8 @@ def unfit(app: Top, action: str, parameters: tuple[object, ...]) -> str:
 
 def _unfit_command(app: Top, verb: str) -> str:
     """As `unfit`, for a command that a key begins."""
-    view, queue = app.current, app.open_queue
-    if verb in OF_CLIENTS and app.view == "clients":
+    view, queue = app.acting, app.listed(app.acting_queue)
+    if verb in OF_CLIENTS and view.name_ == "clients":
         return ""
     if verb.startswith("request ") and view.holds != "requests":
         return "it is for requests (2, 3) and clients (c)."
@@ -117,7 +138,7 @@ def forbidden(action: str, read_only: bool, filter_problem: str | None) -> str:
 
 def _can(app: Top, verb: str) -> bool:
     """Whether a verb can be used on the rows of this view, in this kind of queue."""
-    view, queue = app.current, app.open_queue
+    view, queue = app.acting, app.listed(app.acting_queue)
     state = view.state or view.acts_on
     # Without a queue the rows are of all queues.
     if state is None or queue is None or verb not in view.verbs:
@@ -129,14 +150,13 @@ def _can(app: Top, verb: str) -> bool:
 
 def _holdable(app: Top) -> bool:
     """Whether redisq can pause at least one of the queues that a hold would apply to."""
-    view = app.current
-    names = view.chosen if view.holds == "queues" else (app.queue,)
+    names = app.chosen if app.acting.holds == "queues" else (app.acting_queue,)
     chosen = [queue for queue in app.queues if queue.name in names]
     return not chosen or any(queue.has_settings for queue in chosen)
 
 
 def _edits(app: Top) -> bool:
-    view, queue = app.current, app.open_queue
+    view, queue = app.acting, app.listed(app.acting_queue)
     return view.edits and (queue is None or view.state in queue.editable_states)
 
 

@@ -14,18 +14,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.message import Message
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from redisq_ops.ops.inspect.snapshot import ExplainSubject, Snapshot, View
 from redisq_ops.ops.terminal import age, count, printable
-from redisq_ops.tui.keys.key_footer import KeyFooter
+from redisq_ops.tui.command.command_line import CommandInput
 from redisq_ops.tui.outline.outline import Line, OutlineSection, Parts
 from redisq_ops.tui.outline.outline_tree import OutlineTree
 from redisq_ops.tui.outline.section_tree import SectionTree
+from redisq_ops.tui.screens.opened_screen import Opened, OpenedScreen
 from redisq_ops.tui.theme import BAD, DEAD, DELAYED, DIM, HELD, OK, WARN
+from redisq_ops.tui.views import listing
 from redisq_ops.tui.views.delayed import moment
 
 if TYPE_CHECKING:
@@ -69,11 +70,11 @@ class ExplainLink(Line):
     """the row of the view to put the cursor on"""
 
 
-class ExplainScreen(ModalScreen[None]):
+class ExplainScreen(OpenedScreen):
     """The explanation of one queue, request or entry."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,t", "dismiss", "Back"),
+        Binding("t", "dismiss", "Back", show=False),
         Binding("d", "scroll_answer(5)", "Down", show=False),
         Binding("u", "scroll_answer(-5)", "Up", show=False),
     ]
@@ -91,36 +92,30 @@ class ExplainScreen(ModalScreen[None]):
         queue: str
         link: ExplainLink
 
-    def __init__(self, about: ExplainSubject, zone: tzinfo | None) -> None:
-        super().__init__()
+    def __init__(self, about: ExplainSubject, zone: tzinfo | None, line: CommandInput) -> None:
+        super().__init__(Opened(about.queue, about.id), SectionTree(), line)
         self.about = about
         self._zone = zone
-        # Held, not queried: a snapshot may come before this screen is composed.
         self._answer = Static(f"{printable(str(about))} …", markup=False)
-        self._sections = SectionTree()
         self._latest: Snapshot | None = None
 
-    def compose(self) -> ComposeResult:
-        with Vertical(id="sheet"):
-            with VerticalScroll(id="answer", can_focus=False):
-                yield self._answer
-            yield self._sections
-        yield KeyFooter()
-
-    def on_mount(self) -> None:
-        self._sections.outline.focus()
+    def content(self) -> ComposeResult:
+        with VerticalScroll(id="answer", can_focus=False):
+            yield self._answer
+        yield self.sections
 
     def show(self, snapshot: Snapshot) -> None:
         if snapshot.viewport.explain != self.about:
             return
         self._latest, found = snapshot, snapshot.explanation
+        self.listed_in(_view(found))
         if found is None:
             self._answer.update(printable(snapshot.explain_error or "there is nothing to say"))
-            self._sections.clear()
+            self.sections.clear()
         else:
             self._answer.update(answer(found, self._zone))
-            width = self._sections.size.width - 1  # of the scrollbar
-            self._sections.show_sections(list(explanation_sections(found, self._zone, width)))
+            width = self.sections.size.width - 1  # of the scrollbar
+            self.sections.show_sections(list(explanation_sections(found, self._zone, width)))
         self.call_after_refresh(self._say_keys)
 
     def on_resize(self) -> None:
@@ -141,6 +136,13 @@ class ExplainScreen(ModalScreen[None]):
             self.post_message(self.Suggested(opened.item.command))
         elif isinstance(opened.item, ExplainLink):
             self.post_message(self.Followed(self.about.queue, opened.item))
+
+
+def _view(found: Explanation | None) -> View | None:
+    """The view that lists what is explained."""
+    if found is None or found.id is None:
+        return None
+    return "requests" if found.what == "request" else listing(found.state)
 
 
 def answer(found: Explanation, zone: tzinfo | None) -> Text:

@@ -21,11 +21,13 @@ class Explanations:
 
     def explain_here(self) -> None:
         """Explain the open entry or the row under the cursor; without either, the queue."""
-        app = self._app
+        app, opened = self._app, self._app.opened
         view = app.current
-        queue = view.row_queue if view.of_all_queues else app.queue
-        id = app.navigation.detail if app.navigation.detail is not None else view.subject
-        about = ExplainSubject(queue, id) if queue else None
+        if opened is not None:
+            about: ExplainSubject | None = ExplainSubject(opened.queue, opened.id)
+        else:
+            queue = view.row_queue if view.of_all_queues else app.queue
+            about = ExplainSubject(queue, view.subject) if queue else None
         if about is None:
             app.refuse(nothing_selected(app))
             return
@@ -33,7 +35,8 @@ class Explanations:
 
     def explain(self, about: ExplainSubject) -> None:
         app = self._app
-        app.open_screen(ExplainScreen(about, app.zone), lambda _: app.poller.wake())
+        screen = ExplainScreen(about, app.zone, app.new_line())
+        app.open_screen(screen, lambda _: app.poller.wake())
         app.poller.wake()
 
     def act_on(self, suggested: ExplainScreen.Suggested) -> None:

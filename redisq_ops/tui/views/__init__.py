@@ -1,5 +1,7 @@
 """The views, one module each: rows and charts as functions of a snapshot."""
 
+from redisq_ops.ops.inspect.snapshot import View
+
 from .all_dead import AllDeadView
 from .audit_log import AuditLogView
 from .base import ChangeTarget, QueueView
@@ -46,6 +48,11 @@ def numbered() -> list[tuple[str, type[QueueView]]]:
     return list(zip("1d234567890cml,ev", ALL, strict=True))
 
 
+def listing(state: str | None) -> View | None:
+    """The view that lists the entries of a state; None: no view does."""
+    return next((view.name_ for view in ALL if state is not None and view.state == state), None)
+
+
 __all__ = [
     "ALL",
     "AllDeadView",
@@ -56,5 +63,6 @@ __all__ = [
     "OverviewView",
     "PeriodicView",
     "QueueView",
+    "listing",
     "numbered",
 ]
