@@ -6,6 +6,8 @@
 -- mutant message not compared: 'msg', =>
 local IDENTITY = {'msg', 'state', 'pending_since', 'group', 'unique_key'}
 
+local function values_of(e) return redis.call('HMGET', t_job_ .. e.member, unpack(IDENTITY)) end
+
 -- The lock of a unique task, if it is one of this queue's.
 local function lock_of(key)
   return key and key:sub(1, #t_unique_) == t_unique_ and key or nil
@@ -33,23 +35,23 @@ local function moves_lacks_record(e)
 end
 
 local function moves_take_out(e, to)
-  local key = t_job_ .. e.member
-  -- mutant comparison off: e.stamp => stamps_of(key, IDENTITY)
-  local task = stamps_fields(key, IDENTITY, e.stamp)
-  if not task then return nil end
+  local values = values_of(e)
+  local _, state, _, group, unique = unpack(values)
+  -- mutant comparison off
+  if stamps_of(values) ~= e.stamp then return nil end
   if e.key ~= t_pending and not element_scored(e) then return nil end
   if e.dry then return true end
   local ok, why = element_leaves(e, e.key == t_pending and 'list' or 'zset')
   if not ok then return nil, why end
-  e.state = task.state
-  if task.state == 'aggregating' then
-    local group = task.group or ''
+  e.state = state
+  if state == 'aggregating' then
+    group = group or ''
     e.group = redis.call('SISMEMBER', t_groups, group) == 1 and group or nil
     -- mutant empty group left: redis.call('SREM', t_groups, group) =>
     if redis.call('EXISTS', e.key) == 0 then redis.call('SREM', t_groups, group) end
   end
   if to == 'waiting' then return true end
-  local keys, lock = {key}, lock_of(task.unique_key)
+  local keys, lock = {t_job_ .. e.member}, lock_of(unique)
   -- mutant lock left: lock end => nil end
   -- mutant another's lock: redis.call('GET', lock) == e.member => true
   if lock and redis.call('GET', lock) == e.member then keys[2] = lock end
@@ -64,13 +66,13 @@ local function moves_put_in(e)
   redis.call('LPUSH', t_pending, e.member)
   -- mutant state not set
   redis.call('HSET', t_job_ .. e.member, 'state', 'pending')
-  e.stamp = stamps_of(t_job_ .. e.member, IDENTITY)
+  e.stamp = stamps_of(values_of(e))
   return t_pending, e.member
 end
 
 local function moves_take_back(e, to, list, seen)
   -- mutant undo of another task
-  if not stamps_fields(t_job_ .. e.member, IDENTITY, e.stamp) then return nil end
+  if stamps_of(values_of(e)) ~= e.stamp then return nil end
   return out_of_list(list, e.member, seen)
 end
 

@@ -48,7 +48,7 @@ end
 
 -- Whether it is the same job, in the same state, as when it was read.
 local function jobs_seen(e)
-  return jobs_of(e).timestamp and stamps_fields(jobs_of(e).key, IDENTITY, e.stamp)
+  return jobs_of(e).timestamp and stamps_hold(jobs_of(e).key, IDENTITY, e.stamp)
 end
 
 -- Remove what the program removes with a job: also the key by which the program refuses duplicates,

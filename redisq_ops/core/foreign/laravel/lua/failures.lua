@@ -15,18 +15,14 @@ local function failures_keys(e)
   return at, {at .. 'recent_jobs', at .. 'pending_jobs'}, at .. e.member
 end
 
--- Its fields, if they are as they were read, or as its retry left them.
-local function failures_fields(e)
+-- The values of `COMPARED`, if they are as they were read, apart from the note of this retry.
+local function failures_values(e)
   local _, _, hash = failures_keys(e)
-  -- mutant comparison off: e.stamp => stamps_of(hash, COMPARED)
-  return stamps_fields(hash, COMPARED, e.stamp)
-end
-
-local function failures_note_retry(e, retried)
-  local _, _, hash = failures_keys(e)
-  -- mutant retry not noted
-  redis.call('HSET', hash, 'retried_by', retried)
-  e.stamp = stamps_of(hash, COMPARED)
+  local values = redis.call('HMGET', hash, unpack(COMPARED))
+  if e.new and values[7] ~= e.retried then return nil end
+  if e.new then values[7] = e.before or false end
+  -- mutant comparison off: stamps_of(values) == e.stamp and values or nil => values
+  return stamps_of(values) == e.stamp and values or nil
 end
 
 local function failures_push_retry(e)

@@ -20,15 +20,16 @@ local function moves_take_out(e, to)
     return e.dry or element_leaves(e, 'list')
   end
   local _, _, hash = failures_keys(e)
-  local failed = hash and failures_fields(e)
-  if hash and not failed or not element_scored(e) then return nil end
+  local values = hash and failures_values(e)
+  if hash and not values or not element_scored(e) then return nil end
   if e.key == list .. ':reserved' and tonumber(e.score) * 1000 > now then return nil, 'busy' end
   if e.dry then return true end
   if hash and to == 'waiting' then
     local id, n, rest = e.put:match('^(%S+) (%d+) (.*)$')
-    e.new, e.again, e.before, e.put = id, rest:sub(n + 1), failed.retried_by, nil
-    e.of = {failed.connection or '', failed.name or ''}
-    failures_note_retry(e, rest:sub(1, n))
+    e.new, e.retried, e.again, e.before = id, rest:sub(1, n), rest:sub(n + 1), values[7]
+    e.put, e.of = nil, {values[3] or '', values[4] or ''}
+    -- mutant retry not noted
+    redis.call('HSET', hash, 'retried_by', e.retried)
     return true
   elseif hash then
     e.kept = to ~= 'gone' and kept_keys_dump({hash}) or nil
@@ -67,8 +68,8 @@ end
 
 local function moves_restorable(e)
   local score = e.key ~= list and redis.call('ZSCORE', e.key, e.member)
-  -- mutant undo of another failure: score == e.score and failures_fields(e) => true
-  if e.new then return score == e.score and failures_fields(e) end
+  -- mutant undo of another failure: score == e.score and failures_values(e) => true
+  if e.new then return score == e.score and failures_values(e) end
   return (e.there or not score) and (not e.kept or kept_keys_restorable(e.kept))
 end
 

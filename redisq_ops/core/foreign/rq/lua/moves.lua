@@ -4,7 +4,6 @@
 -- USES: jobs element remove_from_list kept_keys calendar stamps type_check
 -- mutant undo forgets the state: 'status', =>
 local CHANGED = {'status', 'enqueued_at', 'started_at', 'ended_at', 'exc_info'}
-local IDENTITY = {'created_at', 'enqueued_at', 'ended_at', 'status'}
 local NO_TEXT = 'x\156\3\0\0\0\0\1' -- zlib, of nothing
 local FOREVER = 10000000000 -- seconds
 local SOON = 60 -- s: RQ's scheduler may already handle a job that is due this soon
@@ -27,8 +26,9 @@ end
 
 local function moves_take_out(e, to)
   local job, kind = jobs_of(e), is_list(e.key) and 'list' or 'zset'
+  local told = {job.created_at or '', job.enqueued_at or '', job.ended_at or '', job.status or ''}
   -- mutant comparison off
-  if not stamps_fields(job.key, IDENTITY, e.stamp) then return nil end
+  if stamps_of(told) ~= e.stamp then return nil end
   if job.rate_limit_key and job.rate_limit_key ~= '' then return nil, 'limited' end
   if not job.created_at then return nil end -- it expired
   if kind == 'zset' then
