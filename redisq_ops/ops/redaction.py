@@ -112,6 +112,10 @@ class Redaction:
         inner = decoded(data)[-1:]
         if len(data) > LARGEST or any(self.decoded(one) != one.content for one in inner):
             return MASK.encode()
+        return self._searched(data)
+
+    def _searched(self, data: bytes) -> bytes:
+        """A payload without what is hidden in it as it is, not in an encoding around it."""
         redacted = self._json(data)
         if redacted is not None:
             return redacted
@@ -139,7 +143,7 @@ class Redaction:
         named = any(means(name, key[-1]) for key in self.keys for name in inner.names)
         if named or len(inner.content) > MOST:
             return MASK.encode()
-        return self.payload(inner.content)
+        return self._searched(inner.content)  # not `payload`: a quine decodes to itself
 
     def text(self, text: str) -> str:
         """A text as it may be shown, such as an error's message or a traceback."""

@@ -8,13 +8,15 @@ import sys
 import tracemalloc
 import zlib
 from collections.abc import Callable
+from unittest.mock import patch
 
 import msgpack
 import pytest
 import redis
 
 from redisq_ops.core.queues.request import RequestQueue
-from redisq_ops.ops.encodings import MOST
+from redisq_ops.ops import encodings
+from redisq_ops.ops.encodings import MOST, Decoded
 from redisq_ops.ops.payload_content import BEGINNING, PayloadContent, payload_content
 from redisq_ops.ops.redaction import MASK, Redaction
 
@@ -123,3 +125,15 @@ def test_inspect_shows_what_was_decoded_and_json_the_stored_bytes(
     (row,) = redisq.rows("inspect", "entry", "mail/r1/1")
     assert base64.b64decode(row["payload_b64"]) == payload
     assert "payload           plain\n" in redisq("inspect", "entry", "mail/r1/2")
+
+
+def test_encodings_are_taken_off_up_to_three_levels() -> None:
+    """Some compressed files decompress to themselves."""
+    payload = b'{"to": "ann"}'
+    for _ in range(50):
+        payload = gzip.compress(payload)
+    found = payload_content(payload, HIDDEN)
+    assert found.what.startswith("gzip, gzip, gzip, ") and found.what.endswith("binary")
+    assert HIDDEN.payload(payload) == payload
+    with patch.object(encodings, "_DECODERS", (lambda payload: Decoded("gzip", payload),)):
+        assert HIDDEN.payload(payload) == payload

@@ -235,7 +235,7 @@ def inspect_entry(s: Session, address: str) -> None:
     for line in error["traceback"].splitlines():
         tell(f"    {line}")
     if content is not None and content.was_encoded:
-        _tell_decoded(content)
+        _tell_decoded("result" if view.entry.state == "done" else "payload", content)
     _tell_history(s, view.history)
     if done is not None:
         state = cast("State", done.source or done.target)  # the audit log stores text
@@ -244,10 +244,10 @@ def inspect_entry(s: Session, address: str) -> None:
         tell(f"  {when(done.started_ms, s.utc)}  {what}  by {done.by}{why}")
 
 
-def _tell_decoded(content: PayloadContent) -> None:
+def _tell_decoded(name: str, content: PayloadContent) -> None:
     """What was decoded, and the beginning of it, by lines."""
     text = content.content.decode("utf-8", "backslashreplace")
-    tell(f"  {'payload':<16}  {content.what}")
+    tell(f"  {name:<16}  {content.what}")
     for line in text[:READ].splitlines():
         tell(f"    {line}")
     if len(text) > READ:
