@@ -76,6 +76,7 @@ SCREENS: dict[str, tuple[str, ...]] = {
     "palette": ("ctrl+p",),
     "contexts": ("colon", "c", "t", "x", "enter"),
     "saved filters": ("apostrophe",),
+    "server": ("i",),
     "undo": ("U",),
     "dialog": ("5", "X"),
     "number": ("3", "L"),
