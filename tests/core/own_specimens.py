@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,7 @@ def worked_on(queue: Any, waiting: Sequence[str]) -> dict[State, Sequence[str]]:
     )
     for delivery in dead:
         end(queue, delivery, "reject")
+        time.sleep(0.002)  # those of one millisecond would be in the order of their ids
     for n, delivery in enumerate(failed):
         queue.settle([Settlement(delivery, "fail", b"", LATER_MS + n)])
     gone = {*ids(dead), *ids(failed), *ids(pending)}
