@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from hashlib import sha1
 from typing import Any, ClassVar
 
@@ -92,6 +93,11 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         "purge pending": _HELD,
         "purge delayed": _HELD + ", and `celery control revoke` stops them",
     }
+    unlisted: ClassVar[Mapping[State, str]] = dict.fromkeys(
+        ("dead", "done"),
+        "Celery's results may be in another database or server (`result_backend`), which redisq"
+        " doesn't read",
+    )
     without_deadline: ClassVar[str] = (
         "its worker has it until it acknowledges it; if that worker was killed, it is back after"
         " the visibility timeout, an hour unless it is set"
@@ -241,11 +247,12 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         begin = place.begin if isinstance(place, ScannedResults) else RESULT
         keys = [bytes_of(begin) + row.member for row in rows]
         called = f"{place.called}, of any queue"
+        read = partial(strings, one_slot=not self.on_cluster)
         return [
             Entry(legal(row.member), state, called=called, problem=not_read(found))
             if isinstance(found, int)
             else self._result(state, place, row, Result.read(found))
-            for row, found in zip(rows, await place.records(rows, keys, strings), strict=True)
+            for row, found in zip(rows, await place.records(rows, keys, read), strict=True)
         ]
 
     def trash_payload(self, kept: bytes) -> bytes:
@@ -261,16 +268,20 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
             return None
         if result.queue not in (None, self.own_name):
             return None
+        id, ended_ms = legal(row.member), result.ended_ms
+        called = place.called if result.queue else f"{place.called}, of any queue"
+        if place.brief:
+            return Entry(id, state, ended_ms, ended_ms, called=called, record=result)
         return Entry(
-            legal(row.member),
+            id,
             state,
-            result.ended_ms,
-            result.ended_ms,
-            None if place.brief else result.shown(),
+            ended_ms,
+            ended_ms,
+            result.shown(),
             failures=result.tries if dead else 0,
             reason="failed" if dead else None,
             error=result.error() if dead else None,
-            called=place.called if result.queue else f"{place.called}, of any queue",
+            called=called,
             task=text_member(result.fields, ("name",)),
             record=result,
         )
@@ -284,8 +295,7 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
                 sent = SentTasks()
                 self._sent = step.op, sent
             lists, held = await both(self._places("waiting"), self._places("pending"))
-            *lists, pending = await self._weighed([*lists, *held])
-            await sent.look(lists, pending, self.at + "unacked_index")
+            await sent.look(lists, held[0], self.at + "unacked_index")
         return await super()._rows(step)
 
     def refused(self, seen: LocatedEntry, target: str) -> str:
@@ -322,9 +332,10 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
     ) -> tuple[bytes | None, str] | None:
         """For a result, the message that sends the task again."""
         result = seen.entry.record
-        if not isinstance(result, Result) or result.call is None:
+        call = result.call if isinstance(result, Result) else None
+        if call is None:
             return None
-        return message(*result.call, text(seen.member), self.own_name, at_ms), ""
+        return message(*call, text(seen.member), self.own_name, at_ms), ""
 
 
 def _entry(

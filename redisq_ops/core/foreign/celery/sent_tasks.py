@@ -38,7 +38,10 @@ class SentTasks:
     async def look(self, lists: Sequence[Place], held: Place, index: str) -> None:
         """Read the lists first: a message goes from there to ``held``, the hash ``unacked``."""
         self._left = MOST
-        await together(self._look_at_list(place) for place in lists)
+        sizes = await together(place.count() for place in lists)
+        filled = [place for place, size in zip(lists, sizes, strict=True) if size]
+        *filled, held = await together(place.weighed() for place in (*filled, held))
+        await together(map(self._look_at_list, filled))
         await self._look_at_held(held, index)
 
     async def _look_at_list(self, place: Place) -> None:
