@@ -92,6 +92,8 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         "reschedule": _HELD,
         "purge pending": _HELD,
         "purge delayed": _HELD + ", and `celery control revoke` stops them",
+        "purge done": "they are results that your application may still read:"
+        " `app.AsyncResult(ID).forget()` removes one",
     }
     unlisted: ClassVar[Mapping[State, str]] = dict.fromkeys(
         ("dead", "done"),
