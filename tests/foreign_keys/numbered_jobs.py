@@ -92,8 +92,6 @@ def with_celery(command: str, rate: float) -> None:
     app = celery.Celery("shop", broker=url, backend=url)
     app.conf.update(
         task_default_priority=0,
-        task_ignore_result=True,
-        task_store_errors_even_if_ignored=True,
         result_extended=True,
         worker_hijack_root_logger=False,
         broker_transport_options={"visibility_timeout": VISIBLE, "unacked_mutex_expire": 5},

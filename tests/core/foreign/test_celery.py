@@ -9,11 +9,15 @@ import signal
 import time
 import zlib
 from collections import Counter
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 import redis
+from celery.app.task import Context
 
 from redisq_ops.core.foreign.celery import CeleryQueue
 from redisq_ops.core.foreign.celery.task import Delivered, Result, Task
@@ -178,13 +182,17 @@ def test_bindings_with_a_separator_that_can_not_be_told_are_named(
     assert "not shown: 1 key named as Celery's, whose `sep` can't be found" in redisq.err
 
 
+def bound(client: Client, prefix: str = "") -> None:
+    """Declare the queue: a producer does that once for each server."""
+    client.sadd(f"{prefix}_kombu.binding.celery", "celery\x06\x16\x06\x16celery")
+
+
 def failed(client: Client, n: int = 3, **config: Any) -> None:
     """Tasks that wait in ``celery``, and results of some that failed."""
     app = app_on(client, **config)
     app.send_task("shop.fine", (0,), task_id="w0")
     prefix = config.get("broker_transport_options", {}).get("global_keyprefix", "")
-    # A producer declares a queue once for each server.
-    client.sadd(f"{prefix}_kombu.binding.celery", "celery\x06\x16\x06\x16celery")
+    bound(client, prefix)
     for k in range(n):
         app.backend.mark_as_failure(f"bad{k}", ValueError(f"no card {k}"))
     app.backend.mark_as_done("good", 1)
@@ -409,7 +417,7 @@ def kept(client: Client, id: str = "bad", **other: Any) -> dict[str, Any]:
     }
     result = {name: value for name, value in (result | other).items() if value is not None}
     client.set(meta(id), json.dumps(result), ex=900)
-    client.sadd("_kombu.binding.celery", "celery\x06\x16\x06\x16celery")
+    bound(client)
     return result
 
 
@@ -512,6 +520,22 @@ def test_a_replay_is_undone_until_a_worker_takes_the_message(
         redisq("undo", "--yes", code=1 if taken else 0)
         assert client.get(meta("bad")) == (None if taken else data)
         assert taken or 890 < client.ttl(meta("bad")) <= 900
+
+
+@pytest.mark.alike
+def test_arguments_of_any_type_are_sent_as_celery_sent_them(redisq: Redisq, client: Client) -> None:
+    app = app_on(client)
+    args = [datetime(2026, 1, 2, tzinfo=UTC), UUID(int=5), Decimal("1.10"), b"\0\xff", "ü\ud800"]
+    kwargs = {"most": 2**70, "least": -1e300, "ü": [None, {"deep": [True]}]}
+    app.send_task("shop.fails", args, kwargs, task_id="bad")
+    bound(client)
+    told = {"task": "shop.fails", "args": args, "kwargs": kwargs, "hostname": "celery@vm"}
+    request = Context(told, delivery_info={"routing_key": "celery"})
+    app.backend.mark_as_failure("bad", ValueError("no"), request=request)
+    message: Any = json.loads(client.rpop("celery") or b"")
+    redisq("dlq", "replay", NAME, "--yes")
+    again: Any = json.loads(client.rpop("celery") or b"")
+    assert again["body"] == message["body"]
 
 
 @pytest.mark.slow
