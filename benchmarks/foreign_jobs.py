@@ -117,6 +117,10 @@ def celery(n: int) -> Iterator[Command]:
     for k in range(n):
         headers = f'{{"id":"w{k}","task":"f","argsrepr":"({k}, \'eu\')","kwargsrepr":"{{}}"}}'
         yield "LPUSH", "celery", f'{{"headers":{headers},"body":"","properties":{{}}}}'
+        call = f'"name":"f","args":[{k},"eu"],"kwargs":{{}},"queue":"celery","task_id":"d{k}"'
+        raised = '"result":{"exc_type":"ValueError","exc_message":["no luck"]}'
+        traceback = '"traceback":"' + "x" * 700 + '","date_done":"2023-11-14T22:13:20+00:00"'
+        yield "SET", f"celery-task-meta-d{k}", f'{{"status":"FAILURE",{raised},{traceback},{call}}}'
 
 
 def arq(n: int) -> Iterator[Command]:

@@ -26,7 +26,7 @@ FAILED = (("dlq", "groups"), ("dlq", "replay"), ("undo",), ("dlq", "purge"), ("u
 WAITING = (("waiting", "purge"), ("undo",))
 AT_ONCE = 1000
 """jobs that BullMQ's `retryJobs` moves at a time: its own default"""
-VERBS = {kind: WAITING if kind in ("celery", "arq") else FAILED for kind in NAMES}
+VERBS = {kind: WAITING if kind == "arq" else FAILED for kind in NAMES}
 
 
 @dataclass(frozen=True, slots=True)

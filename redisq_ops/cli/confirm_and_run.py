@@ -24,6 +24,7 @@ from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.preview import Preview
 from redisq_ops.ops.change.runner import Run, take_all
 from redisq_ops.ops.change.unfinished import unfinished
+from redisq_ops.ops.change.wording import SKIPPED
 from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.hint import hint
 
@@ -168,6 +169,8 @@ def ended(
     done = f"{count(outcome.done)} of {count(outcome.matched)}"
     line = f"{what}: {done}" + (f", skipped {skipped}" if skipped else "")
     conclude(printable(f"{line} (op {outcome.op})"))
+    for reason in filter(SKIPPED.__contains__, outcome.skipped):
+        say(f"{reason}: such entries {SKIPPED[reason]}")
     if undo and outcome.done and outcome.op:
         say(printable(f"undo with: {hint('undo', outcome.op)}"))
     return None

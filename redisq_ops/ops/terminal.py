@@ -74,6 +74,13 @@ def kind_of(kind: str) -> str:
     return f"{'an' if kind.startswith(('a', 'e', 'i', 'o', 'u', 'rq')) else 'a'} {kind} queue"
 
 
+def no_list(kind: str, state: str, may: str | None) -> str:
+    """What is said where nothing is found of a state that the queue's owner lists nowhere; ``may``:
+    where its entries may be."""
+    why = f". {may}" if may else ""
+    return f"unknown: {kind_of(kind)} keeps no list of its {state} entries{why}"
+
+
 def count(number: int) -> str:
     """A number with thousands separated: ``1,234,567``."""
     return f"{number:,}"

@@ -43,7 +43,7 @@ def interferences(picture: Picture, entry: Entry, names: Sequence[bytes]) -> Ite
     for name, key in picture.keys.items():
         shown = shown_as(name)
         content: Any = key.content
-        own = mentions(name)
+        own = mentions(name) or name.endswith(tuple(b"-" + one for one in names))
         if key.type == b"zset":
             for member, score in content.items():
                 if mentions(member):

@@ -120,17 +120,22 @@ def _differences(was: Key | None, now: Key | None, near_ms: int) -> Iterator[str
 
 
 def _elements(was: Sequence[bytes], now: Sequence[bytes]) -> Iterator[str]:
-    """``elements`` for each difference; of two JSON objects, with each member that differs."""
+    """``elements`` for each difference; of two JSON objects, with each member that differs, in
+    objects inside them too: ``elements headers origin``."""
     if len(was) != len(now):
         yield "elements"
     for one, other in zip(was, now, strict=False):
         if one != other:
-            yield from _members(one, other) or ["elements"]
+            values: tuple[object, object] = one, other
+            with suppress(ValueError):
+                values = json.loads(one), json.loads(other)
+            yield from [*_members("elements", *values)] or ["elements"]
 
 
-def _members(one: bytes, other: bytes) -> list[str]:
-    with suppress(ValueError):
-        was, now = json.loads(one), json.loads(other)
-        if isinstance(was, dict) and isinstance(now, dict):
-            return [f"elements {name}" for name in was | now if was.get(name) != now.get(name)]
-    return []
+def _members(name: str, was: object, now: object) -> Iterator[str]:
+    if not (isinstance(was, dict) and isinstance(now, dict)):
+        yield name
+        return
+    for member in was | now:
+        if was.get(member) != now.get(member):
+            yield from _members(f"{name} {member}", was.get(member), now.get(member))

@@ -56,8 +56,7 @@ NOT_RUN = {
 
 PREPARED: dict[str, str] = {
     # Each framework itself writes its queues, and its workers fail.
-    "how-to/work-with-celery.md": """python -m tests.docs.incidents.celery_shop
-echo 'from tests.docs.incidents.celery_shop import app' > shop.py""",
+    "how-to/work-with-celery.md": "python -m tests.docs.incidents.celery_shop",
     "how-to/work-with-rq.md": """cp $PYTHONPATH/tests/docs/incidents/rq_shop.py shop.py
 python shop.py""",
     "how-to/work-with-dramatiq.md": "python -m tests.docs.incidents.dramatiq_shop",

@@ -34,7 +34,7 @@ def number(name: str) -> int:
 
 
 def handle(name: str) -> None:
-    """Run a numbered job: every fifth fails the first time, where failed jobs can be replayed."""
+    """Run a numbered job: every fifth fails the first time, if FAILS is set."""
 
     def note(what: str) -> None:
         client.rpush("ran:log", f"{os.environ['WORKER']} {name} {what}")
@@ -88,10 +88,11 @@ def with_rq(command: str, rate: float) -> None:
 def with_celery(command: str, rate: float) -> None:
     import celery
 
-    app = celery.Celery("shop", broker=f"redis://127.0.0.1:{os.environ['PORT']}/0")
+    url = f"redis://127.0.0.1:{os.environ['PORT']}/0"
+    app = celery.Celery("shop", broker=url, backend=url)
     app.conf.update(
         task_default_priority=0,
-        task_ignore_result=True,
+        result_extended=True,
         worker_hijack_root_logger=False,
         broker_transport_options={"visibility_timeout": VISIBLE, "unacked_mutex_expire": 5},
         broker_connection_retry_on_startup=True,

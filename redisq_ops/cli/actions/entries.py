@@ -25,7 +25,7 @@ from redisq_ops.ops.filter.target import Target, targets
 from redisq_ops.ops.filter.time import duration_ms, moment_ms
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.inspect.cancelled_trash import cancelled_trash
-from redisq_ops.ops.terminal import kind_of
+from redisq_ops.ops.terminal import kind_of, no_list
 
 from ..address import queue_named
 from ..filter_options import filtered, pages, reads_payloads
@@ -106,7 +106,7 @@ def unknown_state(s: Session, scan: Scan) -> str:
     queue, state = scan.queue, scan.state
     if scan.found or state not in s.run(queue.counts.op()).unknown:
         return ""
-    return f"{queue.name}: unknown: {kind_of(queue.kind)} keeps no list of its {state} entries"
+    return f"{queue.name}: {no_list(queue.kind, state, queue.unlisted.get(state))}"
 
 
 def tell_cancelled(s: Session, target: Target) -> None:

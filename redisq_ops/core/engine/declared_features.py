@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
+from ..model.entry import State
+
 
 class DeclaredFeatures:
     """Class attributes, with the values that hold for queues of our own."""
@@ -45,6 +47,8 @@ class DeclaredFeatures:
     refusals: ClassVar[Mapping[str, str]] = {}
     """why a verb (``replay``), or a verb of a state (``purge dead``), is impossible here, and what
     to do instead; ``purge`` is also for ``purge --hard``"""
+    unlisted: ClassVar[Mapping[State, str]] = {}
+    """state that no key lists -> where its entries may be, if none are found"""
     unwatched: ClassVar[str] = ""
     """why the end of replayed entries is unknown, so that a canary and a ramp are refused; empty:
     `replay_tracker` follows them"""

@@ -10,7 +10,7 @@ from typing import Any
 from ..model.errors import Refused
 from ..model.quoting import bytes_of
 from ..redis.key_scan import literal
-from ..redis.operation import Call, together
+from ..redis.operation import Call
 from .places import LocatedEntry, Place, Row
 
 SCANNED = 1000
@@ -38,7 +38,8 @@ class ScannedResults(Place):
         command = ("SCAN", at, "MATCH", literal(self.begin) + "*", "COUNT", SCANNED)
         on, ids = await Call(command, self._scanned)
         rows = [Row(id, 0.0, int(at)) for id in sorted({*ids}) if id > last]
-        return *await self._page_of(rows, f"{on}:" if on else None), 0
+        further = self.behind(rows[max - 1]) if len(rows) > max else f"{on}:" if on else None
+        return *await self._page_of(rows[:max], further), 0
 
     def _scanned(self, reply: Any) -> tuple[int, list[bytes]]:
         if isinstance(reply[0], dict):  # a cursor for each node
@@ -49,6 +50,4 @@ class ScannedResults(Place):
         return f"{seen.at}:{base64.b64encode(seen.member).decode()}"
 
     async def rows_of(self, members: Sequence[bytes]) -> list[Row]:
-        keys = [bytes_of(self.begin) + id for id in members]
-        there = await together(Call(("EXISTS", key), bool, key=key) for key in keys)
-        return [Row(id) for id, is_there in zip(members, there, strict=True) if is_there]
+        return [row for row in await self._sized([*map(Row, members)]) if row.size != 0]

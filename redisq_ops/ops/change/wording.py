@@ -37,6 +37,12 @@ SKIPPED = {
     "busy": "are with a worker of their own program",
     "recurring": "are the next run of a schedule, which would end without them",
     "linked": "belong to a flow: a parent or children would wait for ever, or run without them",
+    "grouped": "belong to a group or a chord, which counts its tasks: another run would be counted",
+    "unkept": "lack their name, arguments or queue: Celery keeps these in a result only with"
+    " `result_extended`, and not where a worker was killed",
+    "elsewhere": "have their results under another prefix: they may be another application's",
+    "again": "were sent again already: they wait, or are with a worker",
+    "crowded": "may have been sent again already: too many wait, or are with workers, to look",
     "unclear": "are in a queue that doesn't tell its release: their workers might not find them",
     "invalid": "have lost what their own program needs to run them",
     "deep": "lie too deep in another program's list for now: undo it again later",

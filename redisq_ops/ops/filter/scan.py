@@ -150,7 +150,8 @@ class Scan:
         """Sentences: why nothing matched, how far the window reached, what was left out."""
         mismatch = self.filter.state_mismatch(self.state)
         left_out = (f"{some}: left out" for some in self._unreadable())
-        remarks = (mismatch, "" if mismatch else self.window_text, *left_out)
+        unlisted = "" if self.found else self.queue.unlisted.get(self.state, "")
+        remarks = (mismatch, "" if mismatch else self.window_text, *left_out, unlisted)
         return tuple(remark for remark in remarks if remark)
 
     def _unreadable(self) -> Iterator[str]:

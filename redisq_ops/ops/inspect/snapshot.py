@@ -138,6 +138,8 @@ class ListedQueue:
     editable_states: tuple[State, ...] = ()
     has_settings: bool = True
     """whether it can be paused"""
+    unlisted: Mapping[State, str] = field(default_factory=dict)
+    """as of `DeclaredFeatures`"""
 
 
 @dataclass(frozen=True, slots=True)

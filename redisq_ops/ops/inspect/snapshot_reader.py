@@ -181,5 +181,11 @@ def _listed_queue(name: str, kind: str) -> ListedQueue:
     if type_ is None:
         return ListedQueue(name, kind, actions={}, editable_states=(), has_settings=False)
     return ListedQueue(
-        name, kind, features(type_), type_.actions, type_.editable_states, type_.has_settings
+        name,
+        kind,
+        features(type_),
+        type_.actions,
+        type_.editable_states,
+        type_.has_settings,
+        type_.unlisted,
     )

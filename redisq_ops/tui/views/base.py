@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.ops.inspect.snapshot import ChartScope, ListedQueue, Snapshot, View
-from redisq_ops.ops.terminal import count, date, kind_of, printable
+from redisq_ops.ops.terminal import count, date, no_list, printable
 from redisq_ops.tui.outline.outline import OutlineSection
 from redisq_ops.tui.table.table import PagedTable
 from redisq_ops.tui.table.table_model import RowWindow, TableColumn, TableRow
@@ -399,7 +399,7 @@ class QueueView(Vertical):
         counts, queue = snapshot.counts, snapshot.queue
         if queue is None or counts is None or self.state not in counts.unknown:
             return self.empty if queue is None else self.empty.replace("QUEUE", queue.name)
-        return f"unknown: {kind_of(queue.kind)} keeps no list of its {self.state} entries"
+        return no_list(queue.kind, self.state, queue.unlisted.get(self.state))
 
     def shown(self, item: Any) -> Any:
         """The item with redaction applied; filters and changes use the item itself."""

@@ -146,8 +146,7 @@ class Run:
         else:
             if self.kind == "arq":
                 more["PYTHONPATH"] = str(arq_program.packages())
-            if self.kind != "celery":  # there a failed task can't be replayed
-                more["FAILS"] = "1"
+            more["FAILS"] = "1"
             words = [sys.executable, str(SCRIPT), self.kind, command, *rest]
         process = subprocess.Popen(
             words,

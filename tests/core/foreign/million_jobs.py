@@ -56,15 +56,14 @@ def commands_of(kind: str, n: int) -> list[tuple[str, ...]]:
         ("undo", "--yes"),
         ("waiting", "purge", f"{name}/w{n // 2}", "--yes"),
     ]
-    if kind != "celery":
-        looks += [
-            ("dlq", "ls", "--queue", name, "--max", "100"),
-            ("dlq", "replay", "--queue", name, "--max", "100", "--yes"),
-            ("undo", "--yes"),
-            ("dlq", "replay", f"{name}/d7", "--yes"),
-            ("undo", "--yes"),
-        ]
-    return looks
+    return [
+        *looks,
+        ("dlq", "ls", "--queue", name, "--max", "100"),
+        ("dlq", "replay", "--queue", name, "--max", "100", "--yes"),
+        ("undo", "--yes"),
+        ("dlq", "replay", f"{name}/d7", "--yes"),
+        ("undo", "--yes"),
+    ]
 
 
 def cost(server: EmbeddedServer, client: Client, words: tuple[str, ...]) -> Cost:

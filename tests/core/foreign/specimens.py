@@ -240,6 +240,19 @@ def celery_tasks(client: Any) -> Stated:
     }
 
 
+def celery_forgets(client: Any, id: str) -> None:
+    celery_program.app_on(client).AsyncResult(id).forget()
+
+
+def celery_sends(client: Any, id: str) -> None:
+    """What its result keeps, sent again by Celery."""
+    app = celery_program.app_on(client)
+    kept = app.AsyncResult(id)._get_task_meta()
+    kept = {name: kept[name] for name in ("name", "args", "kwargs", "queue")}
+    celery_forgets(client, id)
+    app.send_task(**kept, task_id=id)
+
+
 def sidekiq_jobs(client: Any) -> Stated:
     test_conformance.sidekiq(client)
 
@@ -472,7 +485,15 @@ ASYNQ = Specimen(
     },
 )
 CELERY = Specimen(
-    "celery:celery", celery_tasks, unordered=frozenset({"pending", "delayed", "dead", "done"})
+    "celery:celery",
+    celery_tasks,
+    unordered=frozenset({"pending", "delayed", "dead", "done"}),
+    own_verbs={("replay", "dead"): celery_sends, ("hard", "dead"): celery_forgets},
+    differs={
+        "celery elements headers origin": "the process that sent it",
+        "celery elements properties delivery_tag": "every message has its own",
+        "celery elements properties reply_to": "where results go that aren't kept in Redis",
+    },
 )
 SIDEKIQ = Specimen(
     "sidekiq:low",

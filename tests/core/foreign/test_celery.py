@@ -9,11 +9,15 @@ import signal
 import time
 import zlib
 from collections import Counter
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 import redis
+from celery.app.task import Context
 
 from redisq_ops.core.foreign.celery import CeleryQueue
 from redisq_ops.core.foreign.celery.task import Delivered, Result, Task
@@ -178,13 +182,17 @@ def test_bindings_with_a_separator_that_can_not_be_told_are_named(
     assert "not shown: 1 key named as Celery's, whose `sep` can't be found" in redisq.err
 
 
+def bound(client: Client, prefix: str = "") -> None:
+    """Declare the queue: a producer does that once for each server."""
+    client.sadd(f"{prefix}_kombu.binding.celery", "celery\x06\x16\x06\x16celery")
+
+
 def failed(client: Client, n: int = 3, **config: Any) -> None:
     """Tasks that wait in ``celery``, and results of some that failed."""
     app = app_on(client, **config)
     app.send_task("shop.fine", (0,), task_id="w0")
     prefix = config.get("broker_transport_options", {}).get("global_keyprefix", "")
-    # A producer declares a queue once for each server.
-    client.sadd(f"{prefix}_kombu.binding.celery", "celery\x06\x16\x06\x16celery")
+    bound(client, prefix)
     for k in range(n):
         app.backend.mark_as_failure(f"bad{k}", ValueError(f"no card {k}"))
     app.backend.mark_as_done("good", 1)
@@ -250,9 +258,11 @@ def test_no_results_are_no_number(redisq: Redisq, client: Client) -> None:
     failed(client, 0)
     for looks in ("ls", "groups"):
         redisq("dlq", looks, NAME)
-        assert redisq.err == (
-            f"{NAME}: unknown: a celery queue keeps no list of its dead entries\n"
+        assert redisq.err.startswith(
+            f"{NAME}: unknown: a celery queue keeps no list of its dead entries. Celery's results"
+            " may be in another database"
         )
+    assert "another database or server (`result_backend`)" in redisq("dlq", "replay", NAME, "--yes")
 
 
 def test_the_filter_language_reads_tasks_and_arguments(redisq: Redisq, client: Client) -> None:
@@ -379,10 +389,8 @@ def test_a_task_sent_again_with_its_id_is_another_one(client: Client) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["dlq", "replay", NAME], "send_task"),
         (["requeue", NAME], "visibility timeout"),
         (["purge", NAME, "--state", "delayed"], "revoke"),
-        (["purge", NAME, "--state", "dead"], "forget"),
     ],
 )
 def test_what_is_refused_says_why_and_what_to_do(
@@ -390,6 +398,163 @@ def test_what_is_refused_says_why_and_what_to_do(
 ) -> None:
     specimen(client)
     assert why in redisq.refusal(*words, "--yes", code=1)
+
+
+def meta(id: str) -> str:
+    return f"celery-task-meta-{id}"
+
+
+def kept(client: Client, id: str = "bad", **other: Any) -> dict[str, Any]:
+    """Write the result of a failed task, and return it; ``other``: members of it, None: absent."""
+    result: dict[str, Any] = {
+        "status": "FAILURE",
+        "result": {"exc_type": "ValueError", "exc_message": ["no"]},
+        "name": "shop.fine",
+        "args": [id],
+        "kwargs": {},
+        "queue": "celery",
+        "task_id": id,
+    }
+    result = {name: value for name, value in (result | other).items() if value is not None}
+    client.set(meta(id), json.dumps(result), ex=900)
+    bound(client)
+    return result
+
+
+def under_a_prefix(client: Client) -> None:
+    client.rename("_kombu.binding.celery", "shop:_kombu.binding.celery")
+
+
+def sent(client: Client) -> None:
+    app_on(client).send_task("shop.fine", ("by hand",), task_id="bad")
+
+
+def popped(client: Client) -> bytes:
+    """The message that a worker would take next; empty: none waits."""
+    found: Any = client.rpop("celery")
+    return found or b""
+
+
+def with_a_worker(client: Client) -> None:
+    """As kombu does it."""
+    sent(client)
+    message = json.loads(popped(client))
+    client.hset("unacked", "tag", json.dumps([message, "", "celery"]))
+    client.zadd("unacked_index", {"tag": time.time()})
+
+
+def no_change(client: Client) -> None: ...
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize(
+    ("other", "happens", "why"),
+    [
+        ({"group_id": "g1"}, no_change, "group or a chord"),
+        ({"args": None}, no_change, "`result_extended`"),
+        ({"kwargs": None}, no_change, "`result_extended`"),
+        ({"name": None, "args": None, "kwargs": None, "queue": None}, no_change, "result_extended"),
+        ({"args": "(1, 2)"}, no_change, "`result_extended`"),
+        ({"task_id": "another"}, no_change, "`result_extended`"),
+        ({}, under_a_prefix, "another application's"),
+        ({}, sent, "sent again already"),
+        ({}, with_a_worker, "sent again already"),
+    ],
+)
+def test_a_task_that_can_not_be_sent_again_is_left_alone_in_words(
+    redisq: Redisq, client: Client, other: dict[str, Any], happens: Any, why: str
+) -> None:
+    kept(client, **other)
+    happens(client)
+    name = redisq.rows("discover", "--register", "--yes")[0]["name"]
+    before = lists(client), client.get(meta("bad"))
+    redisq("dlq", "replay", name, "--yes", code=1)
+    assert why in redisq.err
+    assert (lists(client), client.get(meta("bad"))) == before
+    if happens is not with_a_worker:  # there it is pending as well
+        assert why in redisq("explain", f"{name}/bad")
+
+
+@pytest.mark.alike
+def test_what_is_sent_between_two_steps_is_seen(client: Client) -> None:
+    for id in ("a", "b", "c"):
+        kept(client, id)
+    app, queue = app_on(client), ours(client)
+
+    def replay(step: int, id: str, **words: Any) -> list[str]:
+        return queue.move(
+            "op", step, [id], source="dead", target="waiting", high_water_ms=2**52, **words
+        )
+
+    app.send_task("shop.fine", task_id="old")
+    assert replay(1, "a") == ["moved"]
+    app.send_task("shop.fine", task_id="b")
+    assert replay(2, "b") == ["again"], "it came after the first look"
+    client.delete("celery")
+    assert queue.move("other", 1, ["b"], source="dead", target="waiting", high_water_ms=2**52) == [
+        "moved"
+    ], "another change looks anew"
+
+
+@pytest.mark.alike
+def test_of_too_many_tasks_nobody_knows_which_they_are(
+    redisq: Redisq, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redisq_ops.core.foreign.celery.sent_tasks.MOST", 2000)
+    kept(client)
+    for _ in range(4):
+        app_on(client).send_task("shop.fine", ("x" * 500,))
+    redisq("dlq", "replay", NAME, "--yes", code=1)
+    assert "may have been sent again already" in redisq.err and client.llen("celery") == 4
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("codec", ["", "gzip"])
+def test_a_replay_is_undone_until_a_worker_takes_the_message(
+    redisq: Redisq, client: Client, codec: str
+) -> None:
+    result = json.dumps(kept(client, args=[1.5, "ü", {"a": [None]}], kwargs={"x": True})).encode()
+    data = MARK + b"application/x-gzip\0" + zlib.compress(result) if codec else result
+    client.set(meta("bad"), data, ex=900)
+    for taken in (False, True):
+        redisq("dlq", "replay", f"{NAME}/bad", "--yes")
+        assert not client.exists(meta("bad"))
+        waits = entries(client, "waiting")["bad"]
+        assert json.loads(waits.payload or b"")["args"] == [1.5, "ü", {"a": [None]}]
+        if taken:
+            client.delete("celery")
+        redisq("undo", "--yes", code=1 if taken else 0)
+        assert client.get(meta("bad")) == (None if taken else data)
+        assert taken or 890 < client.ttl(meta("bad")) <= 900
+
+
+@pytest.mark.alike
+def test_arguments_of_any_type_are_sent_as_celery_sent_them(redisq: Redisq, client: Client) -> None:
+    app = app_on(client)
+    args = [datetime(2026, 1, 2, tzinfo=UTC), UUID(int=5), Decimal("1.10"), b"\0\xff", "ü\ud800"]
+    kwargs = {"most": 2**70, "least": -1e300, "ü": [None, {"deep": [True]}]}
+    app.send_task("shop.fails", args, kwargs, task_id="bad")
+    bound(client)
+    told = {"task": "shop.fails", "args": args, "kwargs": kwargs, "hostname": "celery@vm"}
+    request = Context(told, delivery_info={"routing_key": "celery"})
+    app.backend.mark_as_failure("bad", ValueError("no"), request=request)
+    message: Any = json.loads(popped(client))
+    redisq("dlq", "replay", NAME, "--yes")
+    again: Any = json.loads(popped(client))
+    assert again["body"] == message["body"]
+
+
+@pytest.mark.slow
+def test_a_worker_runs_what_is_replayed(redisq: Redisq, client: Client) -> None:
+    kept(client, args=["again"], kwargs={"region": "eu"})
+    kept(client, "grouped", group_id="g1")
+    redisq("dlq", "replay", NAME, "--yes", code=3)
+    answer = app_on(client).AsyncResult("bad")
+    assert answer.state == "PENDING"
+    with worker(client):
+        assert answer.get(timeout=60) == "again" and answer.state == "SUCCESS"
+    assert ran(client) == Counter(["again"])
+    assert list(entries(client, "dead")) == ["grouped"] and "bad" in entries(client, "done")
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ CHANGES = {
     "dramatiq": ("dlq", "replay", 2.5),
     "sidekiq": ("dlq", "replay", 0.5),
     "resque": ("dlq", "replay", 0.5),
-    "celery": ("waiting", "purge", 1.5),
+    "celery": ("dlq", "replay", 4.5),
     "arq": ("waiting", "purge", 2.7),
     "asynq": ("dlq", "replay", 4.5),
     "laravel": ("dlq", "replay", 4.5),

@@ -1,16 +1,19 @@
 """Celery's queues in Redis, as kombu keeps them: lists of messages, a list for each priority.
 
 Messages that were sent to workers are in one hash for all queues, `unacked`; also those that wait
-in a worker's memory for their time. Celery keeps no dead letters: a failed task leaves its result.
+in a worker's memory for their time. Celery keeps no dead letters: a failed task leaves its result,
+from which a message can be made again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from hashlib import sha1
 from typing import Any, ClassVar
 
+from ...engine.operator_changes import MoveStep
 from ...engine.optional_features import HasWorkerTraces
 from ...model.activity import Activity
 from ...model.entry import Entry, State
@@ -24,11 +27,13 @@ from ..changes import ForeignChanges
 from ..declarations import Declared, Hash, List
 from ..json_text import text_member
 from ..long_records import not_read
-from ..places import Place, Row
+from ..places import LocatedEntry, Place, Row
 from ..record_sizes import string_sizes
 from ..releases import Releases
 from ..scanned_results import ScannedResults
 from .bindings import BINDING, SEPARATOR, parts_of, separator_of
+from .message import message
+from .sent_tasks import SentTasks
 from .task import Delivered, Result, Task
 
 CONTROL = ".celery.pidbox"
@@ -50,10 +55,12 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
     owner: ClassVar[str] = "Celery"
     package: ClassVar[str] = "foreign.celery"
     holds_payloads: ClassVar[bool] = True
+    by_id: ClassVar[bool] = True
     screens: ClassVar[int] = 20
     theirs: ClassVar[dict[str, str]] = {"unacked": "hash", "unacked_index": "zset"}
     workers_at: ClassVar[str] = BINDING.decode() + "celery.pidbox"
     task_in: ClassVar[tuple[str, ...]] = ("task",)
+    called: ClassVar[Mapping[str, str]] = {"t_result_": RESULT}
     states: ClassVar[Mapping[State, Sequence[Declared]]] = {
         "waiting": (
             List("{q}", "queued", "RIGHT"),
@@ -66,25 +73,33 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
     }
     known_keys: ClassVar[tuple[str, bytes] | None] = f"{{q}}{STEP}*", rb"[1-9]"
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
-        "purge": ("waiting",),
-        "hard": ("waiting", "trash"),
+        "replay": ("dead",),
+        "purge": ("waiting", "dead"),
+        "hard": ("waiting", "dead", "trash"),
         "restore": ("trash",),
     }
     releases: ClassVar[Releases] = Releases(("5.2", "5.7"))
+    replay_note: ClassVar[str] = (
+        "as new messages of the same ids: what a result doesn't keep is not sent (callbacks, the"
+        " rest of a chain, priority, time limits)"
+    )
     verbs: ClassVar[Mapping[str, str]] = {
         "hard": "they are removed for good: no undo",
     }
     refusals: ClassVar[Mapping[str, str]] = {
-        "replay": "a failed task leaves a result, and no message that could be put back. Send it"
-        " again by Celery: `app.send_task(NAME, ARGS, KWARGS)`; the result has these with"
-        " `result_extended`",
         "requeue": _HELD + "; what a killed worker had is back after the visibility timeout",
         "claim": "only Celery's workers can take a task",
         "reschedule": _HELD,
         "purge pending": _HELD,
         "purge delayed": _HELD + ", and `celery control revoke` stops them",
-        "purge dead": "they are results: `app.AsyncResult(ID).forget()` removes one",
+        "purge done": "they are results that your application may still read:"
+        " `app.AsyncResult(ID).forget()` removes one",
     }
+    unlisted: ClassVar[Mapping[State, str]] = dict.fromkeys(
+        ("dead", "done"),
+        "Celery's results may be in another database or server (`result_backend`), which redisq"
+        " doesn't read",
+    )
     without_deadline: ClassVar[str] = (
         "its worker has it until it acknowledges it; if that worker was killed, it is back after"
         " the visibility timeout, an hour unless it is set"
@@ -99,10 +114,13 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         "tasks of a killed worker wait for the visibility timeout, an hour unless it is set",
         "a task whose time is further away than the visibility timeout is delivered, and runs,"
         " several times",
-        "failed tasks are in no queue, and cannot be sent again: a result has no message",
+        "failed tasks are in no queue: with `result_extended` their results have what it takes to"
+        " send them again, for a day unless it is set",
     )
 
     _sep: str | None = None
+    _sent: tuple[str, SentTasks] = "", SentTasks()
+    """the change that sends tasks again, and what it has seen"""
 
     # --- where entries are -----------------------------------------------------------------------
 
@@ -182,6 +200,10 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         held, blocked = await both(attempt(delivered), attempt(clients))
         return Activity(askers=0, unasked=True) if held == blocked == 0 else Activity()
 
+    async def _found_by_id(self, place: Place, wanted: Any) -> bool:
+        """Only results are found by their ids."""
+        return isinstance(place, ScannedResults) and await super()._found_by_id(place, wanted)
+
     # --- records ---------------------------------------------------------------------------------
 
     async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:
@@ -227,11 +249,12 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         begin = place.begin if isinstance(place, ScannedResults) else RESULT
         keys = [bytes_of(begin) + row.member for row in rows]
         called = f"{place.called}, of any queue"
+        read = partial(strings, one_slot=not self.on_cluster)
         return [
             Entry(legal(row.member), state, called=called, problem=not_read(found))
             if isinstance(found, int)
             else self._result(state, place, row, Result.read(found))
-            for row, found in zip(rows, await place.records(rows, keys, strings), strict=True)
+            for row, found in zip(rows, await place.records(rows, keys, read), strict=True)
         ]
 
     def trash_payload(self, kept: bytes) -> bytes:
@@ -247,18 +270,74 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
             return None
         if result.queue not in (None, self.own_name):
             return None
+        id, ended_ms = legal(row.member), result.ended_ms
+        called = place.called if result.queue else f"{place.called}, of any queue"
+        if place.brief:
+            return Entry(id, state, ended_ms, ended_ms, called=called, record=result)
         return Entry(
-            legal(row.member),
+            id,
             state,
-            result.ended_ms,
-            result.ended_ms,
+            ended_ms,
+            ended_ms,
             result.shown(),
             failures=result.tries if dead else 0,
             reason="failed" if dead else None,
             error=result.error() if dead else None,
-            called=place.called if result.queue else f"{place.called}, of any queue",
+            called=called,
             task=text_member(result.fields, ("name",)),
+            record=result,
         )
+
+    # --- what operators change -------------------------------------------------------------------
+
+    async def _rows(self, step: MoveStep) -> list[tuple[str | bytes, ...]]:
+        if (step.source, step.target) == ("dead", "waiting"):
+            op, sent = self._sent
+            if op != step.op or not step.step:  # `would_move` has no steps
+                sent = SentTasks()
+                self._sent = step.op, sent
+            lists, held = await both(self._places("waiting"), self._places("pending"))
+            await sent.look(lists, held[0], self.at + "unacked_index")
+        return await super()._rows(step)
+
+    def refused(self, seen: LocatedEntry, target: str) -> str:
+        result, place = seen.entry.record, seen.place
+        if seen.entry.state != "dead":
+            return ""
+        if not isinstance(result, Result):
+            return "corrupt"
+        if not isinstance(place, ScannedResults) or place.begin != self.at + RESULT:
+            return "elsewhere"
+        if not result.of(seen.member, self.own_name):
+            return "unkept"
+        if target != "waiting":
+            return ""
+        if result.grouped:
+            return "grouped"
+        if result.call is None:
+            return "unkept"
+        _, sent = self._sent
+        if text(seen.member) in sent.ids:
+            return "again"
+        return "" if sent.complete else "crowded"
+
+    def stamp(self, entry: Entry) -> bytes:
+        """Of a result, the digest of its bytes."""
+        result = entry.record
+        return sha1(result.data).hexdigest().encode() if isinstance(result, Result) else b""
+
+    def shown(self, entry: Entry) -> bytes | None:
+        return entry.record.shown() if isinstance(entry.record, Result) else None
+
+    def destination(
+        self, seen: LocatedEntry, target: str, at_ms: int
+    ) -> tuple[bytes | None, str] | None:
+        """For a result, the message that sends the task again."""
+        result = seen.entry.record
+        call = result.call if isinstance(result, Result) else None
+        if call is None:
+            return None
+        return message(*call, text(seen.member), self.own_name, at_ms), ""
 
 
 def _entry(

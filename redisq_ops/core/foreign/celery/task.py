@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...model.entry import Failure
+from ...model.quoting import text
 from ..call_descriptions import literal
 from ..iso_times import iso_ms
 from ..json_text import decoded, encoded
@@ -104,6 +105,7 @@ class Result:
     fields: dict[str, Any]
     problem: str | None = None
     """why it can't be read: then nobody knows whether the task failed"""
+    data: bytes = b""
 
     @classmethod
     def read(cls, data: bytes | None) -> Result:
@@ -112,13 +114,30 @@ class Result:
         plain, problem = unpacked(data)
         found = decoded(plain)
         if isinstance(found, dict):
-            return cls(found)
+            return cls(found, data=data)
         return cls({}, f"its result: {problem or 'it is not JSON'}; whether it failed is unknown")
 
     @property
     def queue(self) -> str | None:
         found = self.fields.get("queue")
         return found if isinstance(found, str) else None
+
+    @property
+    def call(self) -> tuple[str, list[Any], dict[str, Any]] | None:
+        """The task's name, args and kwargs; None: they weren't kept."""
+        match self.fields:
+            case {"name": str(name), "args": list(args), "kwargs": dict(kwargs)} if name:
+                return name, args, kwargs
+        return None
+
+    @property
+    def grouped(self) -> bool:
+        """Whether the task belongs to a group, or to the header of a chord."""
+        return self.fields.get("group_id") is not None
+
+    def of(self, id: bytes, queue: str) -> bool:
+        """Whether it says that it is the result of that task, in that queue."""
+        return (self.fields.get("task_id"), self.queue) == (text(id), queue)
 
     @property
     def ended_ms(self) -> int | None:

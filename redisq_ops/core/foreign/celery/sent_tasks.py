@@ -1,0 +1,80 @@
+"""Tasks that wait in a queue, or that workers have: sent again now, one would run twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ...engine.state_scan import ScoreRange, spelt
+from ...engine.state_scan import page as zset_page
+from ...model.cut_element import is_cut, length
+from ...redis.operation import Call, together
+from ..places import Place
+from .task import Delivered, Task
+
+PAGE = 500
+MOST = 1 << 27
+"""bytes of messages that one look reads"""
+SLACK_S = 60
+"""seconds by which the clocks of workers may differ"""
+
+
+@dataclass(slots=True)
+class SentTasks:
+    """The tasks of a queue that were sent and haven't ended.
+
+    A further look reads only what came since: new messages come on the left of a list, and
+    ``unacked_index`` has the times at which workers got theirs.
+    """
+
+    ids: set[str] = field(default_factory=set)
+    complete: bool = True
+    """False: they were too many, or too long, to read all of them"""
+    _latest: dict[str, bytes] = field(default_factory=dict)
+    """of each list the message that came last"""
+    _since_s: float | None = None
+    _left: int = 0
+
+    async def look(self, lists: Sequence[Place], held: Place, index: str) -> None:
+        """Read the lists first: a message goes from there to ``held``, the hash ``unacked``."""
+        self._left = MOST
+        sizes = await together(place.count() for place in lists)
+        filled = [place for place, size in zip(lists, sizes, strict=True) if size]
+        *filled, held = await together(place.weighed() for place in (*filled, held))
+        await together(map(self._look_at_list, filled))
+        await self._look_at_held(held, index)
+
+    async def _look_at_list(self, place: Place) -> None:
+        latest, start, most = self._latest.get(place.key), 0, place.few(PAGE) or 1
+        while self.complete:
+            ask = ("LRANGE", place.key, start, start + most - 1)
+            page = await Call(ask, list[bytes], key=place.key, cut=True)
+            if page and not start:
+                self._latest[place.key] = page[0]
+            new = page[: page.index(latest)] if latest in page else page
+            if self._read(new):
+                self.ids.update(id for data in new if (id := Task.read(data).id))
+            if len(new) < most:
+                return
+            start += most
+
+    async def _look_at_held(self, held: Place, index: str) -> None:
+        since = None if self._since_s is None else spelt((self._since_s - SLACK_S, b""))
+        cursor, more = None, True
+        while more and self.complete:
+            rows, cursor, _ = await zset_page(index, ScoreRange(since), cursor, held.few(PAGE) or 1)
+            more = cursor is not None
+            if not rows:
+                return
+            self._since_s = rows[-1][0]
+            tags = [tag for _, tag in rows]
+            ask = Call(("HMGET", held.key, *tags), list[bytes | None], key=held.key, cut=True)
+            found = [data for data in await ask if data is not None]
+            if self._read(found):
+                self.ids.update(id for data in found if (id := Delivered.read(data).task.id))
+
+    def _read(self, messages: Sequence[bytes]) -> bool:
+        """Whether these messages can be read as well."""
+        self._left -= sum(map(length, messages))
+        self.complete = self._left >= 0 and not any(map(is_cut, messages))
+        return self.complete
