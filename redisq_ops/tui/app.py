@@ -280,6 +280,12 @@ class Top(Dashboard):
         self.current.table.stay()
         self.changes.edit(self.acting)
 
+    def action_acknowledge(self) -> None:
+        self.current.table.stay()
+        view = self.current
+        queue = view.row_queue if view.of_all_queues and not self.opened else self.acting_queue
+        self.changes.acknowledge(queue)
+
     def action_hold(self) -> None:
         self.current.table.stay()
         if isinstance(self.acting, PeriodicView):

@@ -197,6 +197,18 @@ class Changes:
 
         self._start(run, view)
 
+    def acknowledge(self, queue: str | None) -> None:
+        """Say that the dead letters of a queue are known until a time."""
+        if queue is None:
+            return self._nothing()
+
+        async def run() -> bool:
+            from .acknowledge import acknowledge_dead
+
+            return await acknowledge_dead(self, queue)
+
+        self._start(run, None)
+
     def undo(self, queue: str | None) -> None:
         """Take back one of the latest changes of this queue, or of all."""
 

@@ -127,7 +127,7 @@ def _unfit_command(app: Top, verb: str) -> str:
 
 def forbidden(action: str, read_only: bool, filter_problem: str | None) -> str:
     """Why a change isn't allowed now; empty if it is, or if the action changes nothing."""
-    if action not in ("everything", "move", "edit", "hold", "undo", "begin"):
+    if action not in ("everything", "move", "edit", "hold", "undo", "begin", "acknowledge"):
         return ""
     if read_only:
         return "this dashboard is read-only."

@@ -102,6 +102,7 @@ CHANGE = (
     _shown("K", "begin('request cancel')", "Cancel", "Cancel a request"),
     _shown("L", "begin('request limit')", "Limit", "Set a request's limit"),
     _shown("O", "begin('request priority')", "Priority", "Set a request's priority"),
+    _hidden("N", "acknowledge", "Known", "The dead letters are known: until when"),
     _shown("U", "undo", "Undo", "Undo a latest change"),
 )
 LEAVE = (
