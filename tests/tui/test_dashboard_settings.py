@@ -195,7 +195,7 @@ def test_keys_columns_and_filters_are_as_the_file_has_them() -> None:
         await pilot.press("1", "apostrophe", "2")
         await settled(app, pilot)
         assert "overview can't be filtered by attempts>5: there is no field" in text(app)
-        await pilot.press("question_mark")
+        await pilot.press("question_mark", "slash", *"explain")
         await settled(app, pilot)
         assert re.search(r"x +Explain", text(app))
 
