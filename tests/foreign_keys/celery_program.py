@@ -15,6 +15,7 @@ from typing import Any
 
 import celery
 import redis
+from celery.app.task import Context
 
 KEPT = "ran"
 """a hash of ours: how often a task ran, by its argument"""
@@ -56,6 +57,17 @@ def application(port: int, **config: Any) -> Any:
 
 def app_on(client: redis.Redis, **config: Any) -> Any:
     return application(client.connection_pool.connection_kwargs["port"], **config)
+
+
+def fails(app: Any, id: str, name: str, args: Any, kwargs: Any) -> None:
+    """Write the result of a task that failed, as a worker does it."""
+    told = {
+        "task": name,
+        "args": args,
+        "kwargs": kwargs,
+        "delivery_info": {"routing_key": "celery"},
+    }
+    app.backend.mark_as_failure(id, ValueError("no luck"), request=Context(told))
 
 
 @contextmanager

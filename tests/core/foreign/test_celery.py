@@ -11,13 +11,13 @@ import zlib
 from collections import Counter
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 import redis
-from celery.app.task import Context
 
 from redisq_ops.core.foreign.celery import CeleryQueue
 from redisq_ops.core.foreign.celery.task import Delivered, Result, Task
@@ -25,12 +25,14 @@ from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.filter.selection import select
+from redisq_ops.testing.interference import interrupted
 
 from ...changes import AUTHOR, changed, entry_change, undone
 from ...command_line import Redisq
 from ...foreign_keys.celery_program import (
     KEPT,
     app_on,
+    fails,
     killed,
     specimen,
     wait,
@@ -429,18 +431,27 @@ def sent(client: Client) -> None:
     app_on(client).send_task("shop.fine", ("by hand",), task_id="bad")
 
 
-def popped(client: Client) -> bytes:
-    """The message that a worker would take next; empty: none waits."""
-    found: Any = client.rpop("celery")
-    return found or b""
+def popped(client: Client) -> Any:
+    message: Any = client.rpop("celery")
+    return json.loads(message)
+
+
+def to_a_worker(client: Client) -> None:
+    """As kombu does it."""
+    if client.llen("celery"):
+        client.hset("unacked", "tag", json.dumps([popped(client), "", "celery"]))
+        client.zadd("unacked_index", {"tag": time.time()})
+
+
+def from_a_worker(client: Client) -> None:
+    if held := client.hget("unacked", "tag"):
+        client.delete("unacked", "unacked_index")
+        client.rpush("celery", json.dumps(json.loads(held)[0]))
 
 
 def with_a_worker(client: Client) -> None:
-    """As kombu does it."""
     sent(client)
-    message = json.loads(popped(client))
-    client.hset("unacked", "tag", json.dumps([message, "", "celery"]))
-    client.zadd("unacked_index", {"tag": time.time()})
+    to_a_worker(client)
 
 
 def no_change(client: Client) -> None: ...
@@ -491,9 +502,32 @@ def test_what_is_sent_between_two_steps_is_seen(client: Client) -> None:
     app.send_task("shop.fine", task_id="b")
     assert replay(2, "b") == ["again"], "it came after the first look"
     client.delete("celery")
+    app.send_task("shop.fine", task_id="c")
+    assert replay(3, "c") == ["again"], "workers took what was there before"
+    client.delete("celery")
     assert queue.move("other", 1, ["b"], source="dead", target="waiting", high_water_ms=2**52) == [
         "moved"
     ], "another change looks anew"
+
+
+def nth(wanted: int, calls: Any, n: int) -> bool:
+    return n == wanted
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("moves", [to_a_worker, from_a_worker])
+def test_a_task_is_seen_while_it_goes_to_a_worker_or_comes_back(client: Client, moves: Any) -> None:
+    for n in range(1, 25):
+        client.flushdb()
+        kept(client)
+        sent(client)
+        if moves is from_a_worker:
+            to_a_worker(client)
+        move = ours(client).move.op(
+            "op", 1, ["bad"], source="dead", target="waiting", high_water_ms=2**52
+        )
+        said = interrupted(client, move, partial(nth, n), partial(moves, client))
+        assert said == ["again"], n
 
 
 @pytest.mark.alike
@@ -535,13 +569,10 @@ def test_arguments_of_any_type_are_sent_as_celery_sent_them(redisq: Redisq, clie
     kwargs = {"most": 2**70, "least": -1e300, "ü": [None, {"deep": [True]}]}
     app.send_task("shop.fails", args, kwargs, task_id="bad")
     bound(client)
-    told = {"task": "shop.fails", "args": args, "kwargs": kwargs, "hostname": "celery@vm"}
-    request = Context(told, delivery_info={"routing_key": "celery"})
-    app.backend.mark_as_failure("bad", ValueError("no"), request=request)
-    message: Any = json.loads(popped(client))
+    fails(app, "bad", "shop.fails", args, kwargs)
+    message = popped(client)
     redisq("dlq", "replay", NAME, "--yes")
-    again: Any = json.loads(popped(client))
-    assert again["body"] == message["body"]
+    assert popped(client)["body"] == message["body"]
 
 
 @pytest.mark.slow

@@ -36,12 +36,15 @@ class SentTasks:
     _left: int = 0
 
     async def look(self, lists: Sequence[Place], held: Place, index: str) -> None:
-        """Read the lists first: a message goes from there to ``held``, the hash ``unacked``."""
+        """Messages go from the lists to ``held``, the hash ``unacked``, and some come back: so it
+        is read before the lists and after them."""
         self._left = MOST
+        held = await held.weighed()
+        await self._look_at_held(held, index)
         sizes = await together(place.count() for place in lists)
         filled = [place for place, size in zip(lists, sizes, strict=True) if size]
-        *filled, held = await together(place.weighed() for place in (*filled, held))
-        await together(map(self._look_at_list, filled))
+        weighed = await together(place.weighed() for place in filled)
+        await together(map(self._look_at_list, weighed))
         await self._look_at_held(held, index)
 
     async def _look_at_list(self, place: Place) -> None:
@@ -76,5 +79,6 @@ class SentTasks:
     def _read(self, messages: Sequence[bytes]) -> bool:
         """Whether these messages can be read as well."""
         self._left -= sum(map(length, messages))
-        self.complete = self._left >= 0 and not any(map(is_cut, messages))
+        if self._left < 0 or any(map(is_cut, messages)):
+            self.complete = False
         return self.complete
