@@ -21,6 +21,7 @@ LEVELS: Final = 3
 _NAME: Final = 200
 """characters of the longest text in a pickle that may be the name of a key"""
 _BASE64 = re.compile(rb"\s*[A-Za-z0-9+/_-]{16}[A-Za-z0-9+/_\r\n-]*={0,2}\s*")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _STANDARD = str.maketrans("-_", "+/")
 
 
@@ -54,13 +55,19 @@ def decoded(payload: bytes) -> list[Decoded]:
     return found
 
 
+def too_large(payload: bytes) -> bool:
+    """Whether a payload may be encoded, and is too large to be decoded."""
+    encoded = len(payload) > MOST and (_BASE64.fullmatch(payload) or not is_text(payload))
+    return bool(encoded)
+
+
 def is_text(content: bytes) -> bool:
     """Whether it is UTF-8 without control characters other than tabs and ends of lines."""
     try:
         text = content.decode()
     except UnicodeDecodeError:
         return False
-    return not any(char < " " and char not in "\t\r\n" for char in text)
+    return _CONTROL.search(text) is None
 
 
 def base64_bytes(text: str) -> bytes | None:
@@ -135,11 +142,21 @@ def _from_msgpack(payload: bytes) -> Decoded | None:
     except ImportError:
         return None
     try:
-        value = msgpack.unpackb(payload, strict_map_key=False, unicode_errors="backslashreplace")
+        value = msgpack.unpackb(
+            payload,
+            strict_map_key=False,
+            unicode_errors="backslashreplace",
+            object_pairs_hook=_with_names,
+        )
         text = json.dumps(value, default=_plain, ensure_ascii=False)
     except (ValueError, TypeError, RecursionError, msgpack.UnpackException):
         return None
     return Decoded("msgpack", text.encode("utf-8", "backslashreplace"), "shown as JSON")
+
+
+def _with_names(pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
+    """A map whose keys may be of any type."""
+    return {key if isinstance(key, str) else _plain(key): value for key, value in pairs}
 
 
 def _plain(value: Any) -> str:

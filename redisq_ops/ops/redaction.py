@@ -27,7 +27,7 @@ from typing import Any
 from redisq_ops.core.model.entry import Entry, Failure
 from redisq_ops.core.model.errors import BadInput
 
-from .encodings import MOST, Decoded, decoded
+from .encodings import MOST, Decoded, decoded, too_large
 from .filter.regex import BadRegex, Regex, any_of, regex
 from .json_numbers import JsonNumber, dumps
 from .redaction_encodings import (
@@ -106,9 +106,11 @@ class Redaction:
 
     def payload(self, data: bytes) -> bytes:
         """A payload as it may be shown; the same bytes if nothing in it is hidden. What is encoded
-        is hidden whole if something in it is."""
+        is hidden whole if something in it is, or if it is too large to be decoded."""
         if not self or not data:
             return data
+        if too_large(data):
+            return MASK.encode()
         inner = decoded(data)[-1:]
         if len(data) > LARGEST or any(self.decoded(one) != one.content for one in inner):
             return MASK.encode()

@@ -137,3 +137,9 @@ def test_encodings_are_taken_off_up_to_three_levels() -> None:
     assert HIDDEN.payload(payload) == payload
     with patch.object(encodings, "_DECODERS", (lambda payload: Decoded("gzip", payload),)):
         assert HIDDEN.payload(payload) == payload
+
+
+def test_a_map_of_msgpack_with_keys_of_bytes_is_redacted_too() -> None:
+    packed = msgpack.packb({b"password": "hunter2", 7: "x"}, use_bin_type=True)
+    hidden = payload_content(packed, HIDDEN)
+    assert b"hunter2" not in hidden.content and b"***" in hidden.content

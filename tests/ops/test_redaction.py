@@ -4,6 +4,7 @@ import asyncio
 import base64
 import cProfile
 import json
+import pickle
 import random
 import re
 import string
@@ -23,6 +24,7 @@ from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import aconnect
 from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.encodings import MOST
 from redisq_ops.ops.filter.regex import REPLACED
 from redisq_ops.ops.groups.fingerprint import fingerprint
 from redisq_ops.ops.redaction import LARGEST, MASK, NO_REDACTION, Redaction
@@ -183,8 +185,15 @@ def test_pattern_with_too_many_matches_hides_the_rest() -> None:
 
 def test_too_large_text_is_hidden_as_a_whole() -> None:
     redaction = reads(patterns=EMAIL)
-    assert redaction.payload(b"x" * (LARGEST + 1)) == MASK.encode()
-    assert redaction.payload(b"x" * LARGEST) == b"x" * LARGEST
+    assert redaction.payload(b"x " * (LARGEST // 2 + 1)) == MASK.encode()
+    assert redaction.payload(b"x " * (LARGEST // 2)) == b"x " * (LARGEST // 2)
+
+
+def test_what_is_too_large_to_be_decoded_is_hidden_as_a_whole() -> None:
+    redaction = reads(patterns=EMAIL)
+    secret = {"user": "ann@example.com", "more": ["word"] * 600_000}
+    for encoded in (pickle.dumps(secret), base64.b64encode(json.dumps(secret).encode())):
+        assert len(encoded) > MOST and redaction.payload(encoded) == MASK.encode()
 
 
 def test_pattern_of_digits_hides_numbers() -> None:

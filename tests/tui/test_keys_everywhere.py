@@ -358,6 +358,8 @@ def test_a_claim_picks_a_live_consumer_and_asks_again_for_any_other_name(
         assert not dialog.is_attached
         await until(pilot, lambda: not app.changes.running)
         await valued(pilot, "C")
+        await press(pilot, *"zz", "backspace", "backspace")
+        await until(pilot, lambda: "is called zz" not in text(app))  # what was deleted is no name
         await press(pilot, *"yu")
         await asked(pilot, "enter")
         assert "yura receives them" in text(app)

@@ -45,20 +45,20 @@ def _by(what: str, who: str | None, why: str) -> str:
 
 
 def blocked(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[Finding]:
-    blocked = [client for client in row.clients if client.blocked and client.waiting]
-    if blocked:
-        first = max(blocked, key=lambda client: client.waiting)
-        more = f" and {count(len(blocked) - 1)} more" if len(blocked) > 1 else ""
-        waiting = sum(client.waiting for client in blocked)
+    stopped = [client for client in row.clients if client.blocked and client.waiting]
+    if stopped:
+        first = max(stopped, key=lambda client: client.waiting)
+        more = f" and {count(len(stopped) - 1)} more" if len(stopped) > 1 else ""
+        waiting = sum(client.waiting for client in stopped)
         yield Finding(f"client {first.client}{more} blocked", waiting)
 
 
 def missed(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[Finding]:
     """Runs of periodic entries are overdue; workers schedule them."""
-    missed, counts = row.missed_runs, row.counts
-    if missed and counts is not None and not counts.paused is not None:
-        what = "periodic entry" if missed == 1 else "periodic entries"
-        yield Finding(f"{count(missed)} {what} missed a run", missed)
+    overdue, counts = row.missed_runs, row.counts
+    if overdue and counts is not None and counts.paused is None:
+        what = "periodic entry" if overdue == 1 else "periodic entries"
+        yield Finding(f"{count(overdue)} {what} missed a run", overdue)
 
 
 def unfinished(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[Finding]:

@@ -14,9 +14,9 @@ Likeness: TypeAlias = tuple[tuple[Severity, str, str], ...]
 """severity, rule and words of each trouble; ``#`` stands for a figure"""
 
 _NOT_OURS: Final = frozenset(
-    {"unreadable", "paused", "draining", "unfinished", "resizing", "poison"}
+    {"unreadable", "paused", "draining", "unfinished", "resizing", "poison", "held", "stalled"}
 )
-"""rules whose reasons hold texts or ids of others: a number in one may belong to a name"""
+"""rules whose reasons quote texts or names of others, in which digits are no figures"""
 _PART: Final = re.compile(
     r"\b(?:by|client|request|mostly) \S+|(?<!\S)(\d[\d,]*)( [smhd])?(?=[\s,;]|$)"
 )
@@ -24,7 +24,8 @@ _PART: Final = re.compile(
 _UNIT_S: Final = {"": 1, " s": 1, " m": 60, " h": 3600, " d": 86_400}
 
 
-def likeness(found: Sequence[Trouble]) -> Likeness:
+@lru_cache(4096)  # every refresh asks again
+def likeness(found: tuple[Trouble, ...]) -> Likeness:
     """What is the same for all queues that share this trouble: all of it, or, where some is
     critical, the critical part."""
     return tuple((one.severity, one.rule, _words(one.rule, one.reason)) for one in _shared(found))

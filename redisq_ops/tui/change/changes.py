@@ -111,7 +111,9 @@ class Changes:
 
     def export(self, view: QueueView) -> None:
         """Write the view's entries that match the filter, or the whole queue, to a file."""
-        queue, state, where = self._app.queue, view.state, view.filter if view.state else None
+        queue, state, where = self._app.addresses.queue, view.state, None
+        if state is not None:
+            where = view.filter
         if queue is None:
             return self._nothing()
 

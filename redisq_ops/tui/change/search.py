@@ -34,4 +34,6 @@ async def search(changes: Changes, name: str, state: State, query: Query) -> Sea
         if changes.stopping:
             changes.tell("Stopped: only the loaded entries are filtered.")
             return None
+    if scan.unread:
+        changes.tell(f"Not everything could be searched: {scan.unread}", False)
     return SearchResult(query, tuple(kept), scan.found, now)

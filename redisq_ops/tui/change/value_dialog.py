@@ -61,6 +61,7 @@ class ValueDialog(Dialog["str | None"]):
         self._text.cursor_blink = False
         self._list = CompletionList()
         self._meaning = Static(id="meaning", markup=False)
+        self._before = wanted.start
         self._found: list[Completion] = []
         self._at = 0
 
@@ -82,7 +83,8 @@ class ValueDialog(Dialog["str | None"]):
     @on(Input.Changed)
     def typed(self, changed: Input.Changed) -> None:
         changed.stop()
-        if changed.value != self.wanted.start:
+        if changed.value != self._before:  # the text it starts with is a change, too
+            self._before = changed.value
             self._look_up()
 
     def action_choose(self, step: int) -> None:

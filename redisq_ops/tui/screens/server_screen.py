@@ -57,11 +57,15 @@ class ServerScreen(ModalScreen[None]):
 
 def server_text(report: ServerReport) -> Text:
     """A server's figures, a line each, and below them what `redisq doctor` finds wrong with it."""
-    from redisq_ops.ops.doctor.server_checks import server_findings
+    from redisq_ops.ops.doctor.server_checks import server_findings  # with the Redis client
 
     name = "Valkey" if "valkey_version" in report.info else "Redis"
     release = report.info.get("valkey_version") or report.info.get("redis_version") or ""
-    lines = [Text.assemble((printable(report.node or "server"), "bold"), f"  {name} {release}")]
+    lines = [
+        Text.assemble(
+            (printable(report.node or "server"), "bold"), f"  {name} {printable(str(release))}"
+        )
+    ]
     lines += [Text.assemble((f"  {what:<{_NAME}}", DIM), said) for what, said in _facts(report)]
     for found in server_findings(report):
         if found.verdict != "ok":
@@ -93,10 +97,12 @@ def _memory(info: Any) -> Text:
     """How full it is, and the room that is left."""
     if "used_memory" not in info:
         return _UNKNOWN
+    from redisq_ops.ops.doctor.server_checks import MEMORY_WARNING, MEMORY_WRONG
+
     used, most = int(info["used_memory"]), _limit(info)
     if not most:
         return Text(f"{size(used)} used")
-    style = BAD if used >= 0.9 * most else WARN if used >= 0.75 * most else OK
+    style = BAD if used >= MEMORY_WRONG * most else WARN if used >= MEMORY_WARNING * most else OK
     room = f"{percent(used / most)} of {size(most)}, {size(max(0, most - used))} left"
     return Text.assemble((bar(used, most, _BAR), style), f" {size(used)} used, {room}")
 
@@ -119,7 +125,7 @@ def _evictions(info: Any) -> Text:
         return _UNKNOWN
     lost, policy = int(info["evicted_keys"]), info.get("maxmemory_policy", "unknown")
     keys = f"{quantity(lost, 'key')} deleted" if lost else "no key deleted"
-    said = f"{keys} for want of memory since the start; policy {policy}"
+    said = f"{keys} for want of memory since the start; policy {printable(str(policy))}"
     return Text(said, BAD if lost else "")
 
 
@@ -143,13 +149,15 @@ def _clients(info: Any) -> Text:
 
 def _role(info: Any) -> Text:
     if info.get("role") != "master":
-        return Text(f"replica of {info.get('master_host')}:{info.get('master_port')}", WARN)
+        primary = f"{info.get('master_host')}:{info.get('master_port')}"
+        return Text(f"replica of {printable(primary)}", WARN)
     replicas = [info.get(f"slave{n}") or {} for n in range(int(info.get("connected_slaves", 0)))]
     if not replicas:
         return Text("primary, without replicas")
-    slowest = max(int(one.get("lag", 0)) for one in replicas)
-    said = f"primary; {quantity(len(replicas), 'replica')}, the slowest {slowest} s behind"
-    return Text(said)
+    lags = [int(one["lag"]) for one in replicas if "lag" in one]
+    known = len(lags) == len(replicas)
+    behind = f"the slowest {max(lags)} s behind" if known else "their lag is unknown"
+    return Text(f"primary; {quantity(len(replicas), 'replica')}, {behind}")
 
 
 def _slow(report: ServerReport) -> Text:

@@ -114,8 +114,8 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         "tasks of a killed worker wait for the visibility timeout, an hour unless it is set",
         "a task whose time is further away than the visibility timeout is delivered, and runs,"
         " several times",
-        "failed tasks are in no queue: with `result_extended` their results have what it takes to"
-        " send them again, for a day unless it is set",
+        "failed tasks are in no queue: with `result_extended` their results keep what sending them"
+        " again needs, for a day unless it is set",
     )
 
     _sep: str | None = None
@@ -293,11 +293,13 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
     async def _rows(self, step: MoveStep) -> list[tuple[str | bytes, ...]]:
         if (step.source, step.target) == ("dead", "waiting"):
             op, sent = self._sent
-            if op != step.op or not step.step:  # `would_move` has no steps
+            if op != step.op or not step.step:
                 sent = SentTasks()
                 self._sent = step.op, sent
             lists, held = await both(self._places("waiting"), self._places("pending"))
-            await sent.look(lists, held[0], self.at + "unacked_index")
+            glance = not step.step
+            await sent.look(lists, held[0], self.at + "unacked_index", glance=glance)
+            sent.complete = sent.complete or glance
         return await super()._rows(step)
 
     def refused(self, seen: LocatedEntry, target: str) -> str:

@@ -1,4 +1,5 @@
-"""Tasks that wait in a queue, or that workers have: sent again now, one would run twice."""
+"""Tasks that wait in a queue, or that workers hold unacknowledged: sending one again would run it
+twice."""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ from .task import Delivered, Task
 
 PAGE = 500
 MOST = 1 << 27
-"""bytes of messages that one look reads"""
+"""bytes of messages that one look reads before a change"""
+GLANCE = 1 << 20
+"""the same for an explanation, at each of its refreshes; the change looks again"""
 SLACK_S = 60
 """seconds by which the clocks of workers may differ"""
 
@@ -35,10 +38,10 @@ class SentTasks:
     _since_s: float | None = None
     _left: int = 0
 
-    async def look(self, lists: Sequence[Place], held: Place, index: str) -> None:
+    async def look(self, lists: Sequence[Place], held: Place, index: str, *, glance: bool) -> None:
         """Messages go from the lists to ``held``, the hash ``unacked``, and some come back: so it
         is read before the lists and after them."""
-        self._left = MOST
+        self._left = GLANCE if glance else MOST
         held = await held.weighed()
         await self._look_at_held(held, index)
         sizes = await together(place.count() for place in lists)
