@@ -33,9 +33,9 @@ class Decoded:
     content: bytes
     """more than `MOST` bytes: only the beginning"""
     reading: str = ""
-    """how content that isn't the stored one was made: ``disassembled``"""
+    """how the content was made, if it isn't in the payload as it is: ``disassembled``"""
     names: tuple[str, ...] = ()
-    """the short texts in a pickle, where a name stands apart from its value"""
+    """the short texts in a pickle: a hidden key may be among them"""
 
 
 def decoded(payload: bytes) -> list[Decoded]:

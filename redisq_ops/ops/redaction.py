@@ -117,7 +117,7 @@ class Redaction:
         return self._searched(data)
 
     def _searched(self, data: bytes) -> bytes:
-        """A payload without what is hidden in it as it is, not in an encoding around it."""
+        """The payload, redacted without decoding it."""
         redacted = self._json(data)
         if redacted is not None:
             return redacted
@@ -139,7 +139,7 @@ class Redaction:
 
     def decoded(self, inner: Decoded) -> bytes:
         """The content of an encoding as it may be shown. A pickle is hidden whole if it has the
-        name of a hidden key, and content that was decoded in part in any case."""
+        name of a hidden key; so is content that was decoded only in part."""
         if not self:
             return inner.content
         named = any(means(name, key[-1]) for key in self.keys for name in inner.names)

@@ -218,7 +218,7 @@ class Tabs(Widget):
         here = next(view for view in ALL if view.name_ == self.state.view)
         for key, view in numbered():
             is_open = view is here
-            # The tabs of a queue have room for one way up.
+            # Of the views of all queues, the tabs of a queue have only the overview.
             beside = here.of_all_queues or not view.of_all_queues or view is ALL[0]
             if is_open or (beside and view.offered_by(self.state.queue)):
                 number = self._number(view)

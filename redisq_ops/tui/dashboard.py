@@ -376,7 +376,7 @@ class Dashboard(App[Exception]):
     def under_cursor(self) -> ListedQueue | None:
         """The queue that a digit opens from a view of all queues."""
         under = (self.current if self.current.of_all_queues else self.overview).row_queue
-        return next((queue for queue in self.queues if queue.name == under), None)
+        return self.listed(under)
 
     @property
     def counts(self) -> Counts | None:

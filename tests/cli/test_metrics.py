@@ -269,7 +269,7 @@ tests:
         exp_alerts: &fires
           - exp_labels: {{severity: critical, queue: mail, kind: request, rule: no-worker}}
             exp_annotations:
-              summary: "mail: rule no-worker of redisq check is broken"
+              summary: mail breaks rule no-worker of redisq check
               action: redisq explain mail
       - eval_time: 25m
         alertname: RedisqQueueCritical
@@ -285,7 +285,7 @@ tests:
         exp_alerts:
           - exp_labels: {{severity: warning, queue: later, kind: delay, rule: missed}}
             exp_annotations:
-              summary: "later: rule missed of redisq check is broken"
+              summary: later breaks rule missed of redisq check
               action: redisq explain later
       - eval_time: 45m
         alertname: RedisqServerUnreachable

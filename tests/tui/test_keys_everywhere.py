@@ -338,6 +338,23 @@ def test_the_list_is_written_to_a_new_file(
     assert '"id":"r/1"' in Path("mine.ndjson").read_text().replace(" ", "")
 
 
+def test_the_overview_writes_the_queue_under_the_cursor(
+    url: str, queue: RequestQueue[redis.Redis], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await press(pilot, "1")
+        await until(pilot, lambda: app.answered and app.overview.table.identity)
+        app.overview.table.go_to("other")
+        await valued(pilot, "w")
+        await press(pilot, "enter")
+        await told(pilot, "1 entry written to other.ndjson")
+
+    drive_in(url, body, "5", queue="mail")
+    assert "e2" in Path("other.ndjson").read_text()
+
+
 def test_a_claim_picks_a_live_consumer_and_asks_again_for_any_other_name(
     url: str, client: redis.Redis, queue: RequestQueue[redis.Redis]
 ) -> None:

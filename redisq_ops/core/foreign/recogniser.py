@@ -128,7 +128,7 @@ class Recogniser(ABC):
 
 
 class NamedQueues(Recogniser):
-    """Of a program whose queues are told by the names of their keys."""
+    """Recognises queues by the names of their keys."""
 
     kind: ClassVar[str]
     owner: ClassVar[str]
@@ -174,7 +174,7 @@ class NamedQueues(Recogniser):
 
 
 class SingleKeys(Recogniser):
-    """Of queues that are one key each, of the type of the first lane, told by what is in it."""
+    """Recognises queues of one key each by its content; it has the type of the first lane."""
 
     kind: ClassVar[str]
 

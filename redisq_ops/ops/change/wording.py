@@ -42,7 +42,7 @@ SKIPPED = {
     " `result_extended`, and not where a worker was killed",
     "elsewhere": "have their results under another prefix: they may be another application's",
     "again": "were sent again already: they wait, or are with a worker",
-    "crowded": "may have been sent again already: too many wait, or are with workers, to look",
+    "crowded": "may have been sent again already: too many messages to check",
     "unclear": "are in a queue that doesn't tell its release: their workers might not find them",
     "invalid": "have lost what their own program needs to run them",
     "deep": "lie too deep in another program's list for now: undo it again later",

@@ -61,7 +61,7 @@ class GroupBy:
         for field in fields:
             found = field.read(whole)
             if found is (MISSING if field.kind == "json" else None):
-                # Where groups are made by task, entries without one can't have its arguments.
+                # Without a task there are no arguments.
                 if whole.entry.task is not None or "task" not in self.names or len(fields) == 1:
                     lacks.append(f"-has:{field.name}")
                 continue

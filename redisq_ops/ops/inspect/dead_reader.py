@@ -28,7 +28,7 @@ from .snapshot import BAR_WIDTHS, DeadLetters, Snapshot, Viewport
 LATEST: Final = 250
 """dead letters that are read of a queue"""
 PROBED: Final = 20
-"""with payloads: those that are read first, to learn how large payloads are"""
+"""with payloads: those read first, to learn their sizes"""
 BYTES: Final = 1 << 20
 """about how many bytes of payloads are read of a queue"""
 QUEUES: Final = 10
@@ -92,15 +92,15 @@ class DeadReader:
         read = await together(apart(self._queue(*one, seen.now_ms, redaction)) for one in chosen)
         for (row, _), found in zip(chosen, read, strict=True):
             if isinstance(found, Exception):
-                found = _Kept(_dead(row), seen.now_ms, problem_text(found))
+                found = _Kept(row.of("dead"), seen.now_ms, problem_text(found))
             self._kept[row.name] = found
         slow = monotonic() - began > SLOW_S
         self._room = max(1, self._room // 2) if slow else min(QUEUES, 2 * self._room)
-        left = [row for row in rows.values() if self._begins(row)] if due else []
+        left = [row for row in rows.values() if self._is_unread(row)] if due else []
         unread = {row.name: why for row in seen.rows if (why := _why_unread(row))}
         return seen, self._summed(unread, len(left), seen.now_ms, bars), len(left)
 
-    def _begins(self, row: QueueRow) -> bool:
+    def _is_unread(self, row: QueueRow) -> bool:
         """Whether it was not read yet, or only its first few entries."""
         kept = self._kept.get(row.name)
         return kept is None or kept.unfinished
@@ -110,8 +110,8 @@ class DeadReader:
         that were read longest ago."""
         urgency: dict[str, tuple[int, int]] = {}
         for row in rows:
-            kept, dead = self._kept.get(row.name), _dead(row)
-            if kept is None or self._begins(row):
+            kept, dead = self._kept.get(row.name), row.of("dead")
+            if kept is None or self._is_unread(row):
                 urgency[row.name] = (0, -(dead or 0))
             elif kept.dead != dead:
                 urgency[row.name] = (1, kept.read_ms)
@@ -154,7 +154,7 @@ class DeadReader:
         read_all = found.exact and len(found.entries) >= found.total
         ranked = tuple(replace(one, exact=one.exact and read_all) for one in groups.ranked())
         return _Kept(
-            _dead(row),
+            row.of("dead"),
             now,
             groups=ranked,
             others=groups.others.count,
@@ -188,10 +188,6 @@ class DeadReader:
             numbers,
             len(deaths) - sum(numbers),
         )
-
-
-def _dead(row: QueueRow) -> int | None:
-    return row.counts.of("dead") if row.counts else None
 
 
 def _why_unread(row: QueueRow) -> str | None:

@@ -15,7 +15,7 @@ from redisq_ops.core.engine.optional_features import HasClients, HasPeriodicEntr
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import Registered, all_queues, server_ms
 from redisq_ops.core.model.activity import Activity
-from redisq_ops.core.model.entry import STATES, Client, Counts, Entry, Request
+from redisq_ops.core.model.entry import STATES, Client, Counts, Entry, Request, State
 from redisq_ops.core.model.errors import RedisqError, Unreachable
 from redisq_ops.core.model.keys import registry_key
 from redisq_ops.core.model.open_resize import OpenResize
@@ -101,6 +101,10 @@ class QueueRow:
     """the change of the number of its shards that is not complete"""
     acknowledged: Acknowledgement | None = None
     """which of its dead letters an operator knows of"""
+
+    def of(self, state: State) -> int | None:
+        """How many entries are in a state; None: unknown."""
+        return None if self.counts is None else self.counts.of(state)
 
     @property
     def missed_runs(self) -> int:

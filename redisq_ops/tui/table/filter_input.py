@@ -48,7 +48,7 @@ class FilterInput(Input):
 
     @dataclass(eq=False)
     class Narrowed(Message):
-        """The expression, or what of it is valid, has changed; None: nothing is."""
+        """The valid part of the expression has changed; None: no part is valid."""
 
         query: Query | None
 

@@ -56,7 +56,7 @@ class JudgedQueue:
         return reasons(self.found) + (f"; more in {count(more)} of them" if more else "")
 
     def of(self, state: State) -> int | None:
-        return None if self.row.counts is None else self.row.counts.of(state)
+        return self.row.of(state)
 
     @property
     def waits_since(self) -> int | None:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from redisq_ops.core.model.entry import Counts, State
     from redisq_ops.ops.filter.ast import Query
     from redisq_ops.ops.filter.queue_filter import QueueFields
-    from redisq_ops.ops.inspect.overview import QueueRow
     from redisq_ops.tui.samples import Samples
 
 _SPARK, _WIDE_SPARK = 10, 15
@@ -125,7 +124,7 @@ class OverviewView(QueueView):
         # A row that was not read again is the same object: keep the earlier judgement.
         judged = []
         for row in snapshot.overview:
-            known, new = self._judged.get(row.name), self.new_dead.of(row.name, _dead(row))
+            known, new = self._judged.get(row.name), self.new_dead.of(row.name, row.of("dead"))
             if known is None or known.row is not row:
                 found = redacted(troubles(row, now), text)
                 known = JudgedQueue(row, found, row.rates.last_minute(now) if row.rates else None)
@@ -153,7 +152,7 @@ class OverviewView(QueueView):
         return rows
 
     def _is_unfolded(self, fold: JudgedQueue) -> bool:
-        """Also from now on, if it would hide the row on which the cursor stays."""
+        """Whether its queues are listed; from now on, too, if one of them has the cursor."""
         if any(queue.name in (self._kept, self.table.held) for queue in fold.members):
             self._unfolded.add(fold.name)
         return fold.name in self._unfolded
@@ -293,10 +292,6 @@ def _row(queue: JudgedQueue, now_ms: int, name: str, fold: str, waited: Sequence
         ),
         fold=fold,
     )
-
-
-def _dead(row: QueueRow) -> int | None:
-    return row.counts.of("dead") if row.counts else None
 
 
 def _rates(minute: tuple[int, int, int] | None) -> tuple[Cell, Cell, Cell]:

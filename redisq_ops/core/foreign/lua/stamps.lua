@@ -1,6 +1,6 @@
--- What tells a record in a hash from a later one of its id: which of some fields were read, as 1 for
--- each, or 0 if it is too long, and the digest of these. Python makes the same bytes (`JobHash.stamp`).
--- `marks`: the ones and noughts, if not all fields were read.
+-- The stamp of a record in a hash: a mark for each field (1: it was read, 0: it is too long), and the
+-- digest of those read. A later record of the id has another. Python makes the same (`JobHash.stamp`).
+-- `marks`: the marks, if not all fields were read.
 local function stamps_of(values, marks)
   local told = {}
   for i, value in ipairs(values) do told[i] = #(value or '') .. ':' .. (value or '') end

@@ -114,9 +114,9 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
 
     @operation
     async def activity(self, since_ms: int, known_ms: int | None = None) -> Activity:
-        """Of the groups with entries to read, when the most neglected one was last read. Unknown if
-        there is no such group: a consumer that waits for new entries looks idle, too. Of the groups
-        with pending entries, the latest signs of life of the consumers that hold them."""
+        """When the most neglected group that lags was last read, and when each consumer of a group
+        with pending entries last read. Unknown if no group lags: a consumer that waits for new
+        entries looks idle, too."""
         there, now = await both(groups.groups(self.key), self._now())
         behind = sorted((group for group in there if group.lag), key=lambda group: group.place)
         holding = [group for group in there if group.pending]
