@@ -24,6 +24,8 @@ __all__ = ["age", "count", "printable", "quantity"]  # of `ops.terminal`, for th
 
 _LEAST = 24
 """minimum width of a table's last column"""
+_CELL, _SENTENCES = 80, 200
+"""characters of a cell, and of one in the last column"""
 _QUICK_S = 0.3
 """seconds; shorter work shows no progress and does not load Rich"""
 _stdout_error = ContextVar("stdout_error", default="")
@@ -90,11 +92,11 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Print a plain aligned table, numbers to the right, all text escaped.
 
     On a terminal a text in the last column (mostly an error) is cut at the end of the line, because
-    a table with wrapped lines can't be read. In a pipe and in a file it is complete.
+    a table with wrapped lines can't be read. In a pipe and in a file it has 200 characters.
     """
     from rich.cells import cell_len
 
-    texts = [[_cell(value) for value in row] for row in rows]
+    texts = [[*map(_cell, row[:-1]), _cell(row[-1], _SENTENCES)] for row in rows]
     right = [
         bool(texts)
         and all(t[i].replace(",", "").lstrip("-").isdigit() or t[i] == "-" for t in texts)
@@ -116,14 +118,14 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         sys.stdout.write("  ".join(cells).rstrip() + "\n")
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Any, limit: int = _CELL) -> str:
     if value is None:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
         return count(value)
-    return printable(value, 80)
+    return printable(value, limit)
 
 
 def tell(text: str) -> None:

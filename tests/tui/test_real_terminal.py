@@ -166,7 +166,7 @@ def test_a_crash_restores_the_terminal_and_prints_no_payload(
         f"""
 import sys
 from redisq_ops.tui.outline import entry_tree
-def broken(snapshot, zone):
+def broken(snapshot, *_):
     payload = snapshot.entry.entry.payload
     raise ZeroDivisionError("planted")
 entry_tree.outline_sections = broken

@@ -27,6 +27,8 @@ class QueueFields:
     """entries that arrived, were settled and failed in the last minute"""
     waits_ms: int | None
     """how long the oldest waiting entry has waited"""
+    new_dead: int
+    """dead letters that came since the user last looked at those of the queue"""
 
     @property
     def words(self) -> Sequence[str]:
@@ -62,6 +64,7 @@ QUEUE_FIELDS: Final[Mapping[str, Field]] = {
         _field("kind", "text", "its kind: `request`, `rq` …", lambda queue: (queue.kind,)),
         _field("trouble", "text", "each of its reasons", lambda queue: queue.reasons or None),
         *map(_state, cast("tuple[State, ...]", ("waiting", "pending", "delayed", "dead"))),
+        _field("new", "number", "dead letters since you looked", lambda queue: queue.new_dead),
         _rate(0, "in", "arrived"),
         _rate(1, "out", "were settled"),
         _rate(2, "failed", "failed"),

@@ -312,4 +312,5 @@ def _fields(queue: JudgedQueue, now_ms: int) -> QueueFields:
         queue.row.counts,
         queue.minute,
         None if queue.waits_since is None else now_ms - queue.waits_since,
+        queue.new_dead,
     )

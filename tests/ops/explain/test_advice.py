@@ -405,7 +405,8 @@ CANT_OCCUR: list[tuple[str, Callable[[Queue[Any]], bool], str]] = [
     ("doesn't show who died when", lambda q: q.activity(q.now()).dead_lately is None, "dying"),
     ("can't be paused by its program, nor by redisq",
      lambda q: isinstance(q, ForeignQueue)
-     and getattr(type(q), "paused_there", None) in (None, PlacedPages.paused_there), "paused"),
+     and getattr(type(q), "paused_there", None) in (None, PlacedPages.paused_there)
+     and getattr(q, "paused_by", None) is None, "paused"),
     ("is only read", lambda q: isinstance(q, ForeignQueue) and not q.actions, "purged"),
     ("waits in a turn", lambda q: q.kind == "fair", "behind"),
     ("counts what is ready as waiting", lambda q: q.kind in ("delay", "carmine"), "due"),

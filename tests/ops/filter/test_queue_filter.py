@@ -19,8 +19,8 @@ from .test_parser import PAGE
 
 HOUR = 3_600_000
 COUNTS = Counts(250, 3, 0, 12, 0, 99, unknown=frozenset({"delayed"}))
-MAIL = QueueFields("mail", "rq", ["no worker for 8 m", "12 dead"], COUNTS, (5, 4, 0), 2 * HOUR)
-SOUND = QueueFields("billing", "request", [], None, None, None)
+MAIL = QueueFields("mail", "rq", ["no worker for 8 m", "12 dead"], COUNTS, (5, 4, 0), 2 * HOUR, 7)
+SOUND = QueueFields("billing", "request", [], None, None, None, 0)
 
 
 @pytest.mark.parametrize(
