@@ -30,9 +30,9 @@ def metrics(
 ) -> int:
     """Serve the numbers of all queues to Prometheus until SIGTERM or Ctrl+C.
 
-    Anyone who reaches the address sees the queues' names: there is no password. A scrape takes two
-    round trips to the server, whatever the number of queues. Read permission is enough. Exit 4:
-    the server can't be reached at the start; later, redisq_up is 0.
+    Anyone who reaches the address sees the queues' names: there is no password. A scrape takes at
+    most five round trips to the server, whatever the number of queues. Read permission is enough.
+    Exit 4: the server can't be reached at the start; later, redisq_up is 0.
 
     Examples:
       redisq metrics

@@ -26,6 +26,8 @@ class OverviewSum:
     """workers that asked for entries or sent a heartbeat in the last 90 seconds"""
     all_workers: bool = False
     """False: there may be more"""
+    all_dead: bool = True
+    """False: some queue doesn't tell how many are dead"""
     sound: bool = False
     """whether no queue can be in trouble by its dead, held or waiting entries: all were read"""
 
@@ -42,13 +44,15 @@ class OverviewSum:
             now_ms - min(since) if since else None,
             workers if all_workers or workers else None,
             all_workers,
+            len(dead) == len(judged),
             not bad and all(map(_sound, judged)),
         )
 
     @property
     def words(self) -> list[str]:
         """The figures behind the number of queues in trouble, the gravest first."""
-        said = [f"{short_count(self.dead)} dead"] if self.dead else []
+        least = "" if self.all_dead else "≥"
+        said = [f"{least}{short_count(self.dead)} dead"] if self.dead else []
         if self.waiting:
             oldest = f", oldest {rough_age(self.oldest_ms)}" if self.oldest_ms is not None else ""
             said.append(f"{short_count(self.waiting)} waiting{oldest}")

@@ -637,3 +637,14 @@ def test_no_task_is_lost_between_operators_and_killed_workers(client: Client) ->
                 assert time.monotonic() < done
     assert there() == wanted
     assert set(ran(client).values()) == {1}
+
+
+def test_explain_says_as_the_overview_does_that_no_worker_takes_tasks(
+    redisq: Redisq, client: Client
+) -> None:
+    app_on(client).send_task("shop.fine", task_id="waits")
+    assert "no worker is taking" in redisq("explain", NAME)
+    assert "no worker is taking" in redisq("explain", f"{NAME}/waits")
+    held: Any = {"tag": json.dumps([{}, "", "celery"])}
+    client.hset("unacked", mapping=held)  # some worker has a task: whose it is, nobody can tell
+    assert "no worker" not in redisq("explain", NAME)

@@ -17,6 +17,7 @@ from ...engine.operator_changes import MoveStep
 from ...engine.optional_features import HasWorkerTraces
 from ...model.activity import Activity
 from ...model.entry import Entry, State
+from ...model.queue_position import QueuePosition
 from ...model.quoting import bytes_of, legal, text
 from ...model.states import Verb
 from ...model.worker_process import Process
@@ -203,6 +204,12 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
     async def _found_by_id(self, place: Place, wanted: Any) -> bool:
         """Only results are found by their ids."""
         return isinstance(place, ScannedResults) and await super()._found_by_id(place, wanted)
+
+    @operation
+    async def queue_position(self, id: str = "") -> QueuePosition:
+        """As for every queue; nobody takes entries if `activity` knows that no worker serves it."""
+        known, seen = await both(super().queue_position.op(id), self.activity.op(0))
+        return replace(known, askers=0) if seen.unasked else known
 
     # --- records ---------------------------------------------------------------------------------
 
