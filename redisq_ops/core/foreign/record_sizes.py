@@ -19,10 +19,13 @@ def field_sizes(key: str) -> Sizes:
 
 
 def string_sizes(begin: str) -> Sizes:
-    """Sizes of the strings whose keys are ``begin`` and the element."""
+    """Sizes of the strings whose keys are ``begin`` and the element; 0 where there is no string."""
 
     async def sizes(place: Place, rows: Sequence[Row], /) -> Sequence[int]:
         keys = [bytes_of(begin) + row.member for row in rows]
-        return await together(Call(("STRLEN", key), int, key=key) for key in keys)
+        return await together(
+            Call(("STRLEN", key), lambda reply: reply or 0, key=key, absent="WRONGTYPE")
+            for key in keys
+        )
 
     return sizes

@@ -648,3 +648,11 @@ def test_explain_says_as_the_overview_does_that_no_worker_takes_tasks(
     held: Any = {"tag": json.dumps([{}, "", "celery"])}
     client.hset("unacked", mapping=held)  # some worker has a task: whose it is, nobody can tell
     assert "no worker" not in redisq("explain", NAME)
+
+
+def test_a_key_of_another_type_hides_no_failed_task(redisq: Redisq, client: Client) -> None:
+    kept(client)
+    client.rpush("celery-task-meta-odd", "x")
+    assert [row["id"] for row in redisq.rows("dlq", "ls", NAME)] == ["bad"]
+    redisq("dlq", "replay", NAME, "--yes")
+    assert lists(client)
