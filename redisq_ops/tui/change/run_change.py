@@ -35,6 +35,7 @@ from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange, prepare
 from redisq_ops.ops.change.preview import Preview
 from redisq_ops.ops.change.runner import ChangeRun, Run
 from redisq_ops.ops.change.scope import PlannedScope
+from redisq_ops.ops.change.transfer_plan import Route
 from redisq_ops.ops.change.transfer_undo import undo_of
 from redisq_ops.ops.change.undo_preview import MOST_ASKED, undo_preview
 from redisq_ops.ops.change.wording import PAST, SKIPPED, state_entries
@@ -83,19 +84,33 @@ async def move(changes: Changes, verb: Verb, name: str, target: ChangeTarget) ->
     queue = await arun(client, deployment.queue(name))
     if verb != "move":
         allowed(queue, verb, target.state, orphan=True)  # before anything is asked
-    given: dict[str, Any] = {"utc": changes.zone is UTC}
     receiver: Receiver | None = None
+    ready_ms: int | None = None
+    route: Route | None = None
     if verb == "claim":
         receiver = await asked_values.receiver(changes, queue, "the entries")
-        given["consumer"] = receiver and receiver.name
     elif verb == "reschedule":
-        given["ready_ms"] = await asked_values.ready_time(changes, queue)
+        ready_ms = await asked_values.ready_time(changes, queue)
     elif verb == "move":
-        given["route"] = await asked_values.route(changes, queue)
-    if None in given.values():
+        route = await asked_values.route(changes, queue)
+    if verb in ("claim", "reschedule", "move") and (receiver, ready_ms, route) == (
+        None,
+        None,
+        None,
+    ):
         return False
     filter = Filter(ids=target.ids, where=target.where, redaction=changes.redaction)
-    request = ChangeRequest(verb, queue, target.state, filter, changes.guard.rate(None), **given)
+    request = ChangeRequest(
+        verb,
+        queue,
+        target.state,
+        filter,
+        changes.guard.rate(None),
+        receiver.name if receiver else "",
+        ready_ms,
+        route,
+        utc=changes.zone is UTC,
+    )
     preparing = prepare(request, progress=_looking(changes), shown=changes.redaction.text)
     prepared = await arun(client, preparing)
     trash_ms = int((await arun(client, queue.settings.op())).get("trash_ms", DEFAULTS.trash_ms))
