@@ -93,11 +93,8 @@ async def move(changes: Changes, verb: Verb, name: str, target: ChangeTarget) ->
         ready_ms = await asked_values.ready_time(changes, queue)
     elif verb == "move":
         route = await asked_values.route(changes, queue)
-    if verb in ("claim", "reschedule", "move") and (receiver, ready_ms, route) == (
-        None,
-        None,
-        None,
-    ):
+    asks = verb in ("claim", "reschedule", "move")
+    if asks and receiver is None and ready_ms is None and route is None:
         return False
     filter = Filter(ids=target.ids, where=target.where, redaction=changes.redaction)
     request = ChangeRequest(
