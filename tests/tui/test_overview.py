@@ -156,7 +156,7 @@ def test_esc_leads_back_to_a_queue_in_a_fold() -> None:
     show(body)
 
 
-def test_the_sums_of_a_fold_are_of_known_numbers() -> None:
+def test_the_sums_of_a_fold_are_at_least_its_known_numbers() -> None:
     unknown = replace(FLEET[0].counts or EMPTY, unknown=frozenset({"dead", "delayed"}))
     rows = [replace(FLEET[0], counts=unknown), *FLEET[1:3]]
     some = replace(FLEET[1].counts or EMPTY, dead=0, unknown=frozenset({"delayed"}))
@@ -167,6 +167,8 @@ def test_the_sums_of_a_fold_are_of_known_numbers() -> None:
         item = app.current.item
         assert [item.of(state) for state in ("delayed", "dead")] == [None, 3]
         assert item.minute is None and item.row.rates is None
+        assert "≥3" in text(app).splitlines()[3], "of the third queue the number is unknown"
+        assert "≥3 dead" in text(app).splitlines()[0]
 
     show(body, rows)
 

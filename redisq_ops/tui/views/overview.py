@@ -16,7 +16,7 @@ from redisq_ops.tui.charts.blocks import spark
 from redisq_ops.tui.charts.queue_charts import queue_chart
 from redisq_ops.tui.new_dead import NewDead
 from redisq_ops.tui.samples import MINUTE_MS
-from redisq_ops.tui.table.table_model import Cell, TableColumn, TableRow
+from redisq_ops.tui.table.table_model import Cell, TableColumn, TableRow, styled
 from redisq_ops.tui.theme import BAD, DEAD, DELAYED, DIM, HELD, OK, WARN
 
 from .base import Items, QueueView, SortOrder, redaction_of
@@ -278,10 +278,10 @@ def _row(queue: JudgedQueue, now_ms: int, name: str, fold: str, waited: Sequence
             name,
             queue.row.kind,
             why,
-            number(counts.of("waiting"), ""),
-            number(counts.of("pending"), HELD),
-            number(counts.of("delayed"), DELAYED),
-            number(counts.of("dead"), DEAD),
+            _number(queue, "waiting", ""),
+            _number(queue, "pending", HELD),
+            _number(queue, "delayed", DELAYED),
+            _number(queue, "dead", DEAD),
             f"+{short_count(queue.new_dead)}" if queue.new_dead else "",
             *_rates(queue.minute),
             rough_age(now_ms - counts.oldest_ms) if counts.oldest_ms else ("-", DIM),
@@ -292,6 +292,15 @@ def _row(queue: JudgedQueue, now_ms: int, name: str, fold: str, waited: Sequence
         ),
         fold=fold,
     )
+
+
+def _number(queue: JudgedQueue, state: State, style: str) -> Cell:
+    """How many entries are in a state; of a fold at least so many, if one of its queues doesn't
+    tell."""
+    value = queue.of(state)
+    said, look = styled(number(value, style))
+    unknown = value is not None and any(one.of(state) is None for one in queue.members)
+    return (f"≥{said}" if unknown else said, look)
 
 
 def _rates(minute: tuple[int, int, int] | None) -> tuple[Cell, Cell, Cell]:

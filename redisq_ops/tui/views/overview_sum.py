@@ -28,6 +28,8 @@ class OverviewSum:
     """False: there may be more"""
     all_dead: bool = True
     """False: some queue doesn't tell how many are dead"""
+    all_waiting: bool = True
+    """False: some queue doesn't tell how many wait"""
     sound: bool = False
     """whether no queue can be in trouble by its dead, held or waiting entries: all were read"""
 
@@ -45,6 +47,7 @@ class OverviewSum:
             workers if all_workers or workers else None,
             all_workers,
             len(dead) == len(judged),
+            len(waiting) == len(judged),
             not bad and all(map(_sound, judged)),
         )
 
@@ -55,7 +58,8 @@ class OverviewSum:
         said = [f"{least}{short_count(self.dead)} dead"] if self.dead else []
         if self.waiting:
             oldest = f", oldest {rough_age(self.oldest_ms)}" if self.oldest_ms is not None else ""
-            said.append(f"{short_count(self.waiting)} waiting{oldest}")
+            least = "" if self.all_waiting else "≥"
+            said.append(f"{least}{short_count(self.waiting)} waiting{oldest}")
         if self.workers is not None:
             least = "" if self.all_workers else "≥"
             said.append(least + quantity(self.workers, "worker") if self.workers else "no worker")
