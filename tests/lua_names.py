@@ -157,7 +157,7 @@ class Tree:
     """All Lua files, looked up as the loader does."""
 
     def __init__(self, root: Path = CORE) -> None:
-        self.files = [LuaFile(path) for path in sorted(root.rglob("*.lua"))]
+        self.files = [LuaFile(path) for path in sorted(root.rglob("lua/*.lua"))]
         self.places = {(file.folder, file.name): file for file in self.files}
         self.hooks = {file.folder: script_files.defaults(file.folder) for file in self.files}
 

@@ -13,6 +13,7 @@ from typing import Final
 from ..model.errors import CORRUPT
 from ..model.keys import PREFIX
 from ..model.quoting import stored, text
+from ..redis.hash_field import replace_field
 from ..redis.operation import Call
 
 ACKNOWLEDGE: Final = "acknowledge"
@@ -73,20 +74,9 @@ def acknowledgement(name: str, prefix: str = PREFIX) -> Call[str]:
     return Call(("HGET", key, stored(name)), lambda data: text(data or b""), key=key)
 
 
-_REPLACE: Final = """
-local have = redis.call('HGET', KEYS[1], ARGV[1]) or ''
-if have == ARGV[3] then return 1 end -- sent again: it was done
-if have ~= ARGV[2] then return 0 end
-if ARGV[3] == '' then redis.call('HDEL', KEYS[1], ARGV[1])
-else redis.call('HSET', KEYS[1], ARGV[1], ARGV[3]) end
-return 1
-"""
-
-
 def replace_acknowledgement(name: str, before: str, after: str, prefix: str = PREFIX) -> Call[bool]:
     """Store ``after`` (as encoded, empty: none) if ``before`` is still stored; False: it isn't."""
-    key = _key(prefix)
-    return Call(("EVAL", _REPLACE, 1, key, stored(name), before, after), bool, key=key)
+    return replace_field(_key(prefix), stored(name), before, after)
 
 
 def _key(prefix: str) -> str:

@@ -19,6 +19,7 @@ from ..foreign.plug_ins import plug_ins
 from ..model.errors import CORRUPT, BadInput, NotFound, SchemaTooNew, Unreadable, WrongKind
 from ..model.keys import PREFIX, Keys, checked_name, known_name, registry_key
 from ..model.quoting import bytes_of, legal, stored, text
+from ..redis.hash_field import replace_field
 from ..redis.operation import Call, Description, both
 from ..redis.parsers import optional
 from .queue_types import LAYOUTS
@@ -257,20 +258,10 @@ def refuse_reserved_name(name: str, kind: str) -> None:
         raise BadInput(f"queue name {name!r}: names that begin with {owner}: are other programs'")
 
 
-_AMEND = """
-local have = redis.call('HGET', KEYS[1], ARGV[1])
-if have == ARGV[3] then return 1 end -- sent again: it was done
-if have ~= ARGV[2] then return 0 end
-redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
-return 1
-"""
-
-
 def amend(before: Registered, after: Registered, prefix: str = PREFIX) -> Call[bool]:
     """Replace an entry if it is still ``before``; False: somebody else changed it."""
-    key = registry_key(prefix)
-    command = ("EVAL", _AMEND, 1, key, stored(before.name), before.encoded(), after.encoded())
-    return Call(command, bool, key=key)
+    key, name = registry_key(prefix), stored(before.name)
+    return replace_field(key, name, before.encoded(), after.encoded())
 
 
 def adopt(entry: Registered, prefix: str = PREFIX) -> Call[bool]:

