@@ -19,7 +19,7 @@ from ..mutants import Mutant, mutants, planted
 from .moves import KINDS, MoveModel
 from .spoiling import noticed
 
-SEEDS = 20
+SEEDS = 10
 STEPS = 500
 
 

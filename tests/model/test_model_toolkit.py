@@ -16,7 +16,7 @@ from redisq_ops.ops.change.undo import UndoSteps
 
 from .plans import PlannedDelays, PlannedRequests, Plans
 
-SEEDS = 20
+SEEDS = 10
 STEPS = 500
 
 
