@@ -29,6 +29,8 @@ class OwnersSchedule:
     every_ms: int | None = None
     next_ms: int | None = None
     run_ms: int | None = None
+    next_id: str | None = None
+    """the delayed entry that is its next run, where there is one"""
     paused: bool = False
     task: str | None = None
     payload: bytes | None = None

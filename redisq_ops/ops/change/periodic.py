@@ -122,6 +122,8 @@ async def _theirs(change: PeriodicChange, before: OwnersSchedule) -> PeriodicCha
     """A change of another program's schedule, if that program and this release allow it."""
     queue, verb = change.queue, change.verb
     refused = before.refusals.get("pause" if verb == "resume" else verb)
+    if verb == "run" and refused and before.next_id:
+        refused += f": {hint('delay', 'requeue', f'{queue.name}/{before.next_id}')}"
     if why := refused or await queue.only_shown.op():
         raise Refused(f"{verb} of {before.program}'s schedule {change.name}: {why}")
     if before.problem and verb != "rm":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -156,7 +157,7 @@ def test_a_change_is_the_programs_own_and_undo_takes_it_back(
     for verb in ("pause", "run", "rm"):
         if verb not in of.verbs:
             said = redisq.refusal("periodic", verb, address, *YES, code=1)
-            assert f"{verb} of " in said and "redisq" not in said
+            assert said.startswith(f"{verb} of ")
     assert seen(client) == before
     for verb, does in of.verbs.items():
         kept.restore()
@@ -188,6 +189,19 @@ def test_a_schedule_that_changed_meanwhile_stays(redisq: Redisq, client: Client)
     before = seen(client)
     assert "changed" in redisq("undo", *YES, code=None)
     assert seen(client) == before
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("case", ["bullmq", "bull"])
+def test_a_refused_run_names_the_job_that_is_the_next_run(
+    redisq: Redisq, client: Client, case: str
+) -> None:
+    of = CASES[case]
+    filled(redisq, client, of)
+    address = f"{of.queue}/{legal(of.names[0].encode())}"
+    said = redisq.refusal("periodic", "run", address, *YES, code=1)
+    redisq(*shlex.split(said.partition(": redisq ")[2]), *YES)
+    assert client.llen("bull:mail:wait") and not client.zcard("bull:mail:delayed") > 1
 
 
 @pytest.mark.alike

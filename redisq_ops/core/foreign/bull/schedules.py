@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import md5
 from typing import Any, ClassVar
 
-from ...model.quoting import legal
+from ...model.quoting import legal, raw_of
 from ...redis.parsers import moment
 from ..bullmq.schedules import BullSchedules
 from ..elements import Element
@@ -18,8 +18,7 @@ class BullRepeatables(BullSchedules):
     name: ClassVar[str] = "Bull"
     refusals: ClassVar[Mapping[str, str]] = {
         "pause": "a repeatable job has no pause; remove it, and let the application add it again",
-        "run": "its next run is a delayed job of this queue: requeue that one, and the schedule"
-        " goes on from it",
+        "run": "its next run is a delayed job: requeue that one, and the schedule goes on from it",
     }
 
     async def schedules(
@@ -32,11 +31,13 @@ class BullRepeatables(BullSchedules):
     ) -> list[Element]:
         if paused is not None:
             return await super().change(queue, schedule, paused)
-        member, at = schedule.record["member"], schedule.record["at"]
-        name, id, *_ = member.split(b":")
-        digest = md5(name + id + b":" + _md5(member), usedforsecurity=False).hexdigest()
-        job = b"repeat:%b:%d" % (digest.encode(), at)
-        return await self.removed(queue, schedule, job, ())
+        return await self.removed(queue, schedule, raw_of(schedule.next_id or ""), ())
+
+
+def _job(member: bytes, at_ms: int) -> bytes:
+    """The id of the next job."""
+    name, id, *_ = member.split(b":")
+    return b"repeat:%b:%d" % (_md5(name + id + b":" + _md5(member)), at_ms)
 
 
 def _md5(data: bytes) -> bytes:
@@ -59,6 +60,7 @@ def _schedule(member: bytes, score: float) -> OwnersSchedule:
         parts[3] or None if cron is not None else None,
         int(every) if every else None,
         at,
+        next_id=None if at is None else legal(_job(member, at)),
         task=parts[0] or None,
         record=record,
     )

@@ -81,6 +81,10 @@ class CeleryQueue(HasSchedules[C_co], HasWorkerTraces[C_co]):
         "restore": ("trash",),
     }
     schedule_programs: ClassVar[tuple[ScheduleProgram, ...]] = (RedBeat(),)
+    no_pause: ClassVar[str] = (
+        "Celery has no key for it: `celery control cancel_consumer QUEUE` asks its workers, and"
+        " `add_consumer` lets them go on"
+    )
     releases: ClassVar[Releases] = Releases(("5.2", "5.7"))
     replay_note: ClassVar[str] = (
         "as new messages of the same ids: what a result doesn't keep is not sent (callbacks, the"

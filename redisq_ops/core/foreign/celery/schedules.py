@@ -19,9 +19,8 @@ from ..json_text import decoded, encoded, text_member
 from ..schedule import OwnersSchedule
 from ..schedules import MOST, ScheduleProgram, more, records
 from .bindings import BINDING
+from .redbeat_keys import AT, DUE
 
-_AT = b"redbeat:"
-_DUE = _AT + b":schedule"
 _CRON = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
 DEFAULT = "celery"
 """Celery's usual queue, for entries that name none: the application's routes decide about them"""
@@ -39,9 +38,9 @@ class RedBeat(ScheduleProgram):
 
     async def read(self, queue: Any) -> list[OwnersSchedule]:
         usual = f"{queue.at}{BINDING.decode()}{DEFAULT}"
-        command = ("ZRANGE", _DUE, 0, MOST - 1, "WITHSCORES")
+        command = ("ZRANGE", DUE, 0, MOST - 1, "WITHSCORES")
         (rows, size), has_usual = await both(
-            both(Call(command, pairs, key=_DUE, cut=True), Call(("ZCARD", _DUE), int, key=_DUE)),
+            both(Call(command, pairs, key=DUE, cut=True), Call(("ZCARD", DUE), int, key=DUE)),
             Call(("EXISTS", usual), bool, key=usual),
         )
         found = await records([key for key, _ in rows], ("definition", "meta"))
@@ -59,7 +58,7 @@ class RedBeat(ScheduleProgram):
             due = f"{schedule.record['score']:.17g}".encode()
             return [
                 Element("hash", key, b"definition", data, data),
-                Element("zset", _DUE, key, due),
+                Element("zset", DUE, key, due),
                 Element("key", key, b"", b"1"),
             ]
         after = json.dumps(json.loads(data) | {"enabled": not paused}).encode()
@@ -69,7 +68,7 @@ class RedBeat(ScheduleProgram):
 def _entry(
     key: bytes, score: float, values: Mapping[str, bytes | None] | Exception
 ) -> OwnersSchedule:
-    name = legal(key.removeprefix(_AT))
+    name = legal(key.removeprefix(AT))
     at = moment(score * 1000) if score >= 0 else None
     data = None if isinstance(values, Exception) else values["definition"]
     found = None if isinstance(data, Note) else decoded(data or b"")
@@ -90,9 +89,9 @@ def _entry(
         round(every * 1000) if isinstance(every, (int, float)) and every > 0 else None,
         at,
         _time(decoded(values["meta"] or b"")),
-        found.get("enabled") is False,
-        text_member(found, ("task",)),
-        encoded(told),
+        paused=found.get("enabled") is False,
+        task=text_member(found, ("task",)),
+        payload=encoded(told),
         record={
             "key": key,
             "data": data,
