@@ -70,7 +70,7 @@ class BullmqSchedulers(BullSchedules):
     refusals: ClassVar[Mapping[str, str]] = {
         "pause": "a job scheduler has no pause; remove it, and let the application add it again"
         " (`upsertJobScheduler`)",
-        "run": "its next run is a delayed job: requeue that one, and the schedule goes on from it",
+        "run": "its next run is a delayed job: `job.promote()` of BullMQ runs it now",
     }
 
     async def schedules(
@@ -123,7 +123,6 @@ def _schedule(
         told.get("tz"),
         int(every) if every.isdigit() and len(every) < 16 else None,
         at,
-        next_id=None if at is None else legal(b"repeat:%b:%d" % (member, at)),
         task=told.get("name"),
         payload=values["data"],
         record=record,

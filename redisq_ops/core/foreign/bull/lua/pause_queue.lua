@@ -37,5 +37,5 @@ if word == 'ok' then
   history_write()
   redis.pcall('PUBLISH', base .. event, event)
 end
-idempotency_remember({word})
+if word ~= 'unclear' then idempotency_remember({word}) end
 return word

@@ -46,5 +46,5 @@ if word == 'ok' then
   history_note('op', caller .. '|' .. (paused == '1' and 'pause' or 'resume'))
   history_write()
 end
-idempotency_remember({word})
+if word ~= 'unclear' then idempotency_remember({word}) end
 return word
