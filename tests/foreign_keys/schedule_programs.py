@@ -74,10 +74,12 @@ def redbeat(client: Client) -> Any:
     """RedBeat's entries, and Celery's usual queue."""
     schedulers = pytest.importorskip("redbeat.schedulers")
     from celery.schedules import crontab, schedule
+    from kombu import pools
 
     app = celery_program.app_on(client)
     app.conf.redbeat_redis_url = app.conf.broker_url
     app.conf.redbeat_redis_options = {}
+    pools.reset()  # its channels know which queues they declared, before the server was emptied
     app.tasks["shop.fine"].apply_async(("x",))
     entry = schedulers.RedBeatSchedulerEntry
     nightly = crontab(minute=0, hour=3, day_of_week="mon-fri", app=app)

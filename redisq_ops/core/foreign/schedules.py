@@ -12,12 +12,12 @@ from urllib.parse import quote
 from ..engine.operator_changes import ChangeUndo
 from ..engine.optional_features import HasPeriodicEntries
 from ..model.errors import Refused
-from ..redis.operation import C_co, operation, together
+from ..redis.operation import C_co, Call, operation, together
 from .elements import UNDO as ELEMENTS
 from .elements import Element, ElementChanges
 from .job_hashes import hash_fields
 from .long_records import LONG_RECORD, whole_sizes
-from .schedule import OwnersSchedule
+from .schedule import LATE_MS, OwnersSchedule
 
 MOST = 500
 """schedules of one program that are read"""
@@ -49,6 +49,22 @@ class ScheduleProgram(ABC):
         """What the program itself writes when it pauses the schedule, or lets it go on; None: when
         it removes it."""
         raise Refused(self.refusals["rm" if paused is None else "pause"])
+
+
+class DueScores(ScheduleProgram):
+    """A program whose schedules are in one sorted set, by the seconds of their next time. They are
+    read at every look only while some are late: a paused one may be, or one of another queue."""
+
+    @abstractmethod
+    def due_key(self, queue: Any) -> bytes:
+        """That sorted set."""
+
+    async def counts(self, queue: Any, now_ms: int) -> tuple[int | None, int | None]:
+        key = self.due_key(queue)
+        late = ("ZCOUNT", key, 0, f"({(now_ms - LATE_MS) / 1000}")
+        if not await Call(late, int, key=key):
+            return None, 0
+        return None, sum(bool(one.overdue(now_ms)) for one in await self.read(queue))
 
 
 class HasSchedules(ElementChanges[C_co], HasPeriodicEntries[C_co]):

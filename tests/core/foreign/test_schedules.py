@@ -202,18 +202,32 @@ def test_a_refused_run_names_the_job_that_is_the_next_run(redisq: Redisq, client
 
 
 @pytest.mark.alike
-def test_an_overdue_schedule_is_trouble(redisq: Redisq, client: Client) -> None:
-    S.bullmq(client)
-    redisq("discover", "--register", "--yes")
-    now = int(client.time()[0]) * 1000
-    client.zadd("bull:mail:repeat", {"nightly": now - 90_000, "often": now - 2_000_000})
-    rows = {row["name"]: row for row in redisq.rows("periodic", "ls")}
+@pytest.mark.parametrize(
+    ("case", "key", "unit", "total"),
+    [
+        ("bullmq", "bull:mail:repeat", 1000, 2),
+        ("rq-scheduler", "rq:scheduler:scheduled_jobs", 1, None),
+        ("redbeat", "redbeat::schedule", 1, None),
+    ],
+)
+def test_an_overdue_schedule_is_trouble(
+    redisq: Redisq, client: Client, case: str, key: str, unit: int, total: int | None
+) -> None:
+    of, at = CASES[case], "redbeat:" if case == "redbeat" else ""
+    filled(redisq, client, of)
+    now = int(client.time()[0])
+    client.zadd(key, {f"{at}nightly": (now - 90) * unit, f"{at}often": (now - 2000) * unit})
+    rows = {row["name"]: row for row in redisq.rows("periodic", "ls", of.queue)}
     assert not rows["nightly"]["overdue"], "workers and schedulers may be a minute late"
     assert (rows["often"]["overdue"], rows["often"]["missed_runs"]) == (True, 3)
-    (row,) = redisq.rows("ls")
-    assert (row["periodic"], row["periodic_overdue"]) == (2, 1)
+    (row,) = (row for row in redisq.rows("ls") if row["name"] == of.queue)
+    assert (row["periodic"], row["periodic_overdue"]) == (total, 1)
     assert "1 periodic entry missed a run" in redisq("check", code=None)
-    assert "often" in redisq("explain", "bullmq:mail")
+    assert "often" in redisq("explain", of.queue)
+    if "pause" in of.verbs:
+        redisq("periodic", "pause", f"{of.queue}/often", *YES)
+        (row,) = (row for row in redisq.rows("ls") if row["name"] == of.queue)
+        assert row["periodic_overdue"] == 0, "nobody expects a run of it"
 
 
 # --- pauses -------------------------------------------------------------------------

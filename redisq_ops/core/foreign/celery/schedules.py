@@ -17,7 +17,7 @@ from ..elements import Element
 from ..job_hashes import Note
 from ..json_text import decoded, encoded, text_member
 from ..schedule import OwnersSchedule
-from ..schedules import MOST, ScheduleProgram, more, records
+from ..schedules import MOST, DueScores, more, records
 from .bindings import BINDING
 from .redbeat_keys import AT, DUE
 
@@ -26,7 +26,7 @@ DEFAULT = "celery"
 """Celery's usual queue, for entries that name none: the application's routes decide about them"""
 
 
-class RedBeat(ScheduleProgram):
+class RedBeat(DueScores):
     name: ClassVar[str] = "RedBeat"
     refusals: ClassVar[Mapping[str, str]] = {
         "run": "RedBeat runs an entry when it is due; send its task by Celery",
@@ -35,6 +35,9 @@ class RedBeat(ScheduleProgram):
         "rm": "an entry of `beat_schedule` is there again when beat starts again",
         "resume": "a run that was due meanwhile begins at once",
     }
+
+    def due_key(self, queue: Any) -> bytes:
+        return DUE
 
     async def read(self, queue: Any) -> list[OwnersSchedule]:
         usual = f"{queue.at}{BINDING.decode()}{DEFAULT}"

@@ -16,7 +16,7 @@ from ..iso_times import iso_ms
 from ..job_hashes import Note
 from ..json_text import decoded, text_member
 from ..schedule import OwnersSchedule
-from ..schedules import MOST, ScheduleProgram, more, records
+from ..schedules import MOST, DueScores, ScheduleProgram, more, records
 
 SCHEDULERS = 50
 """processes of ``rq cron`` that are looked at"""
@@ -74,7 +74,7 @@ def _cron(job: Mapping[str, Any]) -> OwnersSchedule:
     )
 
 
-class RqScheduler(ScheduleProgram):
+class RqScheduler(DueScores):
     """A job of it runs once if its ``meta`` has neither an interval nor a cron expression. That is
     a pickle, unless the application chose RQ's JSON: it is followed and never loaded."""
 
@@ -85,8 +85,11 @@ class RqScheduler(ScheduleProgram):
         "run": "rq-scheduler runs a job when its time has come; enqueue the job by RQ",
     }
 
+    def due_key(self, queue: Any) -> bytes:
+        return bytes_of(queue.at) + _JOBS
+
     async def read(self, queue: Any) -> list[OwnersSchedule]:
-        key = bytes_of(queue.at) + _JOBS
+        key = self.due_key(queue)
         command = ("ZRANGE", key, 0, MOST - 1, "WITHSCORES")
         rows, size = await both(
             Call(command, pairs, key=key, cut=True), Call(("ZCARD", key), int, key=key)
@@ -104,7 +107,7 @@ class RqScheduler(ScheduleProgram):
         if paused is not None:
             return await super().change(queue, schedule, paused)
         score = f"{schedule.record['score']:.17g}".encode()
-        return [Element("zset", bytes_of(queue.at) + _JOBS, schedule.record["member"], score)]
+        return [Element("zset", self.due_key(queue), schedule.record["member"], score)]
 
 
 def _scheduled(
