@@ -117,6 +117,14 @@ def test_the_table_of_verbs_is_current() -> None:
     assert PAGE.read_text() == made
 
 
+def test_every_kind_can_be_paused_or_says_what_does() -> None:
+    for name in LAYOUTS:
+        kind = foreign_class(name)
+        if kind and kind.actions:
+            assert (paused(kind) == "–") is bool(kind.no_pause)
+            assert bool(programs(kind)) is not bool(kind.no_schedules) or kind.kind == "resque"
+
+
 def test_what_is_refused_is_no_action() -> None:
     for name in LAYOUTS:
         kind = foreign_class(name)

@@ -126,8 +126,8 @@ async def _theirs(change: PeriodicChange, before: OwnersSchedule) -> PeriodicCha
         refused += f": {hint('delay', 'requeue', f'{queue.name}/{before.next_id}')}"
     if why := refused or await queue.only_shown.op():
         raise Refused(f"{verb} of {before.program}'s schedule {change.name}: {why}")
-    if before.problem and verb != "rm":
-        raise Refused(f"{before.problem}")
+    if before.problem:
+        raise Refused(f"{change.name} of {before.program} can't be changed: {before.problem}")
     same = PAUSED.get(verb) is before.paused
     return replace(change, same=same, at_ms=before.next_ms)
 

@@ -12,8 +12,13 @@ import pytest
 import redis
 from rq import suspension
 
+from redisq_ops.core.foreign.bullmq import BullmqQueue
+from redisq_ops.core.model.errors import NotFound
 from redisq_ops.core.model.quoting import legal
+from redisq_ops.core.redis.operation import run
+from redisq_ops.ops.change.periodic import carry_out, prepare_change
 
+from ...changes import AUTHOR
 from ...command_line import Redisq
 from ...foreign_keys import bull_program, bullmq_program, schedule_programs
 from ...foreign_keys.bullmq_program import add
@@ -21,6 +26,7 @@ from ...foreign_keys.bullmq_program import add
 Client = redis.Redis
 YES = ("--yes",)
 FULL = "0 3 * * *"
+DUE = b"redbeat::schedule"
 SIGNALS = b"bull:mail:events", b"bull:mail:marker"
 
 
@@ -169,19 +175,40 @@ def test_a_change_is_the_programs_own_and_undo_takes_it_back(
         assert seen(client) == before
         redisq("periodic", verb, address, *YES)
         ours = seen(client)
+        assert ours != before
         redisq("undo", *YES)
         assert but_for_signals(seen(client)) == but_for_signals(before)
         kept.restore()
         if verb == "resume":
             of.verbs["pause"](client, name)
         does(client, name)
-        assert ours == seen(client) != before
+        theirs = seen(client)
+        for keys in (ours, theirs):  # RedBeat computes the time again, from now on
+            keys[DUE] = [member for member, _ in keys.get(DUE, ())]
+        assert ours == theirs
 
 
 @pytest.mark.alike
 def test_a_schedule_that_changed_meanwhile_stays(redisq: Redisq, client: Client) -> None:
-    """Its next job began to wait between the question and the step; after the removal somebody
-    added it again."""
+    S.bullmq(client)
+    redisq("discover", "--register", "--yes")
+    queue: Any = BullmqQueue(client, "bullmq:mail")
+    prepared = run(client, prepare_change(queue, "nightly", "rm"))
+    client.hset("bull:mail:repeat:nightly", "pattern", "0 4 * * *")
+    before = seen(client)
+    with pytest.raises(NotFound, match="changed by somebody else"):
+        run(client, carry_out(prepared, AUTHOR))
+    # Between the last look and the step: its next job began to wait.
+    schedule = queue.get_periodic("nightly")
+    found = run(client, queue.schedule_programs[0].change(queue, schedule, None))
+    client.zrem("bull:mail:delayed", *client.zrange("bull:mail:delayed", 0, -1))
+    before = seen(client)
+    assert run(client, queue.change_elements("op", 1, "", found)) == "changed"
+    assert seen(client) == before
+
+
+@pytest.mark.alike
+def test_a_schedule_that_was_added_again_is_not_undone(redisq: Redisq, client: Client) -> None:
     S.bullmq(client)
     redisq("discover", "--register", "--yes")
     redisq("periodic", "rm", "bullmq:mail/nightly", *YES)
