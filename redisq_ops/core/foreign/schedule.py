@@ -65,8 +65,9 @@ class OwnersSchedule:
         """Whether its next run should have begun; None: unknown."""
         if self.paused:
             return False
-        unknown = self.next_ms is None or not self.kept
-        return None if unknown else self.next_ms + LATE_MS < now_ms  # type: ignore[operator]
+        if self.next_ms is None or not self.kept:
+            return None
+        return self.next_ms + LATE_MS < now_ms
 
     def missed(self, now_ms: int, most: int) -> int | None:
         """How many of its times passed without a run; counts up to ``most``. None: unknown."""

@@ -88,7 +88,10 @@ class HasSchedules(ElementChanges[C_co], HasPeriodicEntries[C_co]):
 
     @operation
     async def get_periodic(self, name: str) -> OwnersSchedule | None:
-        return next((one for one in await self.periodics.op() if one.name == name), None)
+        found = [one for one in await self.periodics.op() if one.name == name]
+        if len(programs := sorted({one.program for one in found})) > 1:
+            raise Refused(f"{name} is a schedule of {' and of '.join(programs)} here")
+        return found[0] if found else None
 
     @operation
     async def periodic_counts(self, now_ms: int) -> tuple[int | None, int | None]:

@@ -4,6 +4,7 @@ time of their next job, a hash for each, and the next job itself among the delay
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -34,10 +35,11 @@ class BullSchedules(ScheduleProgram):
         rows, size = await both(Call(command, pairs, key=key), Call(("ZCARD", key), int, key=key))
         return [*await self.schedules(queue, rows), *more(self.name, size - len(rows))]
 
+    @abstractmethod
     async def schedules(
         self, queue: Any, rows: Sequence[tuple[bytes, float]]
     ) -> list[OwnersSchedule]:
-        raise NotImplementedError
+        """The schedules of these members and scores of the set."""
 
     async def counts(self, queue: Any, now_ms: int) -> tuple[int | None, int | None]:
         key = queue._key("repeat")
