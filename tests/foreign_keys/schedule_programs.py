@@ -4,7 +4,7 @@ sidekiq-cron 2.3, sidekiq-scheduler 6.0 and asynq 0.26 are made from their sourc
 import json
 import time
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import redis
@@ -79,7 +79,9 @@ def redbeat(client: Client) -> Any:
     app = celery_program.app_on(client)
     app.conf.redbeat_redis_url = app.conf.broker_url
     app.conf.redbeat_redis_options = {}
-    pools.reset()  # its channels know which queues they declared, before the server was emptied
+    cast(
+        "Any", pools
+    ).reset()  # its channels know which queues they declared, before the server was emptied
     app.tasks["shop.fine"].apply_async(("x",))
     entry = schedulers.RedBeatSchedulerEntry
     nightly = crontab(minute=0, hour=3, day_of_week="mon-fri", app=app)
