@@ -79,9 +79,8 @@ def redbeat(client: Client) -> Any:
     app = celery_program.app_on(client)
     app.conf.redbeat_redis_url = app.conf.broker_url
     app.conf.redbeat_redis_options = {}
-    cast(
-        "Any", pools
-    ).reset()  # its channels know which queues they declared, before the server was emptied
+    # Its channels know which queues they declared, although the server was emptied since.
+    cast("Any", pools).reset()
     app.tasks["shop.fine"].apply_async(("x",))
     entry = schedulers.RedBeatSchedulerEntry
     nightly = crontab(minute=0, hour=3, day_of_week="mon-fri", app=app)
