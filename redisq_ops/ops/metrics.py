@@ -131,7 +131,8 @@ def _families(rows: list[QueueRow], now_ms: int) -> Iterator[Metric]:
         unfinished.add_metric(labels, len(row.unfinished))
         if row.periodic is not None:
             for family, its_entries in zip((periodic, overdue), row.periodic, strict=True):
-                family.add_metric(labels, its_entries)
+                if its_entries is not None:
+                    family.add_metric(labels, its_entries)
         if counts is None:
             continue
         for state in STATES:

@@ -30,6 +30,8 @@ def with_periodic(queue: Queue[Any]) -> HasPeriodicEntries[Any]:
     """The queue, if it can have periodic entries."""
     if isinstance(queue, HasPeriodicEntries):
         return queue
+    if queue.no_schedules:
+        raise WrongKind(f"queue {queue.name}: {queue.no_schedules}")
     raise _lacks(queue, "periodic entries")
 
 

@@ -249,8 +249,7 @@ def _rows(rows: Iterable[dict[str, Any]], before: RecordedState | None) -> Itera
         died = None if then is None or dead is None else max(0, dead - then)
         minute = [row[f"{what}_per_min"] for what in ("in", "out", "failed")]
         rates = None if None in minute else Rates(*((number,) for number in minute))
-        defined = row["periodic"]
-        periodic = None if defined is None else (defined, row["periodic_overdue"])
+        periodic = row["periodic"], row["periodic_overdue"]
         yield QueueRow(
             row["name"],
             row["kind"],
@@ -259,7 +258,7 @@ def _rows(rows: Iterable[dict[str, Any]], before: RecordedState | None) -> Itera
             row["problem"],
             tuple(row["unfinished"]),
             Activity(dead_lately=died),
-            periodic=periodic,
+            periodic=None if periodic == (None, None) else periodic,
         )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import redis
 import rq
 
+from redisq_ops.core.engine.optional_features import HasOwnersPause
 from redisq_ops.core.foreign.arq import ArqQueue
 from redisq_ops.core.foreign.asynq import AsynqQueue
 from redisq_ops.core.foreign.bullmq import BullmqQueue
@@ -180,6 +181,8 @@ def program_stage(client: redis.Redis, kind: str) -> Stage:
             built.operations[f"{verb} of {state}"] = operation
     for op, target in undone.items():
         built.operations[f"undo of {op}"] = _undo(op, target)
+    if isinstance(queue, HasOwnersPause):
+        built.operations["pause"] = lambda queue: queue.set_owners_pause("op", 1, True)
     parts = [part for part in (*FIXED, *queue.key_types) if not part.endswith("_")]
     named = [(base, "op") for base in ("op_",)] + [("op_", "undone"), ("undo_", "op:1")]
     keys = {queue.keys[part].encode() for part in parts}

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
+from typing import Any
 
+from redisq_ops.core.engine.optional_features import HasOwnersPause
+from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.queue_classes import foreign_class
 from redisq_ops.core.foreign import LAYOUTS
+from redisq_ops.core.foreign.schedules import HasSchedules, ScheduleProgram
 from redisq_ops.core.model.states import VERBS
 
 from .reader import DOCS
@@ -27,11 +32,29 @@ def table() -> str:
     ]
     orphans = (", ".join(kind.orphan_states) or "–" for kind in changed.values())
     rows.append("| `purge` of ids without a record, also | " + " | ".join(orphans) + " |")
+    rows.append("| `queue pause` | " + " | ".join(map(paused, changed.values())) + " |")
+    rows += [
+        f"| `periodic {verb}` | "
+        + " | ".join(
+            ", ".join(one.name for one in programs(kind) if verb not in one.refusals) or "–"
+            for kind in changed.values()
+        )
+        + " |"
+        for verb in ("ls", "pause", "rm", "run")
+    ]
     why = [
         f"- {kind.owner}, {what}: {reason}."
         for kind in changed.values()
         for what, reason in kind.refusals.items()
     ]
+    for kind in changed.values():
+        asked = {"queue pause": kind.no_pause, "periodic": kind.no_schedules}
+        why += [f"- {kind.owner}, {what}: {reason}." for what, reason in asked.items() if reason]
+        why += [
+            f"- {one.name}, periodic {verb}: {reason}."
+            for one in programs(kind)
+            for verb, reason in one.refusals.items()
+        ]
     head = "| | " + " | ".join(f"`{name}`" for name in changed) + " |"
     rule = "|---|" + "---|" * len(changed)
     return "\n".join(
@@ -49,6 +72,20 @@ def table() -> str:
             "",
         ]
     )
+
+
+def paused(kind: type[Queue[Any]]) -> str:
+    """Whose workers a pause from here stops."""
+    return (
+        "its own workers"
+        if issubclass(kind, HasOwnersPause)
+        else ("redisq's workers" if kind.has_settings else "–")
+    )
+
+
+def programs(kind: type[Queue[Any]]) -> Sequence[ScheduleProgram]:
+    """The programs whose schedules put jobs into queues of a kind."""
+    return kind.schedule_programs if issubclass(kind, HasSchedules) else ()
 
 
 def releases() -> list[str]:
@@ -78,6 +115,14 @@ def test_the_table_of_verbs_is_current() -> None:
     if os.environ.get("REDISQ_DOCS") == "redraw":
         PAGE.write_text(made)
     assert PAGE.read_text() == made
+
+
+def test_every_kind_can_be_paused_or_says_what_does() -> None:
+    for name in LAYOUTS:
+        kind = foreign_class(name)
+        if kind and kind.actions:
+            assert (paused(kind) == "–") is bool(kind.no_pause)
+            assert bool(programs(kind)) is not bool(kind.no_schedules) or kind.kind == "resque"
 
 
 def test_what_is_refused_is_no_action() -> None:

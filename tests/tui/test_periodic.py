@@ -4,15 +4,21 @@ import pytest
 import redis
 from textual.pilot import Pilot
 
+from redisq_ops.core.engine.registry import Registered
+from redisq_ops.core.foreign.rq import RqQueue
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Entry
 from redisq_ops.core.queues.delay import DelaySet, Periodic
+from redisq_ops.core.redis.operation import run
+from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.discover import register
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.change.confirm_dialog import Confirm
 from redisq_ops.tui.change.undo_screen import UndoScreen
 from redisq_ops.tui.command.command_line import RowAddresses
 from redisq_ops.tui.frame import text
 
+from ..foreign_keys import schedule_programs
 from .test_app import drive_in, press, see, told, until
 
 pytestmark = [pytest.mark.alike, pytest.mark.slow]
@@ -97,3 +103,33 @@ def test_other_kinds_have_no_periodic_entries(url: str, client: redis.Redis) -> 
         await see(pilot, "mail is a request queue: it has no periodic entries.")
 
     drive_in(url, body, "e")
+
+
+def test_another_programs_schedule_is_shown_and_removed(url: str, client: redis.Redis) -> None:
+    schedule_programs.rq_scheduler(client)
+    queue = RqQueue(client, "rq:low")
+    run(client, register(Deployment(client), [Registered("rq:low", "rq", 1, 0, at="rq:")]))
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await see(pilot, "nightly", "0 3 * * *", "often", "every 15m")
+        await press(pilot, "G")
+        await until(pilot, lambda: app.current.table.identity == "nightly")
+        await press(pilot, "H")
+        await told(pilot, "rq-scheduler has no pause; remove the schedule")
+        await confirmed(pilot, "X", "Remove periodic entry rq:low/nightly?", "0 3 * * *")
+        await told(pilot, "nightly is removed")
+        assert "nightly" not in [each.name for each in queue.periodics()]
+
+    drive_in(url, body, "e")
+
+
+def test_another_programs_own_pause_is_set(url: str, client: redis.Redis) -> None:
+    schedule_programs.rq_cron(client)
+    run(client, register(Deployment(client), [Registered("rq:low", "rq", 1, 0, at="rq:")]))
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await confirmed(pilot, "H", "Pause queue rq:low?", "ALL queues of RQ")
+        await told(pilot, "paused")
+        assert client.get("rq:suspended") == b"1"
+
+    drive_in(url, body, "1")

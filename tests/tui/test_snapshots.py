@@ -721,7 +721,7 @@ def periodic() -> tuple[PeriodicStatus, ...]:
         run = None if ran_ms is None else run_id(name, ran_ms)
         spec = Periodic(name, cron, b"", zone)
         entry = ScheduledPeriodic(name, spec, next_ms, run, paused=next_ms is None)
-        return PeriodicStatus(entry, state, missed)
+        return PeriodicStatus(entry, state, missed, missed > 0)
 
     corrupt = ScheduledPeriodic("poll", None, None, None, problem="its definition is corrupt")
     return (
@@ -743,7 +743,7 @@ def periodic() -> tuple[PeriodicStatus, ...]:
             missed=1,
         ),
         status("yearly-report", "0 0 1 1 *", None, None, zone="America/New_York"),
-        PeriodicStatus(corrupt, None, 0),
+        PeriodicStatus(corrupt, None, 0, False),
     )
 
 

@@ -127,7 +127,7 @@ def change_request(s: Session, verb: Control, address: str, go: Go, value: str =
 
 def change_queue(s: Session, verb: str, name: str, go: Go) -> int:
     queue = s.run(s.deployment.queue(name))
-    control.settable(queue)
+    control.settable(queue, verb)
     preview = queue_preview([queue], [s.run(queue.counts.op())], verb)
     act = {"pause": control.pause, "resume": control.resume, "drain": control.drain}[verb]
     return confirm_and_run(s, preview, go, partial(act, queue))

@@ -38,7 +38,7 @@ def inspect_queue(s: Session, name: str) -> None:
     rates = view.rates if view.rates.arrived else None
     left = tuple(one.operation.id for one in s.run(unfinished(queue)))
     periodic = [periodic_row(queue.name, one) for one in view.periodic or ()]
-    overdue = sum(bool(one["missed_runs"]) for one in periodic)
+    overdue = sum(bool(one["overdue"]) for one in periodic)
     counted = None if view.periodic is None else (len(periodic), overdue)
     row = queue_fields(
         QueueRow(

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.engine.optional_features import HasPeriodicEntries
 from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.foreign.schedule import OwnersSchedule
 from redisq_ops.core.model.entry import Entry
 from redisq_ops.core.model.errors import BadInput, RedisqError
 from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
 from redisq_ops.core.model.keys import checked_name, known_name
+from redisq_ops.core.model.quoting import legal, raw_of
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.delay.periodic import every
 from redisq_ops.core.redis.operation import apart, together
@@ -63,35 +65,39 @@ def _queues(s: Session, name: str | None) -> tuple[list[Queue[Any]], dict[str, R
 
 def periodic_row(queue: str, status: PeriodicStatus) -> dict[str, Any]:
     """A periodic entry as stable JSON names, redacted."""
-    entry, spec = status.entry, status.entry.spec
-    payload = None if spec is None else spec.payload
+    entry = status.entry
+    spec = None if isinstance(entry, OwnersSchedule) else entry.spec
     return {
         "queue": queue,
         "name": entry.name,
         "address": f"{queue}/{entry.name}",
-        "cron": spec and spec.cron,
-        "zone": spec and spec.zone,
+        "program": entry.program if isinstance(entry, OwnersSchedule) else None,
+        "cron": entry.cron,
+        "zone": entry.zone,
+        "task": entry.task if isinstance(entry, OwnersSchedule) else None,
         "next_ms": entry.next_ms,
         "run": entry.run,
         "run_ms": entry.run_ms,
         "run_state": status.run_state,
         "missed_runs": status.missed,
+        "overdue": status.overdue,
         "held": status.held,
         "paused": entry.paused,
         "missed": spec and spec.missed,
         "overlap": spec and spec.overlap,
         "problem": entry.problem,
-        "payload": redaction().entry(Entry(entry.name, "delayed", payload=payload)).payload,
+        "payload": redaction().entry(Entry(entry.name, "delayed", payload=entry.payload)).payload,
     }
 
 
 def periodic_table(s: Session, rows: list[dict[str, Any]]) -> None:
     """Rows of `periodic_row`, for people."""
     table(
-        ["periodic entry", "schedule", "zone", "next run", "latest run", "state", "flags"],
+        ["periodic entry", "task", "schedule", "zone", "next run", "latest run", "state", "flags"],
         [
             [
                 row["address"],
+                row["task"],
                 row["cron"],
                 row["zone"],
                 when(row["next_ms"], s.utc),
@@ -106,8 +112,8 @@ def periodic_table(s: Session, rows: list[dict[str, Any]]) -> None:
 
 def _flags(row: Mapping[str, Any]) -> str:
     flags = ["paused"] if row["paused"] else []
-    if n := row["missed_runs"]:
-        flags.append(f"{missed_words(n)} missed")
+    if row["overdue"]:
+        flags.append(f"{missed_words(row['missed_runs'])} missed")
     if row["held"]:
         flags.append("waits for the end of the latest run")
     return "; ".join([*flags, *filter(None, [row["problem"]])])
@@ -146,6 +152,7 @@ def _place(s: Session, address: str, verb: str) -> tuple[Queue[Any], str]:
     if not slash:
         raise BadInput(f"{address!r} lacks a name: QUEUE/NAME")
     if verb != "add":
-        return s.run(s.deployment.queue(name)), checked_name(entry, "periodic name")
+        queue = s.run(s.deployment.queue(name))
+        return queue, legal(raw_of(entry)) if queue.owner else checked_name(entry, "periodic name")
     there = s.run(s.deployment.named(known_name(name, "queue name")))
     return there or DelaySet(s.client, name, prefix=s.deployment.prefix), entry

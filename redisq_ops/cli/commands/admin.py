@@ -91,6 +91,8 @@ def priority(
 def pause_queue(s: Session, *, name: str = QUEUE, go: Go) -> int:
     """Stop delivering entries. Running deliveries can settle.
 
+    A queue of another program is paused as that program does it, where it has such a pause.
+
     Examples:
       redisq queue pause mail --yes
     """

@@ -8,6 +8,7 @@ from ..session import Session
 commands = typer.Typer()
 periodic = typer.Typer(
     help="List the periodic entries of delay sets; add, change, pause, run and remove them."
+    " Schedules of other programs are listed as well, and changed where the program can."
 )
 commands.add_typer(periodic, name="periodic")
 _CHANGE = "Plan Outcome"

@@ -55,9 +55,9 @@ class QueueFields(TypedDict):
     """a change of the number of [shards](../explanation/sharding.md#changing-the-number) that is
     not complete; `null`: none"""
     periodic: int | None
-    """periodic entries; `null` if the kind has none"""
+    """periodic entries; `null` if the kind has none, or too many to be read at each look"""
     periodic_overdue: int | None
-    """periodic entries that missed a run"""
+    """periodic entries that missed a run; `null`: unknown"""
 
 
 class Trouble(TypedDict):
@@ -119,10 +119,14 @@ class PeriodicEntryOutput(TypedDict):
     """name of the periodic entry; a run's id is `NAME@TIME`"""
     address: str
     """`QUEUE/NAME`, as commands take it"""
+    program: str | None
+    """the program that has the schedule; `null`: redisq"""
     cron: str | None
-    """schedule, five fields"""
+    """schedule, five fields; of another program: as that writes it"""
     zone: str | None
-    """time zone of the schedule"""
+    """time zone of the schedule; `null`: it isn't in Redis"""
+    task: str | None
+    """of another program's schedule: the name of its runs' task"""
     missed: Literal["one", "all", "none"] | None
     """which missed runs are made up for"""
     overlap: bool | None
@@ -137,12 +141,14 @@ class PeriodicEntryOutput(TypedDict):
     """time for which the latest run was scheduled"""
     run_state: str | None
     """its state; `null`: it is done, or there was none"""
-    missed_runs: int
-    """times that passed without a run; 100: so many or more"""
+    missed_runs: int | None
+    """times that passed without a run; 100: so many or more; `null`: unknown"""
+    overdue: bool | None
+    """whether it missed a run; `null`: unknown"""
     held: bool
     """whether the next run waits for the end of the latest one"""
     paused: bool
-    """whether an operator paused it"""
+    """whether it is paused"""
     problem: Text | None
     """why it cannot be read; the fields of its definition are `null` then"""
 

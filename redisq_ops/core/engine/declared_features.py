@@ -42,6 +42,10 @@ class DeclaredFeatures:
     names_examples: ClassVar[bool] = False
     """sentences of `invariants` have a number of entries and a few examples: both may differ
     between two reads of the same fault"""
+    no_pause: ClassVar[str] = ""
+    """why redisq can't pause the queue for its owner's workers, and what does"""
+    no_schedules: ClassVar[str] = ""
+    """where the owner has its schedules, if not in Redis"""
     verbs: ClassVar[Mapping[str, str]] = {}
     """verb -> what it does in this kind of queue, where that differs from other kinds"""
     refusals: ClassVar[Mapping[str, str]] = {}

@@ -20,6 +20,7 @@ from .queue import Queue
 from .state_scan import ScoreRange
 
 if TYPE_CHECKING:
+    from ..foreign.schedule import OwnersSchedule
     from ..queues.delay.periodic import ScheduledPeriodic
 
 
@@ -149,22 +150,64 @@ class HasTimeline(Queue[C_co]):
 
 
 class HasPeriodicEntries(Queue[C_co]):
-    """Entries of the queue run on a schedule."""
+    """Entries of the queue run on a schedule, ours or the owner's."""
 
     @operation
     @abstractmethod
-    async def periodics(self) -> list[ScheduledPeriodic]:
+    async def periodics(self) -> Sequence[ScheduledPeriodic | OwnersSchedule]:
         """All periodic entries; a corrupt one has a ``problem``."""
 
     @operation
     @abstractmethod
-    async def get_periodic(self, name: str) -> ScheduledPeriodic | None:
+    async def get_periodic(self, name: str) -> ScheduledPeriodic | OwnersSchedule | None:
         """One periodic entry; None: there is none of that name."""
 
     @operation
     @abstractmethod
-    async def periodic_counts(self, now_ms: int) -> tuple[int, int]:
-        """How many periodic entries there are, and how many of them missed a run."""
+    async def periodic_counts(self, now_ms: int) -> tuple[int | None, int | None]:
+        """How many periodic entries there are, and how many of them missed a run; None: unknown,
+        or too much to read at every look."""
+
+    @operation
+    @abstractmethod
+    async def change_periodic(
+        self,
+        op: str,
+        step: int,
+        name: str,
+        *,
+        was: str,
+        spec: bytes | None = None,
+        at_ms: int | None = None,
+        run: str | None = None,
+        paused: bool | None = None,
+    ) -> str:
+        """Add, change, pause, resume or remove a periodic entry: one step of an operation.
+
+        ``was``: the digest of its definition as it was read; empty: there was none. ``spec``: its
+        new definition, as it is stored; empty removes it. ``at_ms``: its next time, computed
+        when its latest run was ``run``. ``paused``: whether it is paused from now on. None leaves
+        each of them as it is. Returns ok | same | changed: it has another definition or latest run
+        by now, and nothing was changed.
+        """
+
+
+class HasOwnersPause(Queue[C_co]):
+    """The owner has a pause that its own workers heed, and redisq sets it as the owner does."""
+
+    pause_note: ClassVar[str]
+    """whose pause it is and who heeds it, in words"""
+
+    @operation
+    @abstractmethod
+    async def set_owners_pause(self, op: str, step: int, paused: bool) -> str:
+        """Pause the queue, or let it go on: one step of an operation. Returns ok | same | changed
+        (by somebody else meanwhile). Raises `Refused` where it is unclear what the owner would
+        do."""
+
+    @abstractmethod
+    def pause_inverse(self, op: str, paused: bool) -> str:
+        """What takes step 1 of the operation back, for the audit log."""
 
 
 class HasWorkerTraces(Queue[C_co]):
@@ -224,6 +267,7 @@ FEATURES: tuple[type, ...] = (
     HasClients,
     HasTimeline,
     HasPeriodicEntries,
+    HasOwnersPause,
     HasWorkerTraces,
     HasWorkerProcesses,
 )

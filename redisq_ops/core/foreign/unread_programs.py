@@ -42,8 +42,6 @@ SIGNS = (
     _sign("Huey", rb"huey\..+"),
     _sign("SAQ", rb"saq:.+"),
     _sign("bee-queue", rb"bq:.+:(?:waiting|active|delayed|succeeded|failed|stalling)"),
-    _sign("rq-scheduler", rb"rq:scheduler:scheduled_jobs"),
-    _sign("RedBeat", rb"redbeat:.+"),
     _sign("APScheduler", rb"apscheduler\.run_times"),
     _sign("Hangfire", rb"\{?hangfire\}?:.+"),
     _sign("gocraft/work", rb".+:(?:jobs:.+|retry|dead|scheduled)", "name", "id", "t"),

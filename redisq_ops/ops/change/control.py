@@ -8,9 +8,10 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
+from redisq_ops.core.engine.optional_features import HasOwnersPause
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Client, Request, State
-from redisq_ops.core.model.errors import BadInput, NotFound, QueueClosed, Refused
+from redisq_ops.core.model.errors import BadInput, NotFound, QueueClosed, Refused, WrongKind
 from redisq_ops.core.model.keys import checked_name
 from redisq_ops.core.model.settings import DEFAULTS, Settings
 from redisq_ops.core.queues.request import RequestQueue
@@ -57,7 +58,7 @@ class SettingsSteps(ChangeSteps):
             return None
         try:
             changed = await self._changes[self._taken](self.op, self._taken + 1)
-        except (QueueClosed, NotFound):
+        except (QueueClosed, NotFound, WrongKind):
             if not self.outcome.done:  # what somebody else did must not be undone by this undo
                 await audit_log.note(self.queue, self.op, inverse="", ended=1)
             raise
@@ -218,16 +219,22 @@ async def change_client(
     return await take_all(ChangeRun(steps, author))
 
 
-def settable(queue: Queue[Any]) -> None:
-    """Refuse a queue whose owner knows nothing of our settings and flags."""
-    if not queue.has_settings:
-        program = queue.owner or "that program"
-        why = f"it has no settings here; pause or configure it with {program}"
-        raise Refused(f"queue {queue.name} is kept by another program: {why}")
+def settable(queue: Queue[Any], verb: str = "") -> None:
+    """Refuse a queue whose owner knows nothing of our settings and flags; for ``pause`` and
+    ``resume``, one that redisq can't pause as its owner does either."""
+    pauses = verb in ("pause", "resume")
+    if queue.has_settings or (pauses and isinstance(queue, HasOwnersPause)):
+        return
+    program = queue.owner or "that program"
+    why = f"it has no settings here; pause or configure it with {program}"
+    why = queue.no_pause if pauses and queue.no_pause else why
+    raise Refused(f"queue {queue.name} is kept by another program: {why}")
 
 
 def heeded_by(queue: Queue[Any]) -> str:
     """Whom a pause or drain of another program's queue stops, in words; empty for our queues."""
+    if isinstance(queue, HasOwnersPause):
+        return f"{queue.name}: {queue.pause_note}"
     if not queue.owner or not queue.has_settings:
         return ""
     return f"{queue.name}: only redisq's workers and producers heed it; {queue.owner}'s own go on."
@@ -267,12 +274,39 @@ async def set_flags(
 
 async def pause(queue: Queue[Any], author: Author) -> ChangeOutcome:
     """Hand out nothing more; running deliveries go on and can settle."""
+    if isinstance(queue, HasOwnersPause):
+        return await _as_owner(queue, True, author)
     return await set_flags(queue, "pause", author, {"paused": author.reason})
 
 
 async def resume(queue: Queue[Any], author: Author) -> ChangeOutcome:
     """Hand out again, and take new entries again."""
+    if isinstance(queue, HasOwnersPause):
+        return await _as_owner(queue, False, author)
     return await set_flags(queue, "resume", author, {"paused": "", "closed": ""})
+
+
+async def _as_owner(queue: HasOwnersPause[Any], paused: bool, author: Author) -> ChangeOutcome:
+    """Pause or resume another program's queue, as that program does."""
+    if (why := await queue.only_shown.op()) is not None:  # before the audit log has it
+        raise Refused(f"queue {queue.name} is only shown: {why}")
+    if ((await queue.counts.op()).paused is not None) is paused:
+        return ChangeOutcome(None, 0)
+
+    async def step(op: str, number: int) -> bool:
+        word = await queue.set_owners_pause.op(op, number, paused)
+        if word == "changed":
+            raise NotFound(f"queue {queue.name} was paused or resumed by somebody else just now")
+        return bool(word == "ok")
+
+    steps = SettingsSteps(
+        queue,
+        "pause" if paused else "resume",
+        f"as {queue.owner} does",
+        [step],
+        lambda op: queue.pause_inverse(op, paused),
+    )
+    return await take_all(ChangeRun(steps, author))
 
 
 async def drain(queue: Queue[Any], author: Author) -> ChangeOutcome:

@@ -7,7 +7,9 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC
 from typing import Any, cast
 
+from redisq_ops.core.engine.optional_features import HasPeriodicEntries
 from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.foreign.schedule import OwnersSchedule
 from redisq_ops.core.model.entry import Entry
 from redisq_ops.core.model.errors import BadInput, Exists, NotFound, QueueClosed, Refused
 from redisq_ops.core.queues.delay.periodic import Periodic, ScheduledPeriodic, following, run_id
@@ -36,10 +38,10 @@ LINES = {
 class PeriodicChange:
     """A change of one periodic entry that was checked; nothing is written yet."""
 
-    queue: PeriodicEntries[Any]
+    queue: HasPeriodicEntries[Any]
     verb: str
     name: str
-    before: ScheduledPeriodic | None
+    before: ScheduledPeriodic | OwnersSchedule | None
     after: Periodic | None
     """its new definition; None: it is removed, or its definition is unchanged"""
     now_ms: int
@@ -69,9 +71,10 @@ class PeriodicChange:
     @property
     def differences(self) -> list[tuple[str, Any, Any]]:
         """(option, its value before, its value afterwards) of an edit."""
-        if self.before is None or self.before.spec is None or self.after is None:
+        spec = self.before.spec if isinstance(self.before, ScheduledPeriodic) else None
+        if spec is None or self.after is None:
             return []
-        old, new = asdict(self.before.spec), asdict(self.after)
+        old, new = asdict(spec), asdict(self.after)
         return [(name, old[name], new[name]) for name in new if old[name] != new[name]]
 
 
@@ -84,16 +87,21 @@ async def prepare_change(
     and `edit` set. Raises `BadInput` for a schedule that never fires, `NotFound`, `Exists`, and
     `Refused` for a run while the run before has not ended.
     """
-    entries = cast("PeriodicEntries[Any]", with_periodic(queue))
-    before: ScheduledPeriodic | None = await entries.get_periodic.op(name)
+    entries = with_periodic(queue)
+    if queue.owner and verb in ("add", "edit"):
+        raise Refused(f"queue {queue.name} is kept by another program: {verb} it by {queue.owner}")
+    before: ScheduledPeriodic | OwnersSchedule | None = await entries.get_periodic.op(name)
     now = await queue.now.op()
-    spec = None if before is None else before.spec
     if verb == "add":
-        return _added(entries, name, before, Periodic(name, **(options or {})), now)
+        known = before if isinstance(before, ScheduledPeriodic) else None
+        return _added(entries, name, known, Periodic(name, **(options or {})), now)
     if before is None:
         there = hint("periodic", "ls", queue.name)
         raise NotFound(f"no periodic entry {name!r} in queue {queue.name} ({there} lists them)")
     change = PeriodicChange(entries, verb, name, before, None, now)
+    if isinstance(before, OwnersSchedule):
+        return await _theirs(change, before)
+    spec = before.spec
     if verb == "rm":
         return change
     if spec is None:
@@ -110,8 +118,22 @@ async def prepare_change(
     return replace(change, at_ms=following(spec, now, before.run))  # also of a corrupt time
 
 
+async def _theirs(change: PeriodicChange, before: OwnersSchedule) -> PeriodicChange:
+    """A change of another program's schedule, if that program and this release allow it."""
+    queue, verb = change.queue, change.verb
+    refused = before.refusals.get("pause" if verb == "resume" else verb)
+    if verb == "run" and refused and before.next_id:
+        refused += f": {hint('delay', 'requeue', f'{queue.name}/{before.next_id}')}"
+    if why := refused or await queue.only_shown.op():
+        raise Refused(f"{verb} of {before.program}'s schedule {change.name}: {why}")
+    if before.problem:
+        raise Refused(f"{change.name} of {before.program} can't be changed: {before.problem}")
+    same = PAUSED.get(verb) is before.paused
+    return replace(change, same=same, at_ms=before.next_ms)
+
+
 def _added(
-    queue: PeriodicEntries[Any],
+    queue: HasPeriodicEntries[Any],
     name: str,
     before: ScheduledPeriodic | None,
     spec: Periodic,
@@ -163,7 +185,11 @@ def periodic_preview(change: PeriodicChange, *, new: bool = False, utc: bool = F
     ``new``: it also creates the queue. ``utc``: show times in UTC.
     """
     queue, zone = change.queue.name, UTC if utc else None
+    theirs = change.before if isinstance(change.before, OwnersSchedule) else None
     lines = [LINES[change.verb]] if change.verb in LINES else []
+    if theirs is not None:
+        lines = [f"{theirs.program}: {theirs.cron or 'schedule unknown'}, {theirs.task or '?'}"]
+        lines += [note] if (note := theirs.notes.get(change.verb)) else []
     for name, old, after in change.differences:
         if name == "payload":
             lines.append(f"payload: {len(old):,} bytes to {len(after):,} bytes")
@@ -195,7 +221,7 @@ async def carry_out(change: PeriodicChange, author: Author) -> ChangeOutcome:
         return ChangeOutcome(None, 0)
     if change.after is not None:  # `add` may create the queue
         await change.queue._ensure_registered()
-    spec = None if change.before is None else change.before.spec
+    spec = change.before.spec if isinstance(change.before, ScheduledPeriodic) else None
     if change.verb == "run" and spec is not None:
         step, inverse = _run(change, spec, await change.queue.now.op())
     else:
@@ -235,7 +261,7 @@ def _run(change: PeriodicChange, spec: Periodic, now: int) -> tuple[Step, Invers
     entry = Entry(run_id(change.name, now), "waiting", payload=spec.payload)
 
     async def step(op: str, number: int) -> bool:
-        word, last = await change.queue.run_periodic.op(
+        word, last = await cast("PeriodicEntries[Any]", change.queue).run_periodic.op(
             op, number, change.name, was=change.digest, id=entry.id, overlap=spec.overlap
         )
         if word == "held":

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from redisq_ops.core.engine.optional_features import HasClients
+from redisq_ops.core.engine.optional_features import HasClients, HasOwnersPause
 from redisq_ops.core.model.queue_position import Ahead
 
 from ..hint import hint
@@ -82,10 +82,16 @@ class BlockingReasons(ReasonParts):
             return
         facts = {"paused": why}
         if "paused" not in self.observed.settings:
+            resumes = isinstance(self.queue, HasOwnersPause)
+            resumes = resumes and not self.observed.counts.only_shown
+            latest = self._change("pause", f"as {self.queue.owner} does")
             yield Reason(
                 "paused",
-                f"queue {self.queue.name} is paused by its own program: {why}",
-                facts=facts,
+                f"queue {self.queue.name} is paused by its own program: {why}"
+                + (f"; the latest pause from here was {self._by(latest)}" if latest else ""),
+                "resume" if resumes else None,
+                hint("queue", "resume", self.queue.name) if resumes else None,
+                facts=facts | (self._op_facts(latest) if latest else {}),
             )
             return
         change = self._change("pause", f"paused = {why}")

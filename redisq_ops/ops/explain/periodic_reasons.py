@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from redisq_ops.core.foreign.schedule import OwnersSchedule
+
 from ..hint import hint
 from ..inspect.periodic import PeriodicStatus, missed_words
 from ..terminal import count
@@ -20,7 +22,7 @@ class PeriodicReasons(BlockingReasons):
         entry = status.entry
         if entry.problem:
             return "corrupt"
-        return "paused" if entry.paused else "overdue" if status.missed else "scheduled"
+        return "paused" if entry.paused else "overdue" if status.overdue else "scheduled"
 
     def _periodic_entry(self, status: PeriodicStatus) -> Iterator[Reason]:
         """Everything about one periodic entry, beginning with what holds it back."""
@@ -32,24 +34,25 @@ class PeriodicReasons(BlockingReasons):
             "missed_runs": status.missed,
         }
         if entry.problem:
-            yield Reason(
-                "periodic-corrupt",
-                entry.problem,
-                "rm",
-                self._periodic_command("rm", entry.name),
-                facts=facts,
-            )
+            removes = None if isinstance(entry, OwnersSchedule) else "rm"
+            command = removes and self._periodic_command(removes, entry.name)
+            yield Reason("periodic-corrupt", entry.problem, removes, command, facts=facts)
             return
         if entry.paused:
             change = self._change("periodic-pause", f"periodic entry {entry.name}")
+            by = (
+                ""
+                if isinstance(entry, OwnersSchedule) and change is None
+                else f" {self._by(change)}"
+            )
             yield Reason(
                 "periodic-paused",
-                f"it is paused {self._by(change)}: no run is scheduled",
+                f"it is paused{by}: no run is scheduled",
                 "resume",
                 self._periodic_command("resume", entry.name),
                 facts=facts | self._op_facts(change),
             )
-        if status.missed:
+        if status.overdue:
             yield from self._closed()
             held = status.held and entry.run is not None
             if held:
@@ -79,6 +82,8 @@ class PeriodicReasons(BlockingReasons):
 
     def _policy(self, status: PeriodicStatus) -> str:
         """What the next worker does with missed runs."""
+        if isinstance(status.entry, OwnersSchedule):
+            return f"look whether {status.entry.program}'s scheduler, or a worker, runs"
         spec = status.entry.spec
         if spec is None or spec.missed == "none":
             return "the next worker leaves them out"
@@ -95,7 +100,7 @@ class PeriodicReasons(BlockingReasons):
 
     def _overdue(self, periodic: Sequence[PeriodicStatus]) -> Iterator[Reason]:
         """Of a queue: which periodic entries missed runs, or are corrupt."""
-        late = [one for one in periodic if one.missed]
+        late = [one for one in periodic if one.overdue]
         corrupt = [one.name for one in periodic if one.entry.problem]
         if late:
             yield Reason(

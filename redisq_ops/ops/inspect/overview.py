@@ -95,8 +95,9 @@ class QueueRow:
     clients: tuple[Client, ...] = ()
     """of a queue with clients: the first ones, by name"""
     evidence: Evidence | None = None
-    periodic: tuple[int, int] | None = None
-    """periodic entries, and how many of them missed a run; None: the kind has none"""
+    periodic: tuple[int | None, int | None] | None = None
+    """periodic entries, and how many of them missed a run, each None where it is unknown; None:
+    the kind has none"""
     resize: OpenResize | None = None
     """the change of the number of its shards that is not complete"""
     acknowledged: Acknowledgement | None = None
@@ -108,8 +109,8 @@ class QueueRow:
 
     @property
     def missed_runs(self) -> int:
-        """How many of its periodic entries missed a run."""
-        return 0 if self.periodic is None else self.periodic[1]
+        """How many of its periodic entries are known to have missed a run."""
+        return 0 if self.periodic is None else self.periodic[1] or 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,10 +282,10 @@ async def queue_row(
     )
 
 
-async def _periodic(queue: Queue[Any], now: int) -> tuple[int, int] | None:
+async def _periodic(queue: Queue[Any], now: int) -> tuple[int | None, int | None] | None:
     if not isinstance(queue, HasPeriodicEntries):
         return None
-    counts: tuple[int, int] = await queue.periodic_counts.op(now)
+    counts: tuple[int | None, int | None] = await queue.periodic_counts.op(now)
     return counts
 
 

@@ -14,6 +14,7 @@ from datetime import UTC
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from redisq_ops.core.engine.optional_features import HasOwnersPause
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.errors import RedisqError, Refused
@@ -361,8 +362,8 @@ async def hold_queues(changes: Changes, names: tuple[str, ...], resumes: bool = 
     """
     client, deployment = changes.deployment.client, changes.deployment
     queues = [await arun(client, deployment.queue(name)) for name in names]
-    if not any(queue.has_settings for queue in queues):
-        control.settable(queues[0])
+    if not any(queue.has_settings or isinstance(queue, HasOwnersPause) for queue in queues):
+        control.settable(queues[0], "pause")
     counts = [await arun(client, queue.counts.op()) for queue in queues]
     held = all(one.paused is not None or one.closed is not None for one in counts)
     verb, change = ("resume", control.resume) if held else ("pause", control.pause)

@@ -152,7 +152,9 @@ def _holdable(app: Top) -> bool:
     """Whether redisq can pause at least one of the queues that a hold would apply to."""
     names = app.chosen if app.acting.holds == "queues" else (app.acting_queue,)
     chosen = [queue for queue in app.queues if queue.name in names]
-    return not chosen or any(queue.has_settings for queue in chosen)
+    return not chosen or any(
+        queue.has_settings or "HasOwnersPause" in queue.features for queue in chosen
+    )
 
 
 def _edits(app: Top) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from textual.binding import Binding, BindingType
 
+from redisq_ops.core.foreign.schedule import OwnersSchedule
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import age
 from redisq_ops.tui.outline.outline import OutlineSection, fact, fact_section
@@ -51,11 +52,11 @@ class PeriodicView(QueueView):
     orders = (
         SortOrder("next", lambda p: p.entry.next_ms, words="next first", back="next last"),
         SortOrder("name", lambda p: p.name),
-        SortOrder("schedule", lambda p: p.entry.spec and p.entry.spec.cron),
-        SortOrder("zone", lambda p: p.entry.spec and p.entry.spec.zone),
+        SortOrder("schedule", lambda p: p.entry.cron),
+        SortOrder("zone", lambda p: p.entry.zone),
         SortOrder("latest", lambda p: p.entry.run_ms, True),
         SortOrder("state", lambda p: p.run_state),
-        SortOrder("flags", lambda p: (p.missed, p.entry.paused), True),
+        SortOrder("flags", lambda p: (p.missed or 0, p.entry.paused), True),
     )
     empty = "no periodic entries: `:periodic add` makes one"
 
@@ -67,13 +68,16 @@ class PeriodicView(QueueView):
         return Items(0, len(snapshot.periodic), snapshot.periodic)
 
     def words(self, item: Any) -> tuple[str, ...]:
-        spec = item.entry.spec
-        return (item.name, "paused" if item.entry.paused else "", spec.cron if spec else "")
+        entry = item.entry
+        task = getattr(entry, "task", None) or ""
+        return (item.name, "paused" if entry.paused else "", entry.cron or "", task)
 
     def preview_sections(self, item: Any, snapshot: Snapshot) -> list[OutlineSection]:
         status: PeriodicStatus = item
-        entry, spec, now = status.entry, status.entry.spec, snapshot.now_ms
-        latest = [fact("none", "")]
+        entry, now = status.entry, snapshot.now_ms
+        if isinstance(entry, OwnersSchedule):
+            return self._theirs(entry, now)
+        spec, latest = entry.spec, [fact("none", "")]
         if entry.run is not None and (at := entry.run_ms) is not None:
             when, _ = styled(_latest(status, snapshot))
             when = when if at > now else f"{when} ago"
@@ -92,19 +96,29 @@ class PeriodicView(QueueView):
             found.append(fact_section("next", "next times of its schedule", lines))
         return found
 
+    def _theirs(self, entry: OwnersSchedule, now_ms: int) -> list[OutlineSection]:
+        """What another program keeps of a schedule; the times of its expression are its own."""
+        told = [fact("program", entry.program), fact("task", entry.task or "unknown")]
+        for name, at in (("next run", entry.next_ms), ("latest run", entry.run_ms)):
+            ago = "unknown" if at is None else f"{age(abs(at - now_ms))}{' ago' * (at <= now_ms)}"
+            when = ago if at is None else f"{moment(at, zone_of(self))}  ({ago})"
+            told.append(fact(name, when))
+        return [fact_section("schedule", "schedule", told)]
+
     def row(self, item: Any, snapshot: Snapshot) -> TableRow:
         status: PeriodicStatus = item
-        entry, spec = status.entry, status.entry.spec
+        entry = status.entry
         due = None if entry.next_ms is None else entry.next_ms - snapshot.now_ms
         next_run: Cell = "-", DIM
         if due is not None:
-            next_run = (age(due), DELAYED) if due > 0 else ("overdue", WARN)
+            next_run = (age(due), DELAYED) if due > 0 else ("due", DIM)
+            next_run = ("overdue", WARN) if status.overdue else next_run
         return TableRow(
             entry.name,
             (
                 entry.name,
-                spec.cron if spec else ("?", BAD),
-                spec.zone if spec else "",
+                entry.cron or ("?", BAD if entry.problem else DIM),
+                entry.zone or "",
                 next_run,
                 _latest(status, snapshot),
                 status.run_state or ("ended" if entry.run else ("-", DIM)),
@@ -125,7 +139,7 @@ def _flags(status: PeriodicStatus) -> Cell:
     if status.entry.problem:
         return status.entry.problem, BAD
     words = ["paused"] if status.entry.paused else []
-    if status.missed:
+    if status.overdue:
         from redisq_ops.ops.inspect.periodic import missed_words
 
         words.append(f"{missed_words(status.missed)} missed")

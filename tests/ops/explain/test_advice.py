@@ -391,7 +391,7 @@ CANT_OCCUR: list[tuple[str, Callable[[Queue[Any]], bool], str]] = [
      "cancelled done-dead limit open request-paused sealed"),
     ("has no clients", lambda q: not isinstance(q, HasClients), "blocked cap turn"),
     ("holds nothing back", lambda q: not isinstance(q, HasRequests | HasClients), "held"),
-    ("has no periodic entries", lambda q: not isinstance(q, HasPeriodicEntries),
+    ("has no periodic entries of ours", lambda q: not isinstance(q, DelaySet),
      "periodic periodic-corrupt periodic-held periodic-overdue periodic-paused periodic-run"),
     ("has no consumer groups", lambda q: not isinstance(q, HasConsumerGroups), "group trimmed"),
     ("only jobs of BullMQ depend on others", lambda q: q.kind != "bullmq", "children parent"),

@@ -58,6 +58,11 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
         "done": (),
     }
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = JOB_VERBS
+    no_pause: ClassVar[str] = "arq has no pause: stop its workers"
+    no_schedules: ClassVar[str] = (
+        "arq's cron jobs are in its workers' code; Redis has only their next jobs, which are"
+        " delayed entries `cron:NAME:TIME`"
+    )
     releases: ClassVar[Releases] = Releases(("0.28",))
     replay_note: ClassVar[str] = "as new jobs of the same id: arq counts their tries from 1 again"
     verbs: ClassVar[Mapping[str, str]] = {

@@ -46,6 +46,11 @@ class Message:
         """The messages of a repeated field; in those of a map, 1 is the key and 2 the value."""
         return [Message(value) for value in self._fields[field] if isinstance(value, bytes)]
 
+    def texts(self, field: int) -> list[str]:
+        """The texts of a repeated field."""
+        values = (each for each in self._fields[field] if isinstance(each, bytes))
+        return [each.decode("utf-8", "backslashreplace") for each in values]
+
     def _last(self, field: int, default: T) -> T:
         values = (each for each in self._fields[field][::-1] if isinstance(each, type(default)))
         return next(values, default)

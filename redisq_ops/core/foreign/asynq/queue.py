@@ -19,9 +19,12 @@ from ...redis.parsers import moment
 from ...redis.whole_keys import members, set_members
 from ..declarations import Declared, List, Zset
 from ..job_hashes import JobHash, JobHashQueue
+from ..owners_pause import HasKeyPause
 from ..places import LocatedEntry, Place
 from ..releases import Releases
+from ..schedules import HasSchedules, ScheduleProgram
 from .recogniser import AT, OF_A_QUEUE
+from .schedules import AsynqSchedulers
 from .task import FIELDS, Task
 from .workers import SERVERS, servers
 
@@ -30,7 +33,9 @@ DEADLINES = {"active": "lease", TAKEN: "aggregation_sets"}
 """place -> the sorted set of the times (s) at which asynq takes its pending tasks back"""
 
 
-class AsynqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
+class AsynqQueue(
+    JobHashQueue[C_co], HasSchedules[C_co], HasKeyPause[C_co], HasWorkerProcesses[C_co]
+):
     """``asynq:<queue>``. An id is asynq's task id, which can come again."""
 
     kind: ClassVar[str] = "asynq"
@@ -63,6 +68,10 @@ class AsynqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
         "restore": ("trash",),
     }
     orphan_states: ClassVar[tuple[State, ...]] = ("pending",)
+    schedule_programs: ClassVar[tuple[ScheduleProgram, ...]] = (AsynqSchedulers(),)
+    pause_note: ClassVar[str] = (
+        "done as `asynq queue pause` and `unpause` do it: its servers heed it"
+    )
     releases: ClassVar[Releases] = Releases((), known=("0.23", "0.24", "0.25", "0.26"))
     replay_note: ClassVar[str] = (
         "as asynq's `RunTask` does it: retries that are used up stay so, and the next failure"
@@ -170,6 +179,9 @@ class AsynqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
 
     def shown(self, entry: Entry) -> bytes | None:
         return entry.record.values["msg"] if isinstance(entry.record, Task) else None
+
+    def pause_value(self, now_ms: int) -> bytes:
+        return b"%d" % (now_ms // 1000)
 
     def refused(self, seen: LocatedEntry, target: str) -> str:
         """Refuses a task that a server has, a task whose ``state`` names another place, and what

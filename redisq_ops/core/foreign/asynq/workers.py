@@ -41,7 +41,7 @@ async def _process(key: str, end: float, now: int) -> Process:
         info.text(1),
         info.number(2, 32) or None,
         tuple(text(one.data(1)) for one in info.messages(5)),
-        _time(info, 8),
+        time_of(info, 8),
         None if beat is None else max(0, now - beat),
         found is not None,
         tuple(sorted(map(_job, workers), key=lambda job: job.id)),
@@ -52,9 +52,9 @@ async def _process(key: str, end: float, now: int) -> Process:
 
 def _job(worker: bytes) -> RunningJob:
     info = Message(worker)
-    return RunningJob(legal(info.data(4)), text(info.data(7)), b"", _time(info, 8))
+    return RunningJob(legal(info.data(4)), text(info.data(7)), b"", time_of(info, 8))
 
 
-def _time(message: Message, field: int) -> int | None:
+def time_of(message: Message, field: int) -> int | None:
     times = message.messages(field)
     return moment(times[0].number(1) * 1000 + times[0].number(2, 32) // 10**6) if times else None

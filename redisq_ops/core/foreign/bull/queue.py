@@ -11,7 +11,9 @@ from ...redis.operation import C_co
 from ..bullmq.bull_jobs import BullJobs
 from ..declarations import Declared, List, Zset
 from ..releases import Releases
+from ..schedules import ScheduleProgram
 from .recogniser import OF_A_QUEUE
+from .schedules import BullRepeatables
 
 
 class BullQueue(BullJobs[C_co]):
@@ -31,6 +33,10 @@ class BullQueue(BullJobs[C_co]):
         "dead": (Zset("{q}:failed", "failed", died=True, unit_ms=1),),
         "done": (Zset("{q}:completed", "completed"),),
     }
+    schedule_programs: ClassVar[tuple[ScheduleProgram, ...]] = (BullRepeatables(),)
+    pause_note: ClassVar[str] = (
+        "done as Bull's `queue.pause()` and `resume()` do it: its workers heed it"
+    )
     releases: ClassVar[Releases] = Releases(("3.29", "4.16"))
     replay_note: ClassVar[str] = "as Bull's own retry does it: one more attempt"
     refusals: ClassVar[Mapping[str, str]] = {

@@ -8,8 +8,10 @@ from typing import Any, ClassVar
 from redis import RedisCluster
 from redis.asyncio import RedisCluster as AsyncRedisCluster
 
-from ...engine.optional_features import HasWorkerTraces
+from ...engine.operator_changes import ChangeUndo
+from ...engine.optional_features import HasOwnersPause, HasWorkerTraces
 from ...model.entry import Entry, State
+from ...model.errors import WrongKind
 from ...model.quoting import bytes_of
 from ...model.states import Verb
 from ...model.worker_process import Process
@@ -18,6 +20,7 @@ from ..changes import JOB_VERBS
 from ..job_hashes import JobHash, JobHashQueue
 from ..json_text import decoded
 from ..places import Place
+from ..schedules import HasSchedules
 from .job import FIELDS, Job
 from .workers import workers
 
@@ -26,7 +29,7 @@ TRIES = ("processedOn", "atm", "stc", "attemptsMade", "stalledCounter")
 SINCE = {"active": "processedOn", "failed": "finishedOn", "completed": "finishedOn"}
 
 
-class BullJobs(JobHashQueue[C_co], HasWorkerTraces[C_co]):
+class BullJobs(JobHashQueue[C_co], HasSchedules[C_co], HasOwnersPause[C_co], HasWorkerTraces[C_co]):
     """A queue of Bull or BullMQ. An id is the program's job id, which can come again."""
 
     home: ClassVar[str] = "bull:"
@@ -79,6 +82,39 @@ class BullJobs(JobHashQueue[C_co], HasWorkerTraces[C_co]):
                 f"its workers are not listed on a cluster; ask {self.owner}'s getWorkers"
             )
         return await workers(self.at, self.own_name)
+
+    # --- what operators change -------------------------------------------------------------------
+
+    @operation
+    async def set_owners_pause(self, op: str, step: int, paused: bool) -> str:
+        await self._ensure_registered()
+        word: str = await self._call_script(
+            "pause_queue",
+            bytes.decode,
+            caller=op,
+            seq=step,
+            base=self._key(""),
+            paused=int(paused),
+        )
+        if word == "unclear":
+            raise WrongKind(
+                f"queue {self.name}: which release of {self.owner} keeps it is unknown, or both its"
+                f" lists `wait` and `paused` have jobs: pause or resume it by {self.owner}"
+            )
+        return word
+
+    def pause_inverse(self, op: str, paused: bool) -> str:
+        return f"owners-pause {int(not paused)}"
+
+    async def _undo_change(self, undo: ChangeUndo) -> int:
+        if undo.verb != "owners-pause":
+            return await HasSchedules._undo_change(self, undo)
+        word = await self.set_owners_pause.op(undo.op, undo.seq, undo.args[0] == "1")
+        if word != "ok":
+            undo.left([undo.verb])
+        return int(word == "ok")
+
+    # --- records ---------------------------------------------------------------------------------
 
     def job_key(self, place: Place, id: bytes) -> bytes:
         return bytes_of(place.key.rpartition(":")[0]) + b":" + id

@@ -16,10 +16,12 @@ from ..declarations import Declared, List, Zset
 from ..list_place import ListPlace
 from ..places import LocatedEntry, Place
 from ..releases import Releases
+from ..schedules import ScheduleProgram
 from . import relations
 from .bull_jobs import BullJobs
 from .job import Job
 from .recogniser import OF_A_QUEUE
+from .schedules import BullmqSchedulers
 
 _RELEASE = re.compile(rb"bullmq[^:]*:(.*)", re.DOTALL)
 _MARK = re.compile(rb"0:\d+")
@@ -68,6 +70,10 @@ class BullmqQueue(BullJobs[C_co]):
         "dead": (Zset("{q}:failed", "failed", died=True, unit_ms=1),),
         "done": (Zset("{q}:completed", "completed"),),
     }
+    schedule_programs: ClassVar[tuple[ScheduleProgram, ...]] = (BullmqSchedulers(),)
+    pause_note: ClassVar[str] = (
+        "done as BullMQ's `queue.pause()` and `resume()` do it: its workers heed it"
+    )
     releases: ClassVar[Releases] = Releases(
         ("5.0", "5.81", "6.7"), told="the member `version` of the queue's `meta`"
     )

@@ -24,7 +24,6 @@ from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, attempt, both, operation, together
 from ...redis.parsers import moment, optional
 from ...redis.whole_keys import set_members, strings
-from ..changes import ForeignChanges
 from ..declarations import Declared, Hash, List
 from ..json_text import text_member
 from ..long_records import not_read
@@ -32,8 +31,10 @@ from ..places import LocatedEntry, Place, Row
 from ..record_sizes import string_sizes
 from ..releases import Releases
 from ..scanned_results import ScannedResults
+from ..schedules import HasSchedules, ScheduleProgram
 from .bindings import BINDING, SEPARATOR, parts_of, separator_of
 from .message import message
+from .schedules import RedBeat
 from .sent_tasks import SentTasks
 from .task import Delivered, Result, Task
 
@@ -49,7 +50,7 @@ _HELD = (
 )
 
 
-class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
+class CeleryQueue(HasSchedules[C_co], HasWorkerTraces[C_co]):
     """``celery:<queue>``. An id is the task's, which it keeps when it is tried again."""
 
     kind: ClassVar[str] = "celery"
@@ -79,6 +80,11 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         "hard": ("waiting", "dead", "trash"),
         "restore": ("trash",),
     }
+    schedule_programs: ClassVar[tuple[ScheduleProgram, ...]] = (RedBeat(),)
+    no_pause: ClassVar[str] = (
+        "Celery has no key for it: `celery control cancel_consumer QUEUE` asks its workers, and"
+        " `add_consumer` lets them go on"
+    )
     releases: ClassVar[Releases] = Releases(("5.2", "5.7"))
     replay_note: ClassVar[str] = (
         "as new messages of the same ids: what a result doesn't keep is not sent (callbacks, the"

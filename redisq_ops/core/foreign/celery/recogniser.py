@@ -8,7 +8,9 @@ from typing import ClassVar
 from ...redis.key_scan import Lane
 from ..recogniser import Find, KeyLook, Recogniser
 from .bindings import BINDING, parts_of, separator_of
+from .redbeat_keys import AT, DUE
 
+_ALONE = "named as RedBeat's, and no queue of Celery is beside them"
 _SHARED = (b"unacked", b"unacked_index", b"unacked_mutex")
 
 
@@ -19,10 +21,13 @@ class CeleryRecogniser(Recogniser):
         self._queues: dict[tuple[bytes, bytes], bytes] = {}
         """prefix and name of each queue -> the separator of its bindings"""
         self._unread: set[bytes] = set()
+        self._schedules: set[bytes] = set()
 
     async def by_name(self, look: KeyLook) -> bool:
         if look.type == "zset":  # their scores are times: they look like sets of delayed entries
-            return look.key.endswith((b"unacked_index", b"_kombu.binding_deadlines"))
+            self._schedules |= {look.key} & {DUE}
+            known = look.key.endswith((b"unacked_index", b"_kombu.binding_deadlines"))
+            return known or look.key.startswith(AT)
         at, found, exchange = look.key.partition(BINDING)
         if look.type != "set" or not found:
             return False
@@ -39,13 +44,14 @@ class CeleryRecogniser(Recogniser):
         return True
 
     def unread(self) -> Mapping[str, Collection[bytes]]:
-        return {"named as Celery's, whose `sep` can't be found": self._unread}
+        alone = () if self._queues else self._schedules
+        return {"named as Celery's, whose `sep` can't be found": self._unread, _ALONE: alone}
 
     async def finds(self) -> list[Find]:
         return [Find("celery", name, at) for at, name in self._queues]
 
     def owns(self, key: bytes) -> bool:
-        return any(
+        return (bool(self._queues) and key.startswith(AT)) or any(
             key.startswith(at)
             and (
                 (rest := key.removeprefix(at)) in _SHARED

@@ -60,6 +60,8 @@ class DramatiqQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         "requeue": ("pending", "delayed"),
     }
     orphan_states: ClassVar[tuple[State, ...]] = ("pending",)
+    no_pause: ClassVar[str] = "Dramatiq has no pause: stop its workers"
+    no_schedules: ClassVar[str] = "Dramatiq has no schedules; delayed messages run once"
     releases: ClassVar[Releases] = Releases(("1.12", "2.2"))
     replay_note: ClassVar[str] = "they get all their retries again"
     verbs: ClassVar[Mapping[str, str]] = {

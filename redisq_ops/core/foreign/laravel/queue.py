@@ -52,6 +52,11 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         **JOB_VERBS,
         "requeue": ("pending", "delayed"),
     }
+    no_pause: ClassVar[str] = (
+        "what pauses Laravel's workers is not among the queue's keys: run `php artisan"
+        " horizon:pause`, or stop the workers"
+    )
+    no_schedules: ClassVar[str] = "Laravel's schedules are in the application's code"
     releases: ClassVar[Releases] = Releases((), known=("6", "8", "10", "12", "13"))
     replay_note: ClassVar[str] = "as Horizon's retries: new jobs, whose attempts count from 0"
     verbs: ClassVar[Mapping[str, str]] = {

@@ -37,10 +37,13 @@ from ..job_hashes import JobHash, JobHashQueue
 from ..json_text import encoded
 from ..list_place import DEPTH
 from ..long_records import bytes_used, not_read
+from ..owners_pause import HasKeyPause
 from ..places import LocatedEntry, Place
 from ..releases import Releases
+from ..schedules import HasSchedules, ScheduleProgram
 from .job import Record
 from .recogniser import OF_A_QUEUE
+from .schedules import RqCron, RqScheduler
 from .workers import workers
 
 FIELDS = (
@@ -80,7 +83,7 @@ def _executions(key: str, id: bytes) -> Call[list[bytes]]:
     return Call(("ZSCAN", key, 0, "MATCH", pattern, "COUNT", DEPTH), read, key=key)
 
 
-class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
+class RqQueue(JobHashQueue[C_co], HasSchedules[C_co], HasKeyPause[C_co], HasWorkerProcesses[C_co]):
     """``rq:<queue>``, or ``rq``: the deployment with all its queues. An id is RQ's job id."""
 
     kind: ClassVar[str] = "rq"
@@ -110,6 +113,10 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
     orphan_states: ClassVar[tuple[State, ...]] = ("pending", "done")
     fields: ClassVar[tuple[str, ...]] = FIELDS
     identity: ClassVar[tuple[str, ...]] = ("created_at", "enqueued_at", "ended_at", "status")
+    schedule_programs: ClassVar[tuple[ScheduleProgram, ...]] = (RqCron(), RqScheduler())
+    pause_note: ClassVar[str] = (
+        "done as `rq suspend` and `rq resume` do it: for ALL queues of RQ here, not only this one"
+    )
     releases: ClassVar[Releases] = Releases(
         ("1.10", "1.16", "2.0", "3.0"), told="the member `version` of each worker's hash"
     )

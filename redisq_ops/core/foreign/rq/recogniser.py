@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping
 from typing import ClassVar
 
 from ...redis.key_scan import Lane
@@ -12,10 +13,12 @@ OF_A_QUEUE = rb"queue|failed|scheduled|wip|deferred|finished|canceled|ready|work
 """what precedes the name of a queue in the keys of its lists and sets"""
 _PARTS = (
     rb"(?:" + OF_A_QUEUE + rb"|results|executions?|job"
-    rb"|workers?|group|groups|rl|scheduler(?!:scheduled_jobs\Z)|scheduler-lock|clean_registries|cron[^:]*):.+"
+    rb"|workers?|group|groups|rl|scheduler|scheduler-lock|clean_registries|cron[^:]*):.+"
 )
 _USUAL = re.compile(b"rq:" + _PARTS, re.DOTALL)
 _REST = re.compile(_PARTS, re.DOTALL)
+_SCHEDULES = b"rq:scheduler:scheduled_jobs"
+_ALONE = "named as rq-scheduler's, and no queue of RQ is beside them"
 
 
 class RqRecogniser(NamedQueues):
@@ -26,10 +29,12 @@ class RqRecogniser(NamedQueues):
     def __init__(self) -> None:
         super().__init__()
         self._homes: set[bytes] = set()
+        self._schedules: set[bytes] = set()
 
     async def by_name(self, look: KeyLook) -> bool:
         if look.type in ("zset", "list"):
             known = _USUAL.fullmatch(look.key) is not None
+            self._schedules |= {look.key} & {_SCHEDULES}
             if not known and look.key.startswith(b"rq:"):
                 self.keep(self.others, look.key)
             return known
@@ -42,6 +47,10 @@ class RqRecogniser(NamedQueues):
         if keys:
             self._homes.add(at)
         return bool(keys)
+
+    def unread(self) -> Mapping[str, Collection[bytes]]:
+        alone = [key for key in self._schedules if not self.owns(key)]
+        return {**super().unread(), _ALONE: alone}
 
     def owns(self, key: bytes) -> bool:
         return any(

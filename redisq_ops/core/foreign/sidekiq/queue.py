@@ -32,13 +32,15 @@ from ..ruby_jobs import job
 from ..ruby_jobs.job import Job
 from ..ruby_jobs.private_lists import PrivateList
 from ..ruby_jobs.queue import RubyJobQueue
+from ..schedules import HasSchedules, ScheduleProgram
 from .processes import TTL_MS, processes
+from .schedules import SidekiqCron, SidekiqScheduler
 
 MAX_RETRIES = 25
 _GIVEN = {"class", "args", "jid", "queue", "at", "created_at", "enqueued_at"}
 
 
-class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
+class SidekiqQueue(RubyJobQueue[C_co], HasSchedules[C_co], HasTimeline[C_co]):
     """``sidekiq:<queue>``, or ``sidekiq``: the deployment with all its queues."""
 
     kind: ClassVar[str] = "sidekiq"
@@ -53,6 +55,7 @@ class SidekiqQueue(RubyJobQueue[C_co], HasTimeline[C_co]):
         "dead": (Zset("dead", "dead", died=True),),
     }
     unit: ClassVar[str] = "s"
+    schedule_programs: ClassVar[tuple[ScheduleProgram, ...]] = (SidekiqCron(), SidekiqScheduler())
     releases: ClassVar[Releases] = Releases(
         ("6.4",), known=("7", "8"), told="from 7 on, the member `version` of each process's `info`"
     )

@@ -98,6 +98,22 @@ class ScheduledPeriodic:
         """The time of its latest run."""
         return run_time(self.run)
 
+    @property
+    def cron(self) -> str | None:
+        return None if self.spec is None else self.spec.cron
+
+    @property
+    def zone(self) -> str | None:
+        return None if self.spec is None else self.spec.zone
+
+    @property
+    def payload(self) -> bytes | None:
+        return None if self.spec is None else self.spec.payload
+
+    def overdue(self, now_ms: int) -> bool:
+        """Whether a time passed without a run being scheduled."""
+        return self.missed(now_ms, 1) > 0
+
     def missed(self, now_ms: int, most: int = RUNS) -> int:
         """How many of its times passed without a run being scheduled; counts up to ``most``."""
         if self.spec is None or self.next_ms is None or self.next_ms >= now_ms:

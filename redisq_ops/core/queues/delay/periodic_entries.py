@@ -183,14 +183,6 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
         run: str | None = None,
         paused: bool | None = None,
     ) -> str:
-        """Add, change, pause, resume or remove a periodic entry: one step of an operation.
-
-        ``was``: the digest of its definition as it was read; empty: there was none. ``spec``: its
-        new definition, as it is stored; empty removes it. ``at_ms``: its next time, computed
-        when its latest run was ``run``. ``paused``: whether it is paused from now on. None leaves
-        each of them as it is. Returns ok | same | changed: it has another definition or latest run
-        by now, and nothing was changed.
-        """
         return await self._call_script(
             "change_periodic",
             bytes.decode,

@@ -1,0 +1,141 @@
+"""BullMQ's job schedulers, from 5.16 on, and its repeatable jobs before, as its scripts
+``addJobScheduler`` and ``addRepeatableJob`` write them: the sorted set ``repeat`` of ids by the
+time of their next job, a hash for each, and the next job itself among the delayed ones."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from ...model.errors import Refused
+from ...model.quoting import bytes_of, legal
+from ...redis.operation import Call, both, together
+from ...redis.parsers import moment, number, pairs
+from ..elements import Element
+from ..job_hashes import Note
+from ..long_records import LONG_RECORD, whole_sizes
+from ..schedule import LATE_MS, OwnersSchedule
+from ..schedules import MOST, ScheduleProgram, more, records
+
+_FIELDS = ("name", "pattern", "every", "tz", "data", "ic")
+_BESIDE = ("logs", "dependencies", "processed", "failed", "unsuccessful")
+
+
+class BullSchedules(ScheduleProgram):
+    """What Bull and BullMQ share."""
+
+    notes: ClassVar[Mapping[str, str]] = {
+        "rm": "its next job goes with it, unless that waits or runs already"
+    }
+
+    async def read(self, queue: Any) -> list[OwnersSchedule]:
+        key = queue._key("repeat")
+        command = ("ZRANGE", key, 0, MOST - 1, "WITHSCORES")
+        rows, size = await both(Call(command, pairs, key=key), Call(("ZCARD", key), int, key=key))
+        return [*await self.schedules(queue, rows), *more(self.name, size - len(rows))]
+
+    @abstractmethod
+    async def schedules(
+        self, queue: Any, rows: Sequence[tuple[bytes, float]]
+    ) -> list[OwnersSchedule]:
+        """The schedules of these members and scores of the set."""
+
+    async def counts(self, queue: Any, now_ms: int) -> tuple[int | None, int | None]:
+        key = queue._key("repeat")
+        late = ("ZCOUNT", key, "-inf", f"({now_ms - LATE_MS}")
+        return await both(Call(("ZCARD", key), int, key=key), Call(late, int, key=key))
+
+    async def removed(
+        self, queue: Any, schedule: OwnersSchedule, job: bytes, also: Sequence[str]
+    ) -> list[Element]:
+        """Its member of ``repeat``, and its next job if that is still delayed."""
+        member, at = schedule.record["member"], schedule.record["at"]
+        key, delayed = (bytes_of(queue._key(part)) for part in ("repeat", "delayed"))
+        found = [Element("zset", key, member, b"%d" % at)]
+        hash_ = bytes_of(queue._key("")) + job
+        score: Call[float | None] = Call(("ZSCORE", delayed, job), number, key=delayed)
+        (due, (size,)) = await both(score, whole_sizes([hash_]))
+        if due is None:
+            return found
+        if size > LONG_RECORD:
+            raise Refused(f"its next job has {size:,} bytes, too many to be kept for an undo")
+        keys = [hash_, *(hash_ + b":" + bytes_of(part) for part in also)]
+        there = await together(Call(("EXISTS", each), bool, key=each) for each in keys)
+        found.append(Element("zset", delayed, job, f"{due:.17g}".encode()))
+        found += [Element("key", k, b"", b"1") for k, is_ in zip(keys, there, strict=True) if is_]
+        return found
+
+
+class BullmqSchedulers(BullSchedules):
+    name: ClassVar[str] = "BullMQ"
+    refusals: ClassVar[Mapping[str, str]] = {
+        "pause": "a job scheduler has no pause; remove it, and let the application add it again"
+        " (`upsertJobScheduler`)",
+        "run": "its next run is a delayed job: `job.promote()` of BullMQ runs it now",
+    }
+
+    async def schedules(
+        self, queue: Any, rows: Sequence[tuple[bytes, float]]
+    ) -> list[OwnersSchedule]:
+        begin = bytes_of(queue._key("repeat")) + b":"
+        found = await records([begin + member for member, _ in rows], _FIELDS)
+        return [
+            _schedule(member, score, values)
+            for (member, score), values in zip(rows, found, strict=True)
+        ]
+
+    async def change(
+        self, queue: Any, schedule: OwnersSchedule, paused: bool | None
+    ) -> list[Element]:
+        if paused is not None:
+            return await super().change(queue, schedule, paused)
+        member, at = schedule.record["member"], schedule.record["at"]
+        definition = bytes_of(queue._key("repeat")) + b":" + member
+        job = b"repeat:%b:%d" % (member, at)
+        found = await self.removed(queue, schedule, job, _BESIDE)
+        if len(found) > 1:
+            event = b"event\0removed\0jobId\0" + job + b"\0prev\0delayed"
+            found.append(Element("stream", bytes_of(queue._key("events")), event, after=b"1"))
+        was = (
+            Element("hash", definition, field.encode(), value, value)
+            for field, value in schedule.record["values"].items()
+            if field != "ic"
+        )
+        return [*was, *found, Element("key", definition, b"", b"1")]
+
+
+def _schedule(
+    member: bytes, score: float, values: Mapping[str, bytes | None] | Exception
+) -> OwnersSchedule:
+    name, at = legal(member), moment(score)
+    if isinstance(values, Exception):
+        return OwnersSchedule(name, "BullMQ", next_ms=at, problem=f"its hash: {values}")
+    if any(isinstance(value, Note) for value in values.values()):
+        return OwnersSchedule(name, "BullMQ", next_ms=at, problem="its hash is too long to be read")
+    told = {field: value.decode(errors="replace") for field, value in values.items() if value}
+    record = {"member": member, "at": at, "values": values}
+    if not told:
+        return _without_hash(name, at, record)
+    every = told.get("every", "")
+    return OwnersSchedule(
+        name,
+        "BullMQ",
+        told.get("pattern"),
+        told.get("tz"),
+        int(every) if every.isdigit() and len(every) < 16 else None,
+        at,
+        task=told.get("name"),
+        payload=values["data"],
+        record=record,
+    )
+
+
+def _without_hash(name: str, at: int | None, record: Mapping[str, Any]) -> OwnersSchedule:
+    return OwnersSchedule(
+        name,
+        "BullMQ",
+        next_ms=at,
+        problem="it has no hash: BullMQ before 5 wrote it, or somebody removed the hash",
+        record=record,
+    )

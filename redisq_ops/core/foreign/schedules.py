@@ -1,0 +1,145 @@
+"""Schedules by which other programs start jobs: read from their keys, and changed by them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import inf
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+from ..engine.operator_changes import ChangeUndo
+from ..engine.optional_features import HasPeriodicEntries
+from ..model.errors import Refused
+from ..redis.operation import C_co, Call, operation, together
+from .elements import UNDO as ELEMENTS
+from .elements import Element, ElementChanges
+from .job_hashes import hash_fields
+from .long_records import LONG_RECORD, whole_sizes
+from .schedule import LATE_MS, OwnersSchedule
+
+MOST = 500
+"""schedules of one program that are read"""
+VERBS = ("pause", "resume", "run", "rm")
+
+
+class ScheduleProgram(ABC):
+    """A program that starts jobs by schedules, which it keeps in Redis."""
+
+    name: ClassVar[str]
+    refusals: ClassVar[Mapping[str, str]]
+    """verb of `VERBS` that is impossible -> why, and what to do instead; ``pause`` is also for
+    ``resume``"""
+    notes: ClassVar[Mapping[str, str]] = {}
+    """verb -> what becomes of it, in words"""
+
+    @abstractmethod
+    async def read(self, queue: Any) -> list[OwnersSchedule]:
+        """The schedules whose jobs go into the queue, `MOST` of them at most."""
+
+    async def counts(self, queue: Any, now_ms: int) -> tuple[int | None, int | None]:
+        """As `HasPeriodicEntries.periodic_counts`; it is asked at every look at all queues."""
+        found = await self.read(queue)
+        return len(found), sum(bool(one.overdue(now_ms)) for one in found)
+
+    async def change(
+        self, queue: Any, schedule: OwnersSchedule, paused: bool | None
+    ) -> list[Element]:
+        """What the program itself writes when it pauses the schedule, or lets it go on; None: when
+        it removes it."""
+        raise Refused(self.refusals["rm" if paused is None else "pause"])
+
+
+class DueScores(ScheduleProgram):
+    """A program whose schedules are in one sorted set, by the seconds of their next time. They are
+    read at every look only while some are late: a paused one may be, or one of another queue."""
+
+    @abstractmethod
+    def due_key(self, queue: Any) -> bytes:
+        """That sorted set."""
+
+    async def counts(self, queue: Any, now_ms: int) -> tuple[int | None, int | None]:
+        key = self.due_key(queue)
+        late = ("ZCOUNT", key, 0, f"({(now_ms - LATE_MS) / 1000}")
+        if not await Call(late, int, key=key):
+            return None, 0
+        return None, sum(bool(one.overdue(now_ms)) for one in await self.read(queue))
+
+
+class HasSchedules(ElementChanges[C_co], HasPeriodicEntries[C_co]):
+    """A queue into which schedules of its owner, or of additions to it, put jobs."""
+
+    schedule_programs: ClassVar[tuple[ScheduleProgram, ...]]
+
+    def takes(self, queue: str) -> bool:
+        """Whether jobs that go into the owner's queue of that name are entries here."""
+        return queue not in self.beside if self.whole else queue == self.own_name
+
+    @operation
+    async def periodics(self) -> Sequence[OwnersSchedule]:
+        found = await together(program.read(self) for program in self.schedule_programs)
+        every = [
+            replace(one, refusals=program.refusals, notes=program.notes)
+            for program, schedules in zip(self.schedule_programs, found, strict=True)
+            for one in schedules
+        ]
+        return sorted(every, key=lambda one: inf if one.next_ms is None else one.next_ms)
+
+    @operation
+    async def get_periodic(self, name: str) -> OwnersSchedule | None:
+        found = [one for one in await self.periodics.op() if one.name == name]
+        if len(programs := sorted({one.program for one in found})) > 1:
+            raise Refused(f"{name} is a schedule of {' and of '.join(programs)} here")
+        return found[0] if found else None
+
+    @operation
+    async def periodic_counts(self, now_ms: int) -> tuple[int | None, int | None]:
+        found = await together(program.counts(self, now_ms) for program in self.schedule_programs)
+        totals = [total for total, _ in found if total is not None]
+        late = [overdue for _, overdue in found if overdue is not None]
+        whole = len(totals) == len(found)
+        return sum(totals) if whole else None, sum(late) if late else None
+
+    @operation
+    async def change_periodic(
+        self,
+        op: str,
+        step: int,
+        name: str,
+        *,
+        was: str,
+        spec: bytes | None = None,
+        at_ms: int | None = None,
+        run: str | None = None,
+        paused: bool | None = None,
+    ) -> str:
+        schedule = await self.get_periodic.op(name)
+        if schedule is None or schedule.digest != was:
+            return "changed"
+        program = next(one for one in self.schedule_programs if one.name == schedule.program)
+        elements = await program.change(self, schedule, paused)
+        verb = {None: "rm", True: "pause", False: "resume"}[paused]
+        return await self.change_elements(op, step, f"periodic-{verb}|{quote(name)}", elements)
+
+    async def _undo_change(self, undo: ChangeUndo) -> int:
+        if undo.verb == "periodic":
+            _, op, step = undo.args
+            undo = ChangeUndo(undo.op, undo.seq, ELEMENTS, [op, step], undo.left)
+        return await ElementChanges._undo_change(self, undo)
+
+
+async def records(
+    keys: Sequence[bytes], fields: Sequence[str]
+) -> list[dict[str, bytes | None] | Exception]:
+    """Some fields of hashes; one that is longer than 64 KiB isn't read."""
+    return await hash_fields(keys, fields, await whole_sizes(keys), lambda n: n <= LONG_RECORD)
+
+
+def more(program: str, n: int) -> list[OwnersSchedule]:
+    """What is said of schedules that aren't read, if there are any."""
+    if n <= 0:
+        return []
+    return [
+        OwnersSchedule("", program, problem=f"{n:,} more of {program}'s schedules are not read")
+    ]

@@ -1,0 +1,355 @@
+"""Schedules and pauses of other programs: read, and changed as the programs themselves do it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pytest
+import redis
+from rq import suspension
+
+from redisq_ops.core.foreign.bullmq import BullmqQueue
+from redisq_ops.core.model.errors import NotFound
+from redisq_ops.core.model.quoting import legal
+from redisq_ops.core.redis.operation import run
+from redisq_ops.ops.change.periodic import carry_out, prepare_change
+
+from ...changes import AUTHOR
+from ...command_line import Redisq
+from ...foreign_keys import bull_program, bullmq_program, schedule_programs
+from ...foreign_keys.bullmq_program import add
+
+Client = redis.Redis
+YES = ("--yes",)
+FULL = "0 3 * * *"
+DUE = b"redbeat::schedule"
+SIGNALS = b"bull:mail:events", b"bull:mail:marker"
+
+
+@dataclass(frozen=True)
+class Case:
+    """Two schedules of a program, ``nightly`` (or ``first``) and ``often``."""
+
+    queue: str
+    fill: Callable[[Client], object]
+    names: tuple[str, str] = "nightly", "often"
+    zone: str | None = "Europe/Berlin"
+    cron: str = FULL
+    every: str = "every 15m"
+    task: str = "report"
+    verbs: Mapping[str, Callable[[Client, str], None]] = field(default_factory=dict)
+
+
+def _each(does: Callable[[Client, str, str], None], *verbs: str) -> dict[str, Any]:
+    return {verb: partial(lambda verb, c, name: does(c, name, verb), verb) for verb in verbs}
+
+
+S = schedule_programs
+OLD = bullmq_program.VERSIONS[1]
+TASK = "tests.foreign_keys.rq_tasks.fine"
+BULL = "report:n::Europe/Berlin:0 3 * * *", "tick:::900000"
+CASES = {
+    "bullmq": Case("bullmq:mail", S.bullmq, verbs={"rm": S.bullmq_removes}),
+    "bullmq 5": Case(
+        "bullmq:mail",
+        partial(S.bullmq, version=OLD),
+        verbs={"rm": partial(S.bullmq_removes, version=OLD)},
+    ),
+    "bull": Case("bull:mail", S.bull, BULL, verbs={"rm": S.bull_removes}),
+    "rq": Case("rq:low", S.rq_cron, zone=None, task=TASK),
+    "rq-scheduler": Case(
+        "rq:low", S.rq_scheduler, zone="UTC", task=TASK, verbs={"rm": S.rq_scheduler_removes}
+    ),
+    "redbeat": Case(
+        "celery:celery",
+        S.redbeat,
+        zone=None,
+        cron="0 3 * * mon-fri",
+        task="shop.fine",
+        verbs=_each(S.redbeat_does, "rm", "pause", "resume"),
+    ),
+    "sidekiq-cron": Case(
+        "sidekiq:low",
+        S.sidekiq_cron,
+        every="*/15 * * * *",
+        task="Report",
+        verbs=_each(S.sidekiq_cron_does, "rm", "pause", "resume"),
+    ),
+    "sidekiq-scheduler": Case(
+        "sidekiq:low",
+        S.sidekiq_scheduler,
+        task="Report",
+        verbs=_each(S.sidekiq_scheduler_does, "pause", "resume"),
+    ),
+    "asynq": Case("asynq:low", S.asynq, every="@every 15m0s"),
+}
+
+
+def seen(client: Client) -> dict[bytes, Any]:
+    """Every key but ours: its value, events without their times."""
+    reads: dict[Any, Callable[[Any], Any]] = {
+        b"hash": client.hgetall,
+        b"list": lambda key: client.lrange(key, 0, -1),
+        b"set": client.smembers,
+        b"zset": lambda key: client.zrange(key, 0, -1, withscores=True),
+        b"string": client.get,
+        b"stream": lambda key: [row[1:] for row in client.xrange(key) or ()],
+    }
+    keys = (key for key in client.scan_iter() if b"redisq" not in key)
+    return {key: reads[client.type(key)](key) for key in keys}
+
+
+def but_for_signals(keys: dict[bytes, Any]) -> dict[bytes, Any]:
+    """Without what only wakes and informs, which no undo takes back."""
+    return {key: value for key, value in keys.items() if key not in SIGNALS}
+
+
+class Kept:
+    """Keys that are written once, and put back."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.keys: dict[Any, Any] = {
+            key: (client.dump(key), client.pexpiretime(key)) for key in client.scan_iter()
+        }
+
+    def restore(self) -> None:
+        self.client.flushdb()
+        for key, (data, until) in self.keys.items():
+            self.client.restore(key, max(0, until), data, absttl=until > 0)
+
+
+def filled(redisq: Redisq, client: Client, case: Case) -> Kept:
+    case.fill(client)
+    kept = Kept(client)
+    redisq("discover", "--register", "--yes")
+    return kept
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("case", CASES)
+def test_schedules_are_listed_as_the_program_has_them(
+    redisq: Redisq, client: Client, case: str
+) -> None:
+    of = CASES[case]
+    filled(redisq, client, of)
+    rows = {row["name"]: row for row in redisq.rows("periodic", "ls", of.queue)}
+    first, often = (rows[legal(name.encode())] for name in of.names)
+    assert "elsewhere" not in rows
+    assert (first["cron"], first["zone"], first["task"]) == (of.cron, of.zone, of.task)
+    assert often["cron"] in (of.every, "every 15m") and first["paused"] is False
+    assert first["problem"] is None and often["problem"] is None
+    now = int(client.time()[0]) * 1000
+    assert first["next_ms"] is None or first["next_ms"] > now
+    assert first["next_ms"] or case == "redbeat", "RedBeat runs what never ran at once"
+    kept = case != "sidekiq-cron"  # whose next time isn't kept: what it missed is unknown
+    assert (first["missed_runs"], first["overdue"]) == ((0, False) if kept else (None, None))
+    assert of.queue in redisq("periodic", "ls")
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("case", CASES)
+def test_a_change_is_the_programs_own_and_undo_takes_it_back(
+    redisq: Redisq, client: Client, case: str
+) -> None:
+    of = CASES[case]
+    kept = filled(redisq, client, of)
+    before, name = seen(client), of.names[0]
+    address = f"{of.queue}/{legal(name.encode())}"
+    for verb in ("pause", "run", "rm"):
+        if verb not in of.verbs:
+            said = redisq.refusal("periodic", verb, address, *YES, code=1)
+            assert said.startswith(f"{verb} of ")
+    assert seen(client) == before
+    for verb, does in of.verbs.items():
+        kept.restore()
+        redisq("discover", "--register", "--yes")
+        if verb == "resume":
+            of.verbs["pause"](client, name)
+            before = seen(client)
+        redisq("periodic", verb, address, code=5)
+        assert seen(client) == before
+        redisq("periodic", verb, address, *YES)
+        ours = seen(client)
+        assert ours != before
+        redisq("undo", *YES)
+        assert but_for_signals(seen(client)) == but_for_signals(before)
+        kept.restore()
+        if verb == "resume":
+            of.verbs["pause"](client, name)
+        does(client, name)
+        theirs = seen(client)
+        for keys in (ours, theirs):  # RedBeat computes the time again, from now on
+            keys[DUE] = [member for member, _ in keys.get(DUE, ())]
+        assert ours == theirs
+
+
+@pytest.mark.alike
+def test_a_schedule_that_changed_meanwhile_stays(redisq: Redisq, client: Client) -> None:
+    S.bullmq(client)
+    redisq("discover", "--register", "--yes")
+    queue: Any = BullmqQueue(client, "bullmq:mail")
+    prepared = run(client, prepare_change(queue, "nightly", "rm"))
+    client.hset("bull:mail:repeat:nightly", "pattern", "0 4 * * *")
+    before = seen(client)
+    with pytest.raises(NotFound, match="changed by somebody else"):
+        run(client, carry_out(prepared, AUTHOR))
+    # Between the last look and the step: its next job began to wait.
+    schedule = queue.get_periodic("nightly")
+    found = run(client, queue.schedule_programs[0].change(queue, schedule, None))
+    client.zrem("bull:mail:delayed", *client.zrange("bull:mail:delayed", 0, -1))
+    before = seen(client)
+    assert run(client, queue.change_elements("op", 1, "", found)) == "changed"
+    assert seen(client) == before
+
+
+@pytest.mark.alike
+def test_a_schedule_that_was_added_again_is_not_undone(redisq: Redisq, client: Client) -> None:
+    S.bullmq(client)
+    redisq("discover", "--register", "--yes")
+    redisq("periodic", "rm", "bullmq:mail/nightly", *YES)
+    S.bullmq(client)
+    before = seen(client)
+    assert "changed" in redisq("undo", *YES, code=None)
+    assert seen(client) == before
+
+
+@pytest.mark.alike
+def test_a_refused_run_names_the_job_that_is_the_next_run(redisq: Redisq, client: Client) -> None:
+    of = CASES["bull"]
+    filled(redisq, client, of)
+    address = f"{of.queue}/{legal(of.names[0].encode())}"
+    said = redisq.refusal("periodic", "run", address, *YES, code=1)
+    redisq(*shlex.split(said.partition(": redisq ")[2]), *YES)
+    assert client.llen("bull:mail:wait") == client.zcard("bull:mail:delayed") == 1
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize(
+    ("case", "key", "unit", "total"),
+    [
+        ("bullmq", "bull:mail:repeat", 1000, 2),
+        ("rq-scheduler", "rq:scheduler:scheduled_jobs", 1, None),
+        ("redbeat", "redbeat::schedule", 1, None),
+    ],
+)
+def test_an_overdue_schedule_is_trouble(
+    redisq: Redisq, client: Client, case: str, key: str, unit: int, total: int | None
+) -> None:
+    of, at = CASES[case], "redbeat:" if case == "redbeat" else ""
+    filled(redisq, client, of)
+    now = int(client.time()[0])
+    client.zadd(key, {f"{at}nightly": (now - 90) * unit, f"{at}often": (now - 2000) * unit})
+    rows = {row["name"]: row for row in redisq.rows("periodic", "ls", of.queue)}
+    assert not rows["nightly"]["overdue"], "workers and schedulers may be a minute late"
+    assert (rows["often"]["overdue"], rows["often"]["missed_runs"]) == (True, 3)
+    (row,) = (row for row in redisq.rows("ls") if row["name"] == of.queue)
+    assert (row["periodic"], row["periodic_overdue"]) == (total, 1)
+    assert "1 periodic entry missed a run" in redisq("check", code=None)
+    assert "often" in redisq("explain", of.queue)
+    if "pause" in of.verbs:
+        redisq("periodic", "pause", f"{of.queue}/often", *YES)
+        (row,) = (row for row in redisq.rows("ls") if row["name"] == of.queue)
+        assert row["periodic_overdue"] == 0, "nobody expects a run of it"
+
+
+# --- pauses -------------------------------------------------------------------------
+
+
+def _bullmq_jobs(client: Client, version: str = bullmq_program.VERSIONS[0]) -> None:
+    program = bullmq_program.Program(client, version)
+    program.call(add("fine", "w1"), add("fine", "w2", priority=2), add("fine", "d", delay=9_000))
+
+
+def _bullmq_does(client: Client, verb: str, version: str = bullmq_program.VERSIONS[0]) -> None:
+    bullmq_program.Program(client, version).call([verb])
+
+
+def _bull_jobs(client: Client) -> None:
+    bull_program.Program(client).call(add("fine", "w1"), add("fine", "d", delay=9_000))
+
+
+def _bull_does(client: Client, verb: str) -> None:
+    bull_program.Program(client).call([verb])
+
+
+def _rq_does(client: Client, verb: str) -> None:
+    suspension.suspend(client) if verb == "pause" else suspension.resume(client)
+
+
+def _asynq_does(client: Client, verb: str) -> None:
+    """`Pause` and `Unpause` of ``internal/rdb/inspect.go``."""
+    key = "asynq:{low}:paused"
+    client.set(key, client.time()[0], nx=True) if verb == "pause" else client.delete(key)
+
+
+PAUSES: dict[str, tuple[str, Callable[[Client], object], Callable[[Client, str], None]]] = {
+    "bullmq": ("bullmq:mail", _bullmq_jobs, _bullmq_does),
+    "bullmq 5": (
+        "bullmq:mail",
+        partial(_bullmq_jobs, version=OLD),
+        partial(_bullmq_does, version=OLD),
+    ),
+    "bull": ("bull:mail", _bull_jobs, _bull_does),
+    "rq": ("rq:low", S.rq_cron, _rq_does),
+    "asynq": ("asynq:low", S.asynq, _asynq_does),
+}
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("case", PAUSES)
+def test_a_pause_is_the_programs_own(redisq: Redisq, client: Client, case: str) -> None:
+    queue, fill, does = PAUSES[case]
+    fill(client)
+    kept = Kept(client)
+    for verb, other in ("pause", "resume"), ("resume", "pause"):
+        kept.restore()
+        redisq("discover", "--register", "--yes")
+        if verb == "resume":
+            does(client, other)
+        before = seen(client)
+        asked = redisq("queue", verb, queue, code=5)
+        assert "done as" in asked and ("ALL queues" in asked) is (case == "rq")
+        assert seen(client) == before
+        redisq("queue", verb, queue, "--reason", "migration", *YES)
+        ours = seen(client)
+        (paused,) = (row["paused"] for row in redisq.rows("ls") if row["name"] == queue)
+        assert (paused is not None) is (verb == "pause")
+        assert "0 matched" in redisq("queue", verb, queue, *YES)
+        assert "migration" in redisq("log")
+        redisq("undo", *YES)
+        assert but_for_signals(seen(client)) == but_for_signals(before)
+        kept.restore()
+        if verb == "resume":
+            does(client, other)
+        does(client, verb)
+        theirs = seen(client)
+        time = b"asynq:{low}:paused"
+        assert ours.pop(time, b"")[:6] == theirs.pop(time, b"")[:6]
+        assert ours == theirs
+
+
+@pytest.mark.alike
+def test_a_pause_that_would_lose_jobs_is_refused(redisq: Redisq, client: Client) -> None:
+    """Release 5 would rename one list over the other."""
+    _bullmq_jobs(client, OLD)
+    client.rpush("bull:mail:paused", "lost")
+    redisq("discover", "--register", "--yes")
+    before = seen(client)
+    redisq("queue", "pause", "bullmq:mail", *YES, code=1)
+    assert "both its lists" in redisq.err
+    assert seen(client) == before
+
+
+@pytest.mark.alike
+def test_a_pause_that_ends_by_itself_does_so_after_an_undo(redisq: Redisq, client: Client) -> None:
+    S.rq_cron(client)
+    redisq("discover", "--register", "--yes")
+    suspension.suspend(client, ttl=500)
+    redisq("queue", "resume", "rq:low", *YES)
+    redisq("undo", *YES)
+    assert 400 < client.ttl("rq:suspended") <= 500
