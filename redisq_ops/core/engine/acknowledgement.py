@@ -63,13 +63,13 @@ def acknowledgements(prefix: str = PREFIX) -> Call[dict[str, Acknowledgement]]:
         found = {text(name): Acknowledgement.decoded(data) for name, data in reply.items()}
         return {name: one for name, one in found.items() if one is not None}
 
-    key = _key(prefix)
+    key = acknowledged_key(prefix)
     return Call(("HGETALL", key), read, key=key)
 
 
 def acknowledgement(name: str, prefix: str = PREFIX) -> Call[str]:
     """A queue's acknowledgement as it is stored; empty: there is none."""
-    key = _key(prefix)
+    key = acknowledged_key(prefix)
     return Call(("HGET", key, stored(name)), lambda data: text(data or b""), key=key)
 
 
@@ -85,10 +85,10 @@ return 1
 
 def replace_acknowledgement(name: str, before: str, after: str, prefix: str = PREFIX) -> Call[bool]:
     """Store ``after`` (as encoded, empty: none) if ``before`` is still stored; False: it isn't."""
-    key = _key(prefix)
+    key = acknowledged_key(prefix)
     return Call(("EVAL", _REPLACE, 1, key, stored(name), before, after), bool, key=key)
 
 
-def _key(prefix: str) -> str:
+def acknowledged_key(prefix: str) -> str:
     """In a hash slot of its own, as the registry."""
     return f"{prefix}:acknowledged"

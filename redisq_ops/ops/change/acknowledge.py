@@ -8,6 +8,7 @@ from urllib.parse import quote
 from redisq_ops.core.engine.acknowledgement import (
     ACKNOWLEDGE,
     Acknowledgement,
+    acknowledged_key,
     acknowledgement,
     replace_acknowledgement,
 )
@@ -15,6 +16,7 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import server_ms
 from redisq_ops.core.model.entry import Counts
 from redisq_ops.core.model.errors import Refused
+from redisq_ops.core.redis import acl_rights
 from redisq_ops.core.redis.operation import both
 
 from ..terminal import count, date, kind_of
@@ -29,7 +31,7 @@ def dead_letters(queue: Queue[Any], counts: Counts) -> int:
     """How many there are; `Refused` where the layout doesn't show it."""
     dead = counts.of("dead")
     if dead is None:
-        why = "it does not show how many entries are dead, so they are no trouble either"
+        why = "nobody counts its dead entries, so no check reports them, and none can be acknowledged"
         raise Refused(f"queue {queue.name} is {kind_of(queue.kind)}: {why}")
     return dead
 
@@ -58,6 +60,7 @@ async def acknowledge(
     Writes nothing of the queue's own. With no dead entry, or nothing to end, it writes nothing at
     all. ``until_ms``: from when they are trouble again; None: never.
     """
+    await acl_rights.to_replace_fields(acknowledged_key(queue.prefix))
     (counts, now), before = await both(
         both(queue.counts.op(), server_ms()), acknowledgement(queue.name, queue.prefix)
     )

@@ -20,7 +20,7 @@ from redisq_ops.core.redis.operation import Call, run
 from redisq_ops.core.redis.server_errors import translate
 from redisq_ops.core.worker import Worker
 
-from ...command_line import Redisq
+from ...command_line import Redisq, dead_letters
 from ...model.wire import picture
 from ...queue_steps import until
 
@@ -228,6 +228,18 @@ def test_an_operator_without_a_right_begins_nothing(
     assert picture(client) == seen
     bob(*words.split(), "--dry-run")
     bob("ls")
+
+
+def test_an_operator_of_some_queues_learns_before_the_audit_log_that_only_others_acknowledge(
+    client: redis.Redis, limited: Limited
+) -> None:
+    dead_letters(client, 3)
+    seen = picture(client)
+    words = ("dlq", "acknowledge", "mail", "--yes")
+    rules = ("resetkeys", "~redisq:{mail}:*", "%R~redisq:registry", "%R~redisq:acknowledged")
+    assert "bob ~redisq:acknowledged" in limited(*rules).refusal(*words, code=1)
+    assert "ACL SETUSER bob +hdel" in limited("-hdel").refusal(*words, code=1)
+    assert picture(client) == seen
 
 
 def test_a_producer_without_a_right_creates_no_queue(
