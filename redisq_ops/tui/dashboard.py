@@ -78,7 +78,8 @@ class Dashboard(App[Exception]):
         guide: Sequence[Sequence[GuideStep]] = (),
     ) -> None:
         """``interval``: seconds; ``queue``: opened at once; ``host``: runs commands and opens other
-        servers; ``clock``: measures ages on the screen; ``guide``: the steps of each of a demo's incidents."""
+        servers; ``clock``: measures ages on the screen; ``guide``: the steps of each of a
+        demo's incidents."""
         self._theme_colors = {name: ThemeColors(name) for name in COLORS}
         super().__init__()
         self.settings = settings or DashboardSettings()

@@ -31,7 +31,7 @@ def dead_letters(queue: Queue[Any], counts: Counts) -> int:
     """How many there are; `Refused` where the layout doesn't show it."""
     dead = counts.of("dead")
     if dead is None:
-        why = "nobody counts its dead entries, so no check reports them, and none can be acknowledged"
+        why = "nobody counts its dead entries: no check reports them, and none can be acknowledged"
         raise Refused(f"queue {queue.name} is {kind_of(queue.kind)}: {why}")
     return dead
 

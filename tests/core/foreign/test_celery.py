@@ -575,6 +575,29 @@ def test_arguments_of_any_type_are_sent_as_celery_sent_them(redisq: Redisq, clie
     assert popped(client)["body"] == message["body"]
 
 
+@pytest.mark.alike
+@pytest.mark.parametrize("looked", [500, 3])
+def test_the_preview_counts_what_the_replay_will_skip(
+    redisq: Redisq, client: Client, monkeypatch: pytest.MonkeyPatch, looked: int
+) -> None:
+    monkeypatch.setattr("redisq_ops.ops.change.impact.MAX_BATCH", looked)
+    for n in range(3):
+        kept(client, f"a{n}")
+        kept(client, f"0{n}", group_id="g1")
+    kept(client, "c", args=None)
+    said = redisq("dlq", "replay", NAME, "--dry-run")
+    (row,) = redisq.rows("dlq", "replay", NAME, "--dry-run")
+    found = row["consequences"]
+    if looked == 3:
+        assert "\n  of the first 3: would replay 0, skip 3: 3 grouped\n" in said
+        assert found["asked"] == 3
+        return
+    assert "\n  would replay 3, skip 4: 3 grouped, 1 unkept\n  grouped: such entries belong" in said
+    assert (found["asked"], found["skips"]) == (7, {"grouped": 3, "unkept": 1})
+    (done,) = redisq.rows("dlq", "replay", NAME, "--yes", code=3)
+    assert done["skipped"] == found["skips"]
+
+
 @pytest.mark.slow
 def test_a_worker_runs_what_is_replayed(redisq: Redisq, client: Client) -> None:
     kept(client, args=["again"], kwargs={"region": "eu"})
