@@ -25,6 +25,7 @@ from redisq_ops.demo.workload import Workload, create_queues
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.inspect.details import request_details
 from redisq_ops.ops.inspect.overview import overview
+from redisq_ops.ops.trouble.finding import Thresholds
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.change.confirm_dialog import Confirm
 from redisq_ops.tui.change.undo_screen import UndoScreen
@@ -166,7 +167,7 @@ def words(page: str) -> list[str]:
 @pytest.mark.slow
 def test_the_first_frame_is_full_of_life(url: str, client: redis.Redis) -> None:
     create_queues(connect(url, "demo"), list(INCIDENTS.values()), random.Random(5))
-    found = run(connect(url), overview(Deployment()))
+    found = run(connect(url), overview(Deployment(), lambda name: Thresholds(minutes=60)))
     kinds = {row.kind for row in found.rows}
     assert kinds == {
         "request",

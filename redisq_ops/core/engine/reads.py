@@ -34,7 +34,7 @@ from .state_scan import spelt as spelt_position
 _HOUR_MS = 3_600_000
 _HOURS = 26
 """hours for which per-minute counters can exist"""
-_FEW_MINUTES = 5
+_FEW_MINUTES = 6
 """minutes whose counters are read by their names, not with all of their hour"""
 _NAMED = 20
 """corrupt records that a checkup names; it counts the others"""
