@@ -65,7 +65,8 @@ class FlowMember:
         known = sum(self.counts.values())
         words = ", ".join(f"{count(n)} {word}" for word, n in self.counts.items())
         read = f", {count(known)} read" if 0 < known < self.number else ""
-        part = f"; {count(self.listed)} shown" if self.listed < self.number else ""
+        cut = self.depth >= 0 and self.listed < self.number
+        part = f"; {count(self.listed)} shown" if cut else ""
         return f"{count(self.number)} below{read}" + (f": {words}" if words else "") + part
 
 
