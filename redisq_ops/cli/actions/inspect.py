@@ -261,6 +261,7 @@ def _member_row(one: FlowMember) -> dict[str, Any]:
         "waits_for": one.number,
         "awaited_by": one.awaiting,
         "counts": one.counts,
+        "note": one.note or None,
     }
 
 

@@ -91,6 +91,8 @@ class FlowMemberOutput(TypedDict):
     """entries that wait for it, or did"""
     counts: dict[str, int]
     """state → entries, of all for which it waits or of those that were read; `open`: not ended"""
+    note: Text | None
+    """what else its program keeps of it, such as how far a chord of Celery came"""
 
 
 class EntryDetailsOutput(EntryOutput):

@@ -38,6 +38,8 @@ class Links:
     """of all that wait for it, or did"""
     counts: Mapping[str, int] | None = None
     """of all for which it waits: ``open``, ``done`` and ``dead`` -> number; None: not kept"""
+    note: str = ""
+    """what else its program keeps of it, in words"""
 
 
 NO_LINKS: Final = Links()

@@ -44,6 +44,8 @@ class FlowMember:
     """how many of those for which it waits follow it"""
     counts: Mapping[str, int]
     """states of those for which it waits, of as many as are known: ``open`` means not ended"""
+    note: str = ""
+    """what else its program keeps of it, in words"""
 
     @property
     def address(self) -> str:
@@ -57,6 +59,7 @@ class FlowMember:
         holds = "; the one above waits for it" if self.holds else ""
         more = f"; {self.sums}" if self.number else ""
         more += f"; {count(self.awaiting)} above" if self.awaiting > 1 else ""
+        more += f"; {self.note}" if self.note else ""
         return f"{self.role} {self.address}".strip() + f"  {state}{owner}{holds}{more}"
 
     @property
@@ -169,6 +172,7 @@ def _member(depth: int, read: _Read, below: Sequence[_Read] = ()) -> FlowMember:
         links.awaiting,
         len(below),
         counts,
+        links.note,
     )
 
 

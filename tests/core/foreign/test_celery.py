@@ -18,6 +18,7 @@ from uuid import UUID
 
 import pytest
 import redis
+from celery.app.task import Context
 
 from redisq_ops.core.foreign.celery import CeleryQueue
 from redisq_ops.core.foreign.celery.task import Delivered, Result, Task
@@ -596,6 +597,22 @@ def test_the_preview_counts_what_the_replay_will_skip(
     assert (found["asked"], found["skips"]) == (7, {"grouped": 3, "unkept": 1})
     (done,) = redisq.rows("dlq", "replay", NAME, "--yes", code=3)
     assert done["skipped"] == found["skips"]
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_task_of_a_chord_says_how_many_of_it_have_ended(
+    redisq: Redisq, client: Client, ordered: bool
+) -> None:
+    app = app_on(client, result_backend_transport_options={"result_chord_ordered": ordered})
+    app.backend.set_chord_size("g1", 3)
+    app.send_task("shop.fine", (1,), task_id="waits", group_id="g1")
+    kept(client, group_id="g1")
+    app.backend.on_chord_part_return(Context(id="bad", group="g1"), "FAILURE", ValueError("no"))
+    redisq("discover", "--register", "--yes")
+    for id in ("waits", "bad"):
+        said = redisq("inspect", "entry", f"{NAME}/{id}")
+        assert "1 of 3 tasks of its chord have ended" in said
 
 
 @pytest.mark.slow
