@@ -71,7 +71,7 @@ class EntryHistory(TypedDict):
     """events in the history"""
 
 
-class FlowMemberOutput(TypedDict):
+class FlowEntry(TypedDict):
     depth: int
     """0: the entry itself; 1, 2 …: below it, what it waits for; -1, -2 …: above it, what waits"""
     role: str | None
@@ -104,7 +104,7 @@ class EntryDetailsOutput(EntryOutput):
     """the change named by `op`"""
     history: EntryHistory
     """events about it"""
-    flow: list[FlowMemberOutput] | None
+    flow: list[FlowEntry] | None
     """entries that wait for each other with it, in order, itself among them; at most 100 a level;
     empty: it has none; `null`: they can't be read"""
 
