@@ -22,6 +22,8 @@ class Linked:
     id: str
     ended: State | None = None
     """how it ended, as the other one remembers: ``done`` or ``dead``; None: it has not"""
+    there: bool = True
+    """whether its record exists"""
     holds: bool = False
     """whether the other one can't go on before it has ended, or, if it is dead, was replayed"""
 

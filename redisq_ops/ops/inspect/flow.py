@@ -141,15 +141,15 @@ async def _read(linked: Sequence[Linked]) -> list[_Read]:
 
 
 async def _read_in(queue: Queue[Any], linked: Sequence[Linked]) -> list[_Read]:
-    entries = await attempt(queue.get_many.op([one.id for one in linked]))
+    entries = await attempt(queue.glance_many.op([one.id for one in linked]))
     if isinstance(entries, Exception):
         return [_Read(one, None) for one in linked]
     there = [entry for entry in entries if entry is not None]
     links = await attempt(queue.links.op(there))
     known = iter([NO_LINKS] * len(there) if isinstance(links, Exception) else links)
     return [
-        _Read(one, one.ended or "gone")
-        if entry is None
+        _Read(one, one.ended or (None if one.there else "gone"))
+        if entry is None  # or too deep inside a list
         else _Read(one, "gone" if entry.orphan else entry.state, entry.called or "", next(known))
         for one, entry in zip(linked, entries, strict=True)
     ]

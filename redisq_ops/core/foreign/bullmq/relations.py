@@ -17,8 +17,12 @@ MOST = 100
 """children of a parent that are named: failed ones first, then those that have not ended"""
 
 
+_FATES: tuple[State | None, ...] = ("dead", None, "dead", "done")
+"""how the children in each of the four keys ended"""
+
+
 async def links(queue: BullmqQueue[Any], job: bytes) -> Links:
-    """A job's children and its parent, in one round trip.
+    """A job's children and its parent, in two round trips.
 
     The sets are those that BullMQ's `getDependenciesCount` counts; of hashes only the names of
     fields are read, because their values are what the children returned."""
@@ -37,25 +41,30 @@ async def links(queue: BullmqQueue[Any], job: bytes) -> Links:
         Call(("HRANDFIELD", ended, MOST), list[bytes], key=ended),
     ]
     parent, n_broke, n_open, n_ignored, n_ended, *listed = await together(calls)
-    fates: tuple[State | None, ...] = ("dead", None, "dead", "done")
-    children: dict[bytes, Linked] = {}
-    # A parent goes on without children whose failure it ignores.
-    for found, fate, holds in zip(listed, fates, (True, True, False, False), strict=True):
+    fates: dict[bytes, State | None] = {}
+    for found, fate in zip(listed, _FATES, strict=True):
         for key in sorted(found):
-            children.setdefault(key, _linked(queue, "child", key, fate, holds))
+            fates.setdefault(key, fate)
+    children, parents = [*fates][:MOST], [parent] if parent else []
+    exist = iter(
+        await together(Call(("EXISTS", key), bool, key=key) for key in (*children, *parents))
+    )
+    ignores = {*listed[2], *listed[3]}  # a parent goes on without these
     counts = {"dead": n_broke + n_ignored, "open": n_open, "done": n_ended}
     return Links(
-        tuple(children.values())[:MOST],
-        (_linked(queue, "parent", parent),) if parent else (),
+        tuple(
+            Linked("child", *_place(queue, key), fates[key], next(exist), key not in ignores)
+            for key in children
+        ),
+        tuple(Linked("parent", *_place(queue, key), None, next(exist)) for key in parents),
         sum(counts.values()),
-        int(bool(parent)),
+        len(parents),
         {word: n for word, n in counts.items() if n},
     )
 
 
-def _linked(
-    queue: BullmqQueue[Any], role: str, key: bytes, ended: State | None = None, holds: bool = False
-) -> Linked:
+def _place(queue: BullmqQueue[Any], key: bytes) -> tuple[BullmqQueue[Any], str]:
+    """The queue and the id of a job, by its key."""
     base, _, id = key.rpartition(b":")
     at, _, name = base.rpartition(b":")
-    return Linked(role, queue.beside_it(text(at) + ":", text(name)), legal(id), ended, holds)
+    return queue.beside_it(text(at) + ":", text(name)), legal(id)

@@ -42,6 +42,7 @@ async def links(queue: RqQueue[Any], id: bytes) -> Links:
             "dependency" if nth < len(needed) else "dependent",
             queue if origin is None else queue.beside_it(text(origin)),
             legal(each),
+            there=origin is not None,
             holds=nth < len(needed) and status not in (None, b"finished", allowed),
         )
         for nth, (each, (origin, status)) in enumerate(zip(ids, known, strict=True))
