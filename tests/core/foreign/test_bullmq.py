@@ -15,6 +15,8 @@ from redisq_ops.core.foreign.bullmq.job import FIELDS, Job
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.errors import Refused
 from redisq_ops.core.model.states import Verb
+from redisq_ops.core.redis.transport import exchange
+from redisq_ops.ops.inspect.flow import flow
 
 from ...changes import changed, undone
 from ...command_line import Redisq
@@ -336,6 +338,28 @@ def test_of_a_flow_of_10000_children_some_are_named_and_a_circle_is_drawn_once(
     assert "10,000 below: 1 dead, 2 open, 9,997 done; 100 shown" in said
     said = redisq("explain", f"{NAME}/p")
     assert "waits for its dead child bullmq:mail/c1, its child bullmq:mail/c0" in said
+
+
+def test_a_flow_takes_few_round_trips_however_many_its_children(client: Client) -> None:
+    job = {"name": "n", "timestamp": 1, "data": "{}", "opts": "{}"}
+    client.hset(B + "p", mapping=job)
+    client.zadd(B + "waiting-children", {"p": 1})
+    parent = entries(client, "delayed")["p"]
+    trips = []
+    for children in (range(2), range(2, 90)):
+        for n in children:
+            client.hset(f"{B}c{n}", mapping=job)
+            client.lpush(B + "wait", f"c{n}")
+            client.sadd(B + "p:dependencies", f"{B}c{n}")
+        description, number = flow(ours(client), parent), 0
+        try:
+            calls = description.send(None)
+            while True:
+                calls, number = description.send(exchange(client, calls)), number + 1
+        except StopIteration as end:
+            assert len(end.value) == children[-1] + 2
+        trips.append(number)
+    assert max(trips) < 20
 
 
 @pytest.mark.slow
