@@ -341,7 +341,7 @@ def test_of_a_flow_of_10000_children_some_are_named_and_a_circle_is_drawn_once(
 
 
 def test_a_flow_takes_few_round_trips_however_many_its_children(client: Client) -> None:
-    job = {"name": "n", "timestamp": 1, "data": "{}", "opts": "{}"}
+    job: dict[Any, Any] = {"name": "n", "timestamp": 1, "data": "{}", "opts": "{}"}
     client.hset(B + "p", mapping=job)
     client.zadd(B + "waiting-children", {"p": 1})
     parent = entries(client, "delayed")["p"]
