@@ -13,6 +13,7 @@ from typing import Final
 from ..model.errors import CORRUPT
 from ..model.keys import PREFIX
 from ..model.quoting import stored, text
+from ..redis import acl_rights
 from ..redis.operation import Call
 
 ACKNOWLEDGE: Final = "acknowledge"
@@ -63,13 +64,13 @@ def acknowledgements(prefix: str = PREFIX) -> Call[dict[str, Acknowledgement]]:
         found = {text(name): Acknowledgement.decoded(data) for name, data in reply.items()}
         return {name: one for name, one in found.items() if one is not None}
 
-    key = acknowledged_key(prefix)
+    key = _key(prefix)
     return Call(("HGETALL", key), read, key=key)
 
 
 def acknowledgement(name: str, prefix: str = PREFIX) -> Call[str]:
     """A queue's acknowledgement as it is stored; empty: there is none."""
-    key = acknowledged_key(prefix)
+    key = _key(prefix)
     return Call(("HGET", key, stored(name)), lambda data: text(data or b""), key=key)
 
 
@@ -85,10 +86,15 @@ return 1
 
 def replace_acknowledgement(name: str, before: str, after: str, prefix: str = PREFIX) -> Call[bool]:
     """Store ``after`` (as encoded, empty: none) if ``before`` is still stored; False: it isn't."""
-    key = acknowledged_key(prefix)
+    key = _key(prefix)
     return Call(("EVAL", _REPLACE, 1, key, stored(name), before, after), bool, key=key)
 
 
-def acknowledged_key(prefix: str) -> str:
+async def to_acknowledge(prefix: str = PREFIX) -> None:
+    """Raise `Forbidden` unless the user can acknowledge dead letters."""
+    await acl_rights.to_replace_fields(_key(prefix))
+
+
+def _key(prefix: str) -> str:
     """In a hash slot of its own, as the registry."""
     return f"{prefix}:acknowledged"

@@ -8,15 +8,14 @@ from urllib.parse import quote
 from redisq_ops.core.engine.acknowledgement import (
     ACKNOWLEDGE,
     Acknowledgement,
-    acknowledged_key,
     acknowledgement,
     replace_acknowledgement,
+    to_acknowledge,
 )
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import server_ms
 from redisq_ops.core.model.entry import Counts
 from redisq_ops.core.model.errors import Refused
-from redisq_ops.core.redis import acl_rights
 from redisq_ops.core.redis.operation import both
 
 from ..terminal import count, date, kind_of
@@ -60,7 +59,7 @@ async def acknowledge(
     Writes nothing of the queue's own. With no dead entry, or nothing to end, it writes nothing at
     all. ``until_ms``: from when they are trouble again; None: never.
     """
-    await acl_rights.to_replace_fields(acknowledged_key(queue.prefix))
+    await to_acknowledge(queue.prefix)
     (counts, now), before = await both(
         both(queue.counts.op(), server_ms()), acknowledgement(queue.name, queue.prefix)
     )
