@@ -75,10 +75,11 @@ class Dashboard(App[Exception]):
         host: Host | None = None,
         settings: DashboardSettings | None = None,
         clock: Callable[[], float] = time.monotonic,
-        guide: Sequence[GuideStep] = (),
+        guide: Sequence[Sequence[GuideStep]] = (),
     ) -> None:
         """``interval``: seconds; ``queue``: opened at once; ``host``: runs commands and opens other
-        servers; ``clock``: measures ages on the screen; ``guide``: steps of a demo's incidents."""
+        servers; ``clock``: measures ages on the screen; ``guide``: the steps of each of a
+        demo's incidents."""
         self._theme_colors = {name: ThemeColors(name) for name in COLORS}
         super().__init__()
         self.settings = settings or DashboardSettings()

@@ -56,9 +56,15 @@ class GuideStrip(Static):
                  text-overflow: ellipsis; }
     """
 
-    def __init__(self, steps: Sequence[GuideStep]) -> None:
+    def __init__(self, incidents: Sequence[Sequence[GuideStep]]) -> None:
+        """``incidents``: the steps of each."""
         super().__init__(markup=False)
-        self.steps = steps
+        self.steps = [step for steps in incidents for step in steps]
+        self._places = [
+            f"{nth} of {len(incidents)}" + (f", step {k} of {len(steps)}" if len(steps) > 1 else "")
+            for nth, steps in enumerate(incidents, 1)
+            for k in range(1, len(steps) + 1)
+        ]
         self.at = 0
         """the step that is shown; after the last one all are done"""
         self.keys = 0
@@ -115,7 +121,7 @@ class GuideStrip(Static):
             return text.append("q leaves the demo.", DIM)
         step = self.steps[self.at]
         return Text.assemble(
-            (f"{self.at + 1} of {len(self.steps)}: ", f"bold {HELD}"),
+            (f"{self._places[self.at]}: ", f"bold {HELD}"),
             f"{step.problem}. ",
             (f"Press {self._next(step)}.", HELD),
         )

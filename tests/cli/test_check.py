@@ -122,6 +122,9 @@ def test_what_an_acknowledgement_refuses(redisq: Redisq, client: redis.Redis) ->
     client.hset("redisq:acknowledged", "mail", "{}")  # corrupt: nothing is acknowledged
     dead_letters(client, 1)
     line(redisq, "--set", "dead=100", code=1)
+    client.sadd("_kombu.binding.jobs", b"jobs\x06\x16\x06\x16jobs")
+    said = redisq.refusal("dlq", "acknowledge", "celery:jobs", "--yes", code=1)
+    assert "no check reports them, and none can be acknowledged" in said
 
 
 def test_a_due_retry_is_work_that_waits_for_a_worker(redisq: Redisq, client: redis.Redis) -> None:

@@ -71,6 +71,16 @@ def test_a_name_with_a_star_and_a_window_of_each_queue(redisq: Redisq, client: r
     assert "group by error, task" in redisq.err
 
 
+def test_by_and_where_take_the_same_fields(redisq: Redisq, client: redis.Redis) -> None:
+    mail_dies(client, "r1", 2, "v2")
+    (row,) = redisq.rows("dlq", "groups", "mail", "--by", "release")
+    assert row["entries"] == len(redisq.rows("dlq", "ls", "mail", "--where", "release=v2")) == 2
+    for words in (["--by", "tenant"], ["--where", "tenant=acme"]):
+        assert "arg.tenant, payload.tenant, id" in redisq.refusal("dlq", "groups", *words, code=2)
+    redisq("dlq", "groups", "mail", "--by", "arg.tenant")
+    assert "no dead entry that was read has arg.tenant" in redisq.err
+
+
 def test_a_queue_that_can_not_be_read_is_named(redisq: Redisq, client: redis.Redis) -> None:
     mail_dies(client, "r1", 2)
     DelaySet(client, "later").schedule([("e1", b"x")], after_ms=10_000)

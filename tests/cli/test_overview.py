@@ -21,8 +21,11 @@ from redisq_ops.core.model.entry import Settlement
 from redisq_ops.core.model.rates import Rates
 from redisq_ops.core.queues.delay import DelaySet, ShardedDelaySet
 from redisq_ops.core.queues.request import RequestQueue, ShardedRequestQueue
+from redisq_ops.core.redis.operation import run
 from redisq_ops.core.sharding.shard_map import home
 from redisq_ops.demo.server import EmbeddedServer
+from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.inspect.overview import overview
 
 from ..command_line import ERROR, Redisq, dead_letters, everywhere
 from ..model.wire import picture
@@ -78,6 +81,20 @@ def test_ls_rates_are_of_the_last_sixty_seconds(redisq: Redisq, client: redis.Re
     RequestQueue(client, "mail").submit([b"a", b"b", b"c"], id="now")
     (row,) = redisq.rows("ls")
     assert (row["in_per_min"], row["out_per_min"], row["failed_per_min"]) == (3, 0, 0)
+
+
+def test_only_for_the_time_to_drain_an_hour_of_rates_is_read(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    clock = FakeClock(client.time()[0] * 1000 - 7_200_000)
+    old = RequestQueue(client, "old", clock=clock)
+    old.submit([b"x"] * 90, id="r")
+    clock.advance(7_200_000 - 1_200_000)
+    old.settle([Settlement(each, "ack") for each in old.take(40, consumer="w").deliveries])
+    RequestQueue(client, "quiet").submit([b"x"], id="r")
+    found = run(client, overview(Deployment(client)))
+    assert [len(row.rates.arrived) for row in found.rows if row.rates] == [60, 6]
+    assert "oldest waits 2 h, drains in ≈ " in redisq("ls")
 
 
 def test_rates_slide_over_the_minute_before() -> None:

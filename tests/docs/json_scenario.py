@@ -164,6 +164,12 @@ def _looks(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]
     collect("ValueCount", "select", "mail", "--by", "error.type")
     collect("ValueCount", "select", "--all-queues", "--by", "queue")
     collect("EntryDetails", "inspect", "entry", "mail/r1/2")
+    at = "bull:flow:"
+    client.hset(f"{at}meta", "version", "bullmq:6.7.0")
+    client.hset(f"{at}child", mapping={"name": "n", "timestamp": 1, "parentKey": f"{at}parent"})
+    client.lpush(f"{at}wait", "child")
+    collect("EntryDetails", "inspect", "entry", "bullmq:flow/child")
+    client.delete(f"{at}meta", f"{at}child", f"{at}wait")
     collect("Result", "results", "mail/r1")
     collect("Event", "history", "mail")
     collect("Consistency", "fsck")

@@ -40,7 +40,7 @@ def test_the_worst_error_is_on_the_screen_before_the_first_key(
         assert isinstance(app.screen, ExplainScreen)
         assert app.screen.about.queue == "sidekiq:cards"
         await press(pilot, "escape", "j", "enter")
-        await see(pilot, '/group=573da308 task="ship" arg.release="v9"/ in 12 of 12')
+        await see(pilot, '/group=573da308 task="ship" release="v9"/ in 12 of 12')
         assert (app.view, app.queue) == ("dead", "bullmq:orders")
         await press(pilot, "escape")
         await until(pilot, lambda: app.view == "dead-all" and app.answered)
@@ -62,7 +62,7 @@ def test_a_cell_is_replayed_and_nothing_else(url: str, client: redis.Redis) -> N
         await see(pilot, "all 11 dead in 2 queues")
         await asked(pilot, "P")
         assert "Replay 6 dead entries of sidekiq:cards?" in text(app)
-        assert 'group=0517a205 task="ChargeCard" arg.release="v2.4.1"' in text(app)
+        assert 'group=0517a205 task="ChargeCard" release="v2.4.1"' in text(app)
         await asyncio.to_thread(cards_die, client, 4, error="Timeout")
         await asyncio.to_thread(cards_die, client, 1, release="v2.4.2")
         await press(pilot, "y")
@@ -114,7 +114,7 @@ def test_another_field_is_chosen_by_a_command(url: str, client: redis.Redis) -> 
             await see(pilot, *seen)
         assert "acme" not in text(app)
         await press(pilot, "colon", *"by age", "enter")
-        await see(pilot, "'age': group by error, task, client")
+        await see(pilot, "'age': group by error, task, release")
         assert app.all_dead.column == ""
 
     drive_in(url, body, "d")

@@ -8,9 +8,15 @@ from typing import Any
 import pytest
 
 from redisq_ops.core.model.entry import Entry
+from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.ops.filter.parser import parse
+from redisq_ops.ops.inspect.details import EntryDetails
+from redisq_ops.ops.inspect.flow import FlowMember
+from redisq_ops.ops.inspect.history import EntryHistory
+from redisq_ops.ops.inspect.snapshot import Snapshot, Viewport
 from redisq_ops.ops.payload_content import BEGINNING, payload_content
 from redisq_ops.ops.terminal import printable
+from redisq_ops.tui.outline.entry_outline import outline_sections
 from redisq_ops.tui.outline.outline import GROUP, OutlineItem, Parts, matches, text_parts
 from redisq_ops.tui.outline.payload_outline import payload_parts
 from redisq_ops.tui.outline.traceback_lines import LAST, LINES, traceback_lines
@@ -218,3 +224,20 @@ def test_there_is_no_condition_for_what_a_filter_line_can_not_hold() -> None:
     hidden, lines, long = "***", "a\nb", "x" * 1000
     _, parts = payload_outline(json.dumps([hidden, lines, long, OSC_52]).encode())
     assert [item.condition for item in parts.folded()] == [""] * 4
+
+
+def test_a_flow_is_drawn_from_the_top_and_says_what_it_does_not_show() -> None:
+    queue = DelaySet(None, "mail")
+    members = (
+        FlowMember(-1, "parent", queue, "p", "dead", "failed", False, 2, 0, 0, {"dead": 2}),
+        FlowMember(0, "", queue, "e\x1b[2J", "dead", "", False, 10_000, 1, 1, {"done": 9_999}),
+        FlowMember(1, "child", queue, "c", None, "", True, 0, 1, 0, {}),
+    )
+    details = EntryDetails(queue, 0, Entry("e", "dead"), None, EntryHistory(), flow=members)
+    sections = outline_sections(Snapshot(Viewport(), 0, entry=details), None)
+    (flow,) = (one for one in sections if one.name == "flow")
+    assert [line.label.plain for line in flow.title.parts.folded()] == [
+        "parent mail/p  dead (failed); 2 below: 2 dead",
+        "  mail/e\\x1b[2J  dead; 10,000 below, 9,999 read: 9,999 done; 1 shown",
+        "    child mail/c  unknown; the one above waits for it",
+    ]

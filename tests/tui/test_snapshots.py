@@ -1420,7 +1420,7 @@ def test_the_guide_is_above_the_view() -> None:
         Unsolved("mail fails since a deploy", "mail", "groups", "P to replay"),
         Unsolved("geo-import waits", "geo-import", "consumers", "R"),
     ]
-    told("guide", GUIDE, guide=steps)
+    told("guide", GUIDE, guide=[[step] for step in steps])
 
 
 def test_every_kept_picture_belongs_to_a_test() -> None:

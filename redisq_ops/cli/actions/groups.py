@@ -70,6 +70,10 @@ def grouped(s: Session, selecting: Selecting, by: str | None) -> int:
     unknown = [text for scan in scans if (text := unknown_state(s, scan))]
     for text in unknown:
         say(text)
+    ranked = groups.ranked()
+    for at, name in enumerate(groups.by.names if ranked and not groups.others.count else ()):
+        if all(group.values[at] is None for group in ranked):
+            say(printable(f"no dead entry that was read has {name}"))
     if s.json:
         for row in _rows(looked, groups):
             emit(row)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ from redisq_ops.ops.inspect.details import (
     queue_details,
     request_details,
 )
+from redisq_ops.ops.inspect.flow import FlowMember, indented
 from redisq_ops.ops.inspect.history import EntryHistory
 from redisq_ops.ops.inspect.overview import QueueRow, queue_fields
 from redisq_ops.ops.payload_content import PayloadContent, payload_content
@@ -223,7 +225,10 @@ def inspect_entry(s: Session, address: str) -> None:
     done = view.operation
     if s.json:
         operation = done and operation_row(done)
-        return emit(row | {"operation": operation, "history": _history_row(view.history)})
+        members = None if view.flow is None else [_member_row(one) for one in view.flow]
+        return emit(
+            row | {"operation": operation, "history": _history_row(view.history), "flow": members}
+        )
     error = row.pop("error") or {"type": None, "message": None, "traceback": ""}
     title = {"": f"entry {row.pop('address')}"}
     del row["queue"], row["id"]
@@ -236,12 +241,37 @@ def inspect_entry(s: Session, address: str) -> None:
         tell(f"    {line}")
     if content is not None and content.was_encoded:
         _tell_decoded("result" if view.entry.state == "done" else "payload", content)
+    _tell_flow(view.flow)
     _tell_history(s, view.history)
     if done is not None:
         state = cast("State", done.source or done.target)  # the audit log stores text
         what = f"{done.verb} of {state_entries(done.done, state)} (op {done.id})"
         why = f": {done.why}" if done.why else ""
         tell(f"  {when(done.started_ms, s.utc)}  {what}  by {done.by}{why}")
+
+
+def _member_row(one: FlowMember) -> dict[str, Any]:
+    return {
+        "depth": one.depth,
+        "role": one.role or None,
+        "address": one.address,
+        "state": one.state,
+        "owner_state": one.called or None,
+        "holds": one.holds,
+        "waits_for": one.number,
+        "awaited_by": one.awaiting,
+        "counts": one.counts,
+        "note": one.note or None,
+    }
+
+
+def _tell_flow(members: Sequence[FlowMember] | None) -> None:
+    if members == ():
+        return
+    print()
+    tell("  flow" if members else "  flow: it can't be read")
+    for indent, one in indented(members or ()):
+        tell(printable(f"    {indent}{one.line}"))
 
 
 def _tell_decoded(name: str, content: PayloadContent) -> None:

@@ -40,7 +40,7 @@ def top(
         return _replay(s, given, given.replay, once=once or not sys.stdout.isatty())
     if given.at is not None:
         raise BadInput("--at is a moment of a recording: name it with --replay FILE")
-    guide: list[GuideStep] = []
+    guide: list[Sequence[GuideStep]] = []
     ready: Callable[[], object] | None = None
     with ExitStack() as stack:
         in_browser = "TEXTUAL_DRIVER" in os.environ  # there, stdout is a pipe to the web server
@@ -58,7 +58,7 @@ def top(
             # Loaded while the other process fills the server: it takes half a second.
             from redisq_ops.demo.incidents import chosen
 
-            guide = [step for each in chosen(incident) for step in each.steps]
+            guide = [each.steps for each in chosen(incident)]
         if s.no_redact:
             _ = s.redaction  # raises before the dashboard starts
         if given.serve:
@@ -97,7 +97,7 @@ def _show(
     interval: float | None,
     once: bool,
     read_only: bool,
-    guide: Sequence[GuideStep],
+    guide: Sequence[Sequence[GuideStep]],
     ready: Callable[[], object] | None = None,
 ) -> int:
     from redisq_ops.ops.config.file import config_path

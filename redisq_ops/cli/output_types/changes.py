@@ -49,6 +49,10 @@ class Consequences(TypedDict):
     """estimate: server time"""
     fairness: Text | None
     """effect on other clients of a fair queue"""
+    asked: int | None
+    """of the first so many entries `skips` tells; `null`: unknown"""
+    skips: dict[str, int]
+    """reason → entries that the change would skip now"""
 
 
 class PlanOutput(TypedDict):

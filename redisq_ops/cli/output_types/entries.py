@@ -71,6 +71,30 @@ class EntryHistory(TypedDict):
     """events in the history"""
 
 
+class FlowEntry(TypedDict):
+    depth: int
+    """0: the entry itself; 1, 2 …: below it, what it waits for; -1, -2 …: above it, what waits"""
+    role: str | None
+    """its program's word for what it is to the entry one level nearer: `child`, `parent`,
+    `dependency`, `dependent`"""
+    address: str
+    """`QUEUE/ID`"""
+    state: State | Literal["gone"] | None
+    """[state](states.md); `null`: unknown"""
+    owner_state: str | None
+    """the owner's word for the state"""
+    holds: bool
+    """whether the one above can't go on before this one has ended, or was replayed"""
+    waits_for: int
+    """entries for which it waits, or did; those that were read follow it"""
+    awaited_by: int
+    """entries that wait for it, or did"""
+    counts: dict[str, int]
+    """state → entries, of all for which it waits or of those that were read; `open`: not ended"""
+    note: Text | None
+    """what else its program keeps of it, such as how far a chord of Celery came"""
+
+
 class EntryDetailsOutput(EntryOutput):
     idle_ms: Duration | None
     """pending in a stream: time since its consumer received or claimed it"""
@@ -80,6 +104,9 @@ class EntryDetailsOutput(EntryOutput):
     """the change named by `op`"""
     history: EntryHistory
     """events about it"""
+    flow: list[FlowEntry] | None
+    """entries that wait for each other with it, in order, itself among them; at most 100 a level;
+    empty: it has none; `null`: they can't be read"""
 
 
 class EntryCountOutput(TypedDict):

@@ -13,6 +13,7 @@ from typing import Final
 from ..model.errors import CORRUPT
 from ..model.keys import PREFIX
 from ..model.quoting import stored, text
+from ..redis import acl_rights
 from ..redis.hash_field import replace_field
 from ..redis.operation import Call
 
@@ -77,6 +78,11 @@ def acknowledgement(name: str, prefix: str = PREFIX) -> Call[str]:
 def replace_acknowledgement(name: str, before: str, after: str, prefix: str = PREFIX) -> Call[bool]:
     """Store ``after`` (as encoded, empty: none) if ``before`` is still stored; False: it isn't."""
     return replace_field(_key(prefix), stored(name), before, after)
+
+
+async def to_acknowledge(prefix: str = PREFIX) -> None:
+    """Raise `Forbidden` unless the user can acknowledge dead letters."""
+    await acl_rights.to_replace_fields(_key(prefix))
 
 
 def _key(prefix: str) -> str:

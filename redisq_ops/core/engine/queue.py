@@ -20,7 +20,7 @@ from ..redis.operation import Arg, C_co, Call, attempt, both, operation
 from ..redis.parsers import row_words
 from ..redis.server_errors import translate
 from .operator_changes import OperatorChanges
-from .relation import Related
+from .relation import NO_LINKS, Links
 from .replay_tracking import ReplayTracker
 from .wire_format import checked_take, ends, taken
 
@@ -48,10 +48,10 @@ class Queue(OperatorChanges[C_co]):
         return (self,)
 
     @operation
-    async def related(self, entry: Entry) -> list[Related]:
-        """The entries that this one depends on, or that depend on it; none for most kinds. Those
-        that must end, or be replayed, before the others come first."""
-        return []
+    async def links(self, entries: Sequence[Entry]) -> list[Links]:
+        """For each entry, which others it waits for, and which wait for it: the first ones, in a
+        fixed number of round trips; none for most kinds."""
+        return [NO_LINKS] * len(entries)
 
     @operation
     async def take(self, n: int = 1, *, consumer: str, lease_ms: Duration = LEASE_MS) -> TakeResult:

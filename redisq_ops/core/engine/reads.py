@@ -34,7 +34,7 @@ from .state_scan import spelt as spelt_position
 _HOUR_MS = 3_600_000
 _HOURS = 26
 """hours for which per-minute counters can exist"""
-_FEW_MINUTES = 5
+_FEW_MINUTES = 6
 """minutes whose counters are read by their names, not with all of their hour"""
 _NAMED = 20
 """corrupt records that a checkup names; it counts the others"""
@@ -195,6 +195,11 @@ class QueueReads(QueueBase[C_co]):
         ``likely``: the state in which most are expected; some kinds look there first.
         """
         return await together(self.get.op(id) for id in ids)
+
+    @operation
+    async def glance_many(self, ids: Sequence[str]) -> list[Entry | None]:
+        """As `get_many`, without payloads that are long; None also for one that wasn't found."""
+        return await self.get_many.op(ids)
 
     @abstractmethod
     async def _get_waiting(self, id: str) -> Entry | None: ...

@@ -1,21 +1,47 @@
-"""Entries that depend on each other, of kinds where one waits until others have ended."""
+"""Entries that wait for each other: one goes on only when others have ended."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final
+
+from ..model.entry import State
 
 if TYPE_CHECKING:
     from .queue import Queue
 
 
 @dataclass(frozen=True, slots=True)
-class Related:
-    """An entry that has to end, or to be replayed, before or after another one."""
+class Linked:
+    """An entry for which another one waits, or that waits for another one."""
 
-    role: Literal["child", "parent"]
-    """what it is to the other entry"""
+    role: str
+    """what its program calls it: ``child``, ``parent``, ``dependency``, ``dependent``"""
     queue: Queue[Any]
     id: str
-    state: Literal["dead", "open", "gone"]
-    """``open``: neither dead nor gone; it may be done"""
+    ended: State | None = None
+    """how it ended, as the other one remembers: ``done`` or ``dead``; None: it has not"""
+    there: bool = True
+    """whether its record exists"""
+    holds: bool = False
+    """whether the other one can't go on before it has ended, or, if it is dead, was replayed"""
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """The first entries for which one waits, and of those that wait for it."""
+
+    waits_for: tuple[Linked, ...] = ()
+    awaited_by: tuple[Linked, ...] = ()
+    number: int = 0
+    """of all for which it waits, or did"""
+    awaiting: int = 0
+    """of all that wait for it, or did"""
+    counts: Mapping[str, int] | None = None
+    """of all for which it waits: ``open``, ``done`` and ``dead`` -> number; None: not kept"""
+    note: str = ""
+    """what else its program keeps of it, in words"""
+
+
+NO_LINKS: Final = Links()

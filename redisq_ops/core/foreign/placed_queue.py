@@ -99,6 +99,15 @@ class PlacedQueue(PlacedPages[C_co]):
     async def get_many(self, ids: Sequence[str], likely: State | None = None) -> list[Entry | None]:
         """`get` for several ids: a state is read once for all of them, and only for those that
         weren't found before."""
+        return await self._many(ids, likely, whole=True)
+
+    @operation
+    async def glance_many(self, ids: Sequence[str]) -> list[Entry | None]:
+        return await self._many(ids, None, whole=False)
+
+    async def _many(
+        self, ids: Sequence[str], likely: State | None, *, whole: bool
+    ) -> list[Entry | None]:
         found: dict[str, Entry] = {}
         wrong: Exception | None = None
         first: list[State] = [likely] if likely and likely in (*self.states, "trash") else []
@@ -106,7 +115,7 @@ class PlacedQueue(PlacedPages[C_co]):
             missing = [id for id in dict.fromkeys(ids) if id not in found]
             if not missing:
                 break
-            rows = await attempt(self._located(missing, state, state == likely, False))
+            rows = await attempt(self._located(missing, state, state == likely, False, whole))
             if isinstance(rows, Exception):
                 wrong = wrong or rows
                 continue
@@ -221,13 +230,18 @@ class PlacedQueue(PlacedPages[C_co]):
         return not self.own_name or self.own_name in queues or "*" in queues
 
     async def _located(
-        self, ids: Sequence[str], state: State, onward: bool = True, brief: bool = True
+        self,
+        ids: Sequence[str],
+        state: State,
+        onward: bool = True,
+        brief: bool = True,
+        whole: bool = True,
     ) -> defaultdict[str, list[LocatedEntry]]:
         """Where the entries of these ids are now, each id as often as ``ids`` has it; under
         `UNREAD`, an entry that the search met whose id is unknown.
 
         ``onward``: begin where the last search ended, as a bulk change goes through its pages.
-        ``brief``: as in `Place`.
+        ``brief``, ``whole``: as in `Place`.
         """
         wanted = _Wanted(ids)
         if state == "trash":
@@ -235,7 +249,7 @@ class PlacedQueue(PlacedPages[C_co]):
             wanted.among(await self._own_trash().of_members(labels))
             return wanted.found
         places = await self._weighed(await self._places(state))
-        places = [replace(place, brief=brief) for place in places]
+        places = [replace(place, brief=brief, whole=whole) for place in places]
         if self.by_id:
             places = [place for place in places if not await self._found_by_id(place, wanted)]
         long = [place.too_long for place in places if place.too_long]

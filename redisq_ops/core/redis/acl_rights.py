@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..model.errors import Forbidden
-from ..model.keys import Keys, registry_key
+from ..model.keys import Keys
 from .acl_denial import Denial, setuser
 from .operation import Call, together, user
 from .script_files import ScriptHeader, folders
@@ -102,10 +102,10 @@ async def to_change(queue: ScriptedQueue) -> None:
     _refuse(queue, await _ask(queue, ("move",), [*_OF_OPERATORS, *every_command(queue.package)]))
 
 
-async def to_replace_entry(prefix: str) -> None:
-    """Raise `Forbidden` unless the user can replace and remove entries of the registry, which a
-    user who is limited to some queues can't."""
-    lacks = await _call([registry_key(prefix)], ("hset", "hdel"))
+async def to_replace_fields(key: str) -> None:
+    """Raise `Forbidden` unless the user can replace and remove fields of a hash of the deployment,
+    as the registry, which a user who is limited to some queues can't."""
+    lacks = await _call([key], ("eval", "hset", "hdel"))
     if lacks:
         raise Forbidden(Denial("command", tuple(name.decode() for name in lacks)))
 

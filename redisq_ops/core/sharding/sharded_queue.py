@@ -21,7 +21,7 @@ from ..engine.reads import RATES_S
 from ..engine.registry import MARK, Registered, amend, find
 from ..model.entry import MovedRange, State
 from ..model.errors import NotFound, Refused, Superseded
-from ..model.keys import Keys
+from ..model.keys import Keys, registry_key
 from ..model.open_resize import OpenResize
 from ..model.settings import MAX_BATCH
 from ..redis import acl_rights
@@ -59,7 +59,7 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
         if not entry.old_shards:
             if entry.shards == shards:
                 return 0
-            await acl_rights.to_replace_entry(self.prefix)
+            await acl_rights.to_replace_fields(registry_key(self.prefix))
             await self._refuse_unfinished_transfers()
             await self._copy_settings(range(entry.shards, shards))
             begun = replace(entry, shards=shards, old_shards=entry.shards, layout=entry.layout + 1)

@@ -10,6 +10,7 @@ from redisq_ops.core.engine.acknowledgement import (
     Acknowledgement,
     acknowledgement,
     replace_acknowledgement,
+    to_acknowledge,
 )
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import server_ms
@@ -29,7 +30,7 @@ def dead_letters(queue: Queue[Any], counts: Counts) -> int:
     """How many there are; `Refused` where the layout doesn't show it."""
     dead = counts.of("dead")
     if dead is None:
-        why = "it does not show how many entries are dead, so they are no trouble either"
+        why = "nobody counts its dead entries: no check reports them, and none can be acknowledged"
         raise Refused(f"queue {queue.name} is {kind_of(queue.kind)}: {why}")
     return dead
 
@@ -58,6 +59,7 @@ async def acknowledge(
     Writes nothing of the queue's own. With no dead entry, or nothing to end, it writes nothing at
     all. ``until_ms``: from when they are trouble again; None: never.
     """
+    await to_acknowledge(queue.prefix)
     (counts, now), before = await both(
         both(queue.counts.op(), server_ms()), acknowledgement(queue.name, queue.prefix)
     )

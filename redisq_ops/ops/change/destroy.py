@@ -9,6 +9,7 @@ from redisq_ops.core.engine.registry import Registered, find, forget
 from redisq_ops.core.engine.transfer_recovery import finish, opened, recover
 from redisq_ops.core.model.entry import Counts
 from redisq_ops.core.model.errors import NotFound, Refused, WrongKind
+from redisq_ops.core.model.keys import registry_key
 from redisq_ops.core.redis import acl_rights
 
 from . import audit_log
@@ -76,7 +77,8 @@ class DestroySteps(ChangeSteps):
 
     async def prepare(self) -> None:
         queue = self.queue
-        await acl_rights.to_replace_entry(queue.prefix)  # removed last, when nothing else is left
+        # Its entry is removed last, when nothing else is left.
+        await acl_rights.to_replace_fields(registry_key(queue.prefix))
         if queue.transferable:
             self._origins = await _ended_moves(queue)
         await destroyable(queue, self._hard)

@@ -5,6 +5,7 @@ Memory is bounded for any selection: each breakdown keeps its most frequent valu
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
@@ -14,8 +15,9 @@ from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Counts, Entry, Request
 from redisq_ops.core.model.rates import Rates
+from redisq_ops.core.model.settings import MAX_BATCH
 from redisq_ops.core.model.states import VERBS, Verb
-from redisq_ops.core.redis.operation import both, together
+from redisq_ops.core.redis.operation import attempt, both, together
 
 from ..groups.fingerprint import fingerprint
 from ..groups.heavy_hitters import HeavyHitters
@@ -81,6 +83,11 @@ class Consequences:
     """calls of a step, in each shard"""
     step: int = STEP
     """about how many entries a step has: the size adapts"""
+    asked: int | None = None
+    """of how many entries, the first ones, `skips` tells; None: it is unknown"""
+    skips: dict[str, int] = field(default_factory=dict)
+    """why the change would skip entries now -> the number of these"""
+    _first: list[Entry] = field(default_factory=list)
     _priorities: dict[str, str] = field(default_factory=dict)
     _bytes: int = 0
     """total size of the ``weighed`` payloads"""
@@ -91,6 +98,7 @@ class Consequences:
         if isinstance(self.queue, HasRequests):
             await self._learn_priorities(self.queue, entries)
         await self._weigh(entries)
+        self._first += entries[: MAX_BATCH - len(self._first)]
         for entry in entries:
             self.count += 1
             self.ages.add(self._age(entry))
@@ -113,6 +121,16 @@ class Consequences:
         sizes = [len(entry.payload) for entry in entries if entry.payload is not None]
         self.weighed += len(sizes)
         self._bytes += sum(sizes)
+
+    async def ask(self, verb: Verb) -> None:
+        """Ask the queue which of the first entries the verb would skip, as a step of it does."""
+        first, target = self._first, VERBS[verb][1]
+        if not first or verb == "move":
+            return
+        ids, orphans = [one.id for one in first], [one.id for one in first if one.orphan]
+        words = await attempt(self.queue.would_move.op(ids, first[0].state, target, orphans))
+        if not isinstance(words, Exception):  # else the user may not run scripts
+            self.asked, self.skips = len(words), dict(Counter(filter(None, words)).most_common())
 
     @property
     def bytes(self) -> int | None:
@@ -178,6 +196,8 @@ class Consequences:
             "calls": self._calls,
             "server_ms": ceil(self.count * self.cost_us / 1000),
             "fairness": fairness(self.clients.top(), verb),
+            "asked": self.asked,
+            "skips": self.skips,
         }
 
 

@@ -196,6 +196,7 @@ async def prepare(
     if route is not None:
         await transfer_plan.look_ahead(impact, route, state)
         into = route.target.name
+    await impact.ask(verb)
     return PreparedChange(
         request,
         scope,
@@ -260,13 +261,14 @@ async def prepare_plan(
         await transfer_plan.look_ahead(impact, request.route, header.state)
     else:
         await impact.read_load(queue)
+    await impact.ask(header.verb)
     computed = impact.facts(header.verb)
     ago = age(await queue.now.op() - header.planned_ms)
     why = f": {header.why}" if header.why else ""
     lines = [
         f"planned {ago} ago by {header.who}@{header.whence}{why} (filter: {header.filter})",
         request.means or meaning(header.verb, queue),
-        *consequences(computed),
+        *consequences(computed, header.verb),
     ]
     facts: dict[str, Any] = {
         "verb": header.verb,

@@ -15,7 +15,7 @@ from ..filter.selection import Selection
 from ..terminal import a_second, age, count, size
 from .confirmation import typed
 from .scope import WholeState
-from .wording import HELD, meaning, past, what
+from .wording import HELD, SKIPPED, meaning, past, what
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def preview(
     for reason, k in selection.reasons.items():
         reasons[shown(reason)] += k
     lines = effects(selection.queue, verb, state, n, rate, means)
-    lines += consequences(impact) if impact else []
+    lines += consequences(impact, verb) if impact else []
     lines += [f"{e.id} is {e.state}, not {state}: left out" for e in selection.elsewhere[:3]]
     lines += selection.remarks
     facts = {
@@ -123,10 +123,25 @@ def effects(
     return [means, f"about {age(int(1000 * n / rate))} at {a_second(rate)}"] if rate else [means]
 
 
-def consequences(facts: Mapping[str, Any]) -> list[str]:
+def consequences(facts: Mapping[str, Any], verb: Verb) -> list[str]:
     """The facts of `Consequences` for people: a few lines, the most frequent values first."""
     if not facts["count"]:
         return []
+    return [*_skips(facts, "remove" if verb == "hard" else verb), *_loads(facts)]
+
+
+def _skips(facts: Mapping[str, Any], verb: str) -> list[str]:
+    skips, asked = facts["skips"], facts["asked"]
+    if not skips:
+        return []
+    part = f"of the first {count(asked)}: " if asked < facts["count"] else ""
+    number, words = sum(skips.values()), (f"{count(n)} {word}" for word, n in skips.items())
+    would = f"would {verb} {count(asked - number)}, skip {count(number)}: {', '.join(words)}"
+    why = (f"{word}: such entries {SKIPPED[word]}" for word in skips if word in SKIPPED)
+    return [part + would, *why]
+
+
+def _loads(facts: Mapping[str, Any]) -> list[str]:
     types = facts["error_types"]
     errors = {
         group if group == "other" else f"{group} {types.get(group) or 'without an error'}": n

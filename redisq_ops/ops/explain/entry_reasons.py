@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from redisq_ops.core.engine.relation import Related
 from redisq_ops.core.model.consumer_load import NOBODY
 from redisq_ops.core.model.entry import GONE, Entry
 
 from ..hint import hint
 from ..inspect.consumers import SILENT_MS
-from ..terminal import age
+from ..inspect.flow import FlowMember
+from ..terminal import age, count
 from .blocking_reasons import BlockingReasons, Reason, Rule
+from .observation import RELATED
 from .outcome_reasons import OutcomeReasons, error_row, error_text
 
 GROUPS = 5
@@ -28,8 +29,8 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
                 yield self._orphan(entry)
             case "waiting":
                 yield from self._waiting()
-            case "delayed" if self.observed.related:
-                yield self._waits_for(self.observed.related)
+            case "delayed" if self.observed.holding:
+                yield self._waits_for(self.observed.holding)
             case "delayed":
                 yield from self._delayed(entry)
             case "pending":
@@ -57,30 +58,27 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
             **self._command("purge", entry.state),
         )
 
-    def _waits_for(self, others: Sequence[Related]) -> Reason:
+    def _waits_for(self, holding: Sequence[FlowMember]) -> Reason:
         """The entry waits for others; if the first of these is dead, its replay is advised."""
-        first = others[0]
-        named = ", ".join(self._named(one) for one in others)
         return Reason(
             "children",
-            f"it goes on when all its children have ended, and waits for {named}",
-            facts=self._facts_of(others),
-            **self._replay_of(first),
+            f"it goes on when {self._all_of(holding)} have ended, and waits for"
+            f" {self._listed(holding)}",
+            facts=self._facts_of(holding),
+            **self._replay_of(holding[0]),
         )
 
     def _depends(self) -> Iterator[Reason]:
         """Of a dead entry: what has to be replayed before it, and after it."""
-        children = [one for one in self.observed.related if one.role == "child"]
-        parents = [one for one in self.observed.related if one.role == "parent"]
-        if children:
-            named = ", ".join(map(self._named, children))
+        holding = self.observed.holding
+        if holding:
             yield Reason(
                 "children",
-                f"replay it only after {named}",
-                facts=self._facts_of(children),
-                **self._replay_of(children[0]),
+                f"replay it only after {self._listed(holding)}",
+                facts=self._facts_of(holding),
+                **self._replay_of(holding[0]),
             )
-        for one in parents:
+        for one in self.observed.awaiting[:RELATED]:
             if one.state == "dead":
                 yield Reason(
                     "parent",
@@ -88,23 +86,31 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
                     facts=self._facts_of([one]),
                 )
 
-    def _replay_of(self, one: Related) -> dict[str, Any]:
-        address = f"{one.queue.name}/{one.id}"
+    def _replay_of(self, one: FlowMember) -> dict[str, Any]:
         if one.state != "dead":
             return {}
         if (one.id, "replay") in self.observed.refused:
-            return {"verb": "explain", "command": hint("explain", address)}
-        return {"verb": "replay", "command": hint("replay", address)}
+            return {"verb": "explain", "command": hint("explain", one.address)}
+        return {"verb": "replay", "command": hint("replay", one.address)}
 
-    def _named(self, one: Related) -> str:
-        state = {"dead": "dead ", "gone": "vanished ", "open": ""}[one.state]
-        return f"its {state}{one.role} {one.queue.name}/{one.id}"
+    @staticmethod
+    def _all_of(members: Sequence[FlowMember]) -> str:
+        return {"child": "all its children", "dependency": "all its dependencies"}[members[0].role]
 
-    def _facts_of(self, others: Sequence[Related]) -> dict[str, Any]:
+    def _listed(self, members: Sequence[FlowMember]) -> str:
+        more = len(members) - RELATED
+        named = ", ".join(self._named(one) for one in members[:RELATED])
+        return named + (f" and at least {count(more)} more" if more > 0 else "")
+
+    def _named(self, one: FlowMember) -> str:
+        state = {"dead": "dead ", "gone": "vanished "}.get(one.state or "", "")
+        return f"its {state}{one.role} {one.address}"
+
+    def _facts_of(self, members: Sequence[FlowMember]) -> dict[str, Any]:
         return {
             "related": [
-                {"address": f"{one.queue.name}/{one.id}", "role": one.role, "state": one.state}
-                for one in others
+                {"address": one.address, "role": one.role, "state": one.state}
+                for one in members[:RELATED]
             ]
         }
 

@@ -6,14 +6,13 @@ bounded and reports how far it went.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from redisq_ops.core.engine.acknowledgement import Acknowledgement, acknowledgement
 from redisq_ops.core.engine.optional_features import HasClients, HasPeriodicEntries, HasRequests
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.engine.relation import Related
 from redisq_ops.core.model.entry import Clients, Counts, Entry, Request, State
 from redisq_ops.core.model.open_resize import OpenResize
 from redisq_ops.core.model.queue_position import QueuePosition
@@ -27,6 +26,7 @@ from ..change.audit_log import Operation
 from ..change.unfinished import Unfinished, unfinished
 from ..groups.fingerprint import fingerprint
 from ..inspect.consumers import ConsumerReport, consumer_reports
+from ..inspect.flow import FlowMember, holding
 from ..inspect.history import EntryHistory, history_of
 from ..inspect.overview import evidence, queue_rates, queue_row
 from ..inspect.periodic import PeriodicStatus, periodic_status, status
@@ -44,7 +44,7 @@ DEAD_COMPARED = 200
 BLOCKERS_COMPARED = 100
 """requests or clients examined to find why a whole queue delivers nothing"""
 RELATED = 3
-"""related entries that are named at most"""
+"""entries that hold one, or wait for it, that are named at most"""
 ADVISED: tuple[tuple[Verb, State], ...] = (
     ("requeue", "delayed"),
     ("requeue", "pending"),
@@ -115,8 +115,10 @@ class Observation:
     """of a queue: who holds what"""
     refused: Mapping[tuple[str, Verb], str] = field(default_factory=dict)
     """(id, verb) -> why the verb would leave that entry alone, of verbs that may be advised"""
-    related: tuple[Related, ...] = ()
-    """of an entry: those that it depends on, or that depend on it"""
+    holding: tuple[FlowMember, ...] = ()
+    """of an entry: others that keep it from going on, the dead ones first"""
+    awaiting: tuple[FlowMember, ...] = ()
+    """of an entry: others that wait for it"""
     failures: tuple[Trouble, ...] = ()
     """of a queue: the rules of `redisq check` that its failing and dead entries break"""
     resize: OpenResize | None = None
@@ -177,7 +179,10 @@ async def observe(queue: Queue[Any], id: str | None) -> Observation:
         state: page.entries[0] if page.entries else None
         for state, page in zip(_FIRST_OF, first, strict=True)
     }
-    refused, related = await _refused(queue, entry or (None if id else first_entries["pending"]))
+    shown = entry or (None if id else first_entries["pending"])
+    flow = ([], []) if shown is None else await attempt(holding(queue, shown))
+    holds, awaiting = ([], []) if isinstance(flow, Exception) else flow
+    refused = await _refused(queue, shown, holds[:RELATED])
     return Observation(
         queue,
         id,
@@ -197,21 +202,20 @@ async def observe(queue: Queue[Any], id: str | None) -> Observation:
         periodic,
         tuple(reports),
         refused,
-        related,
+        tuple(holds),
+        tuple(awaiting),
         failures,
         resize,
     )
 
 
 async def _refused(
-    queue: Queue[Any], entry: Entry | None
-) -> tuple[dict[tuple[str, Verb], str], tuple[Related, ...]]:
-    """The verbs that would be refused for an entry and for its dead related entries, so that
-    `explain` advises none of these; and the related entries."""
+    queue: Queue[Any], entry: Entry | None, beside: Sequence[FlowMember]
+) -> dict[tuple[str, Verb], str]:
+    """The verbs that would be refused for an entry and for dead ones ``beside`` it, so that
+    `explain` advises none of these."""
     if entry is None:
-        return {}, ()
-    related = await attempt(queue.related.op(entry))
-    beside = () if isinstance(related, Exception) else tuple(related[:RELATED])
+        return {}
     dead = [(one, await one.queue.get.op(one.id)) for one in beside if one.state == "dead"]
     asked = [(entry.id, verb, queue, entry) for verb, state in ADVISED if state == entry.state]
     if entry.orphan:
@@ -219,7 +223,7 @@ async def _refused(
     asked += [(one.id, "replay", one.queue, found) for one, found in dead if found is not None]
     said = await together(refusal(of, verb, about) for _, verb, of, about in asked)
     rows = zip(asked, said, strict=True)
-    return {(id, verb): why for (id, verb, _, _), why in rows if why is not None}, beside
+    return {(id, verb): why for (id, verb, _, _), why in rows if why is not None}
 
 
 async def _entry_or_request(queue: Queue[Any], id: str) -> tuple[Entry | None, Request | None]:

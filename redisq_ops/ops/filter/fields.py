@@ -190,6 +190,11 @@ def _left(*states: State) -> Callable[[EntryFields], int | None]:
     return read
 
 
+def _release(fields: EntryFields) -> Any:
+    found = fields.argument(("release",))
+    return fields.at(("release",)) if found is MISSING else found
+
+
 def _priority(fields: EntryFields) -> int | None:
     return None if fields.request is None else fields.context.priorities.get(fields.request)
 
@@ -266,6 +271,14 @@ _ALL = (
     ),
     Field("size", "bytes", "size of its payload", _size, need="payload"),
     Field("payload", "text", "its payload as text", lambda s: _texts(s.text), need="payload"),
+    Field(
+        "release",
+        "json",
+        "the release that it names: `arg.release`, else `payload.release`",
+        _release,
+        need="payload",
+        places=(*((name, "release") for name in ARGUMENTS), ("release",)),
+    ),
 )
 FIELDS: Mapping[str, Field] = {each.name: each for each in _ALL}
 

@@ -207,7 +207,7 @@ class Parser:
         if named is None or self._at < len(self._text):
             self._fail(self._at, "name one field, such as task, client or payload.region")
         if named[0] not in (*FIELDS, *PLACES):
-            self._fail(0, unknown(named[0], known=tuple(FIELDS)))
+            self._fail(0, unknown(named[0]))
         return self._field(named, 0)
 
     def _field_name(self) -> tuple[str, Path] | None:
@@ -420,5 +420,6 @@ def unknown(name: str, what: str = "field", known: Sequence[str] = ()) -> str:
     elif known:
         hint = f": use one of {', '.join(known)}"
     else:
-        hint = "; to search for this text, put it in quotes"
+        fields = ", ".join((f"arg.{name}", f"payload.{name}", *FIELDS))
+        hint = f": use one of {fields}; to search for this text, put it in quotes"
     return f"there is no {what} {name!r}{hint}"

@@ -65,6 +65,7 @@ _ALTERNATIONS = re.compile(r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
 _HEX = re.compile(r"(?:0[xX][0-9a-fA-F]+|[0-9a-fA-F]{8,})$")
 _ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}$")
 _DIGITS = re.compile(r"\d+")
+_ADDRESS = re.compile(r"0[xX][0-9a-fA-F]+")
 _REPEATED_MARK = re.compile(r"(<\w+>)(?:(?:[,;] ?| |:|\.)\1)+")
 # Names whose digits are never variable.
 _NAME_WITH_DIGITS = re.compile(
@@ -119,8 +120,9 @@ _FRAME = re.compile(
 def fingerprint(entry: Entry) -> str:
     """The fingerprint of an entry's error: 8 hex digits.
 
-    It is made of the error's type and the normal form of its message. Entries without an error have
-    the fingerprint of their reason (``lost``, ``rejected`` …).
+    It is made of the error's type, in which all but addresses (``0x…``) counts, and the normal form
+    of its message. Entries without an error have the fingerprint of their reason (``lost``,
+    ``rejected`` …).
     """
     error = entry.error
     if error is None:
@@ -147,7 +149,7 @@ def normalized(failure_or_text: Failure | str) -> str:
 
 @lru_cache(maxsize=8192)
 def _hash_error(type: str, message: str) -> str:
-    return _hash(_normal(type) if _DIGITS.search(type) else type, _normal(message), "")
+    return _hash(_ADDRESS.sub("<id>", type), _normal(message), "")
 
 
 @lru_cache(maxsize=8192)  # many messages have the same normal form

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from redisq_ops.core.model.entry import Entry
 from redisq_ops.core.model.errors import BadInput
 
-from ..filter.fields import FIELDS, MISSING, PLACES, EntryFields, Field, Need, quoted
+from ..filter.fields import MISSING, EntryFields, Field, Need, quoted
 from ..filter.parser import FilterError, parse_field
 from ..redaction import Redaction
 from .value_counts import shown
 
-NAMED = ("task", "client", "request", "consumer", "reason")
+NAMED = ("task", "release", "client", "request", "consumer", "reason")
 """fields of an entry's record by which groups can be made"""
 TEXT = 80
 """characters of a value; longer ones that begin alike are one value"""
@@ -36,8 +35,7 @@ class GroupBy:
     error: bool = True
     names: tuple[str, ...] = ()
     """of the fields, as they were asked for"""
-    fields: tuple[tuple[Field, ...], ...] = ()
-    """for each name the fields it stands for; the first one that an entry has counts"""
+    fields: tuple[Field, ...] = ()
 
     @property
     def words(self) -> list[str]:
@@ -47,29 +45,22 @@ class GroupBy:
     @property
     def needs(self) -> frozenset[Need]:
         """What has to be read of entries besides their records."""
-        return frozenset(f.need for fields in self.fields for f in fields if f.need is not None)
+        return frozenset(field.need for field in self.fields if field.need is not None)
 
     def values(self, entry: Entry, redaction: Redaction) -> tuple[GroupValue, ...]:
         """The entry's value of each field."""
         whole, seen = EntryFields(entry, 0), EntryFields(redaction.entry(entry), 0)
-        return tuple(self._value(fields, whole, seen) for fields in self.fields)
+        return tuple(_value(field, whole, seen) for field in self.fields)
 
-    def _value(
-        self, fields: tuple[Field, ...], whole: EntryFields, seen: EntryFields
-    ) -> GroupValue:
-        lacks: list[str] = []
-        for field in fields:
-            found = field.read(whole)
-            if found is (MISSING if field.kind == "json" else None):
-                # Without a task there are no arguments.
-                if whole.entry.task is not None or "task" not in self.names or len(fields) == 1:
-                    lacks.append(f"-has:{field.name}")
-                continue
-            text, masked = _text(found), _text(field.read(seen))
-            simple = None if masked != text or len(text) > TEXT else _comparison(field, found)
-            cut = masked if len(masked) <= TEXT else masked[: TEXT - 1] + "…"
-            return GroupValue(cut or None, simple and " ".join([*lacks, simple]))
-        return GroupValue(None, " ".join(lacks) or f"-has:{fields[-1].name}")
+
+def _value(field: Field, whole: EntryFields, seen: EntryFields) -> GroupValue:
+    found = field.read(whole)
+    if found is (MISSING if field.kind == "json" else None):
+        return GroupValue(None, f"-has:{field.name}")
+    text, masked = _text(found), _text(field.read(seen))
+    where = None if masked != text or len(text) > TEXT else _comparison(field, found)
+    cut = masked if len(masked) <= TEXT else masked[: TEXT - 1] + "…"
+    return GroupValue(cut or None, where)
 
 
 BY_ERROR = GroupBy()
@@ -91,21 +82,18 @@ def _text(found: Any) -> str:
 
 
 def group_by(text: str) -> GroupBy:
-    """Read ``task,error,payload.release``. A word that names no field is the task's argument of
-    that name, or else the member of the payload. `BadInput` says what is wrong."""
+    """Read ``task,error,payload.region``, the fields of filters; `BadInput` says what is wrong."""
     words = [word.strip() for word in text.split(",")]
     names = tuple(dict.fromkeys(word for word in words if word != "error"))
-    return GroupBy("error" in words, names, tuple(tuple(_fields(name)) for name in names))
+    return GroupBy("error" in words, names, tuple(map(_field, names)))
 
 
-def _fields(name: str) -> Iterator[Field]:
-    bare = bool(name) and not any(c in '."[ ' for c in name) and name not in (*FIELDS, *PLACES)
-    for written in [f"{place}.{name}" for place in ("arg", "payload")] if bare else [name]:
-        try:
-            field = parse_field(written)
-        except FilterError as error:
-            raise BadInput(f"{name!r}: {error.problem}") from error
-        if field.kind != "json" and field.name not in NAMED:
-            known = ", ".join(("error", *NAMED))
-            raise BadInput(f"{name!r}: group by {known}, payload.KEY or arg.NAME")
-        yield field
+def _field(name: str) -> Field:
+    try:
+        field = parse_field(name)
+    except FilterError as error:
+        raise BadInput(f"{name!r}: {error.problem}") from error
+    if field.kind != "json" and field.name not in NAMED:
+        known = ", ".join(("error", *NAMED))
+        raise BadInput(f"{name!r}: group by {known}, payload.KEY or arg.NAME")
+    return field

@@ -18,13 +18,14 @@ from redisq_ops.core.model.errors import NotFound
 from redisq_ops.core.model.rates import Rates
 from redisq_ops.core.queues.request.records import found
 from redisq_ops.core.queues.request.stream import PendingSubRequest
-from redisq_ops.core.redis.operation import both, together
+from redisq_ops.core.redis.operation import attempt, both, together
 
 from ..change import audit_log
 from ..change.audit_log import Operation
 from ..change.control import QueueSetting, retention
 from ..hint import hint
 from ..required_features import requests_of
+from .flow import FlowMember, flow
 from .history import PAGE, EntryHistory, history_of
 from .periodic import PeriodicStatus, periodic_status
 
@@ -94,6 +95,8 @@ class EntryDetails:
     history: EntryHistory
     operation: Operation | None = None
     """the operator's change that touched it last, if the audit log still has it"""
+    flow: tuple[FlowMember, ...] | None = ()
+    """the entries that wait for each other with it, as they are drawn; None: they can't be read"""
 
 
 async def queue_details(queue: Queue[Any]) -> QueueDetails:
@@ -179,8 +182,12 @@ async def entry_details(queue: Queue[Any], id: str, window: int = PAGE) -> Entry
     )
     if entry is None:
         raise await _no_entry(queue, id)
-    row, operation = await both(_pending_row(queue, id), _last_change(queue, entry))
-    return EntryDetails(queue, now, entry, row.idle_ms if row else None, history, operation)
+    (row, operation), linked = await both(
+        both(_pending_row(queue, id), _last_change(queue, entry)), attempt(flow(queue, entry))
+    )
+    members = None if isinstance(linked, Exception) else linked
+    idle_ms = row.idle_ms if row else None
+    return EntryDetails(queue, now, entry, idle_ms, history, operation, members)
 
 
 async def _no_entry(queue: Queue[Any], id: str) -> NotFound:

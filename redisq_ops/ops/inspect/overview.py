@@ -33,11 +33,11 @@ from ..change import audit_log
 from ..change.audit_log import Operation
 from ..deployment import Deployment
 from ..trouble.entry_rules import suspect
-from ..trouble.finding import USUAL, Thresholds
+from ..trouble.finding import HOUR, USUAL, Thresholds
 from ..trouble.judgement import rank, troubles
 
-MINUTES = 60
-"""minutes of rates; they give the estimate of the time to drain"""
+MINUTES = 2
+"""minutes of rates of the latest 60 seconds"""
 EXAMINED = 20
 """queues in trouble of which evidence is read, the worst first"""
 CLIENTS = 100
@@ -126,8 +126,8 @@ class Overview:
 async def overview(
     deployment: Deployment, limits: Callable[[str], Thresholds] = lambda name: USUAL
 ) -> Overview:
-    """Read the registry and the clock, then every queue with an hour of rates, then the names
-    behind what is wrong: at most five round trips.
+    """Read the registry and the clock, then every queue with the rates that the rules look at, then
+    the names behind what is wrong: at most five round trips.
 
     ``limits``: the thresholds by which `ops.trouble` judges a queue.
     """
@@ -156,7 +156,7 @@ async def queue_rows(
     limits: Callable[[str], Thresholds] | None = None,
     known: Mapping[str, Acknowledgement] = NOTHING_KNOWN,
 ) -> list[QueueRow]:
-    """The rows of some queues; one round trip."""
+    """The rows of some queues, with at least so many ``minutes`` of rates; one round trip."""
     read = await together(
         apart(_row(deployment, one, now, minutes, limits and limits(one.name), known.get(one.name)))
         for one in entries
@@ -218,7 +218,7 @@ async def _row(
     known: Acknowledgement | None,
 ) -> QueueRow:
     queue: Queue[Any] = deployment.open(entry)
-    rates = queue_rates(queue, now, minutes)
+    rates = queue_rates(queue, now, max(minutes, limits.rate_minutes if limits else 0))
     return await queue_row(queue, entry.name, entry.kind, now, rates, limits, known)
 
 
@@ -312,11 +312,17 @@ async def _with_evidence(
     bad = [at for at in range(len(rows)) if found[at] and rows[at].counts is not None]
     bad = sorted(bad, key=lambda at: rank(found[at]))[:EXAMINED]
     bad += [at for at in range(len(rows)) if suspect(rows[at]) and at not in bad][:SUSPECTS]
-    seen = await together(
-        attempt(evidence(deployment.open(entries[at]), rows[at], {one.rule for one in found[at]}))
-        for at in bad
+    rules = {at: {one.rule for one in found[at]} for at in bad}
+    queues = {at: deployment.open(entries[at]) for at in bad}
+    old = [at for at in bad if "old" in rules[at]]
+    seen, hours = await both(
+        together(attempt(evidence(queues[at], rows[at], rules[at])) for at in bad),
+        together(attempt(queue_rates(queues[at], now, HOUR)) for at in old),
     )
     examined = list(rows)
+    for at, rates in zip(old, hours, strict=True):
+        if isinstance(rates, Rates):  # for the estimate of the time to drain
+            examined[at] = replace(examined[at], rates=rates)
     for at, one in zip(bad, seen, strict=True):
         if isinstance(one, Evidence):  # without it the reason stands, with no names in it
             examined[at] = replace(examined[at], evidence=one)

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from ..inspect.overview import QueueRow
 
 
+HOUR: Final = 60
+"""minutes of rates that an estimate of the time to drain rests on"""
+
+
 class Severity(IntEnum):
     """How bad a trouble is: a warning is worth a look, critical means that work isn't done."""
 
@@ -56,6 +60,11 @@ class Thresholds:
     def off(self, rule: str) -> bool:
         """Whether a rule has no threshold."""
         return {"deep": self.depth, "growing": self.growth}.get(rule, 0) is None
+
+    @property
+    def rate_minutes(self) -> int:
+        """How many minutes of rates the rules look at; the last one is still running."""
+        return min(HOUR, max(self.minutes, -(-self.no_worker_ms // 60_000)) + 1)
 
     def lately(self, series: tuple[int, ...]) -> tuple[int, ...]:
         """The latest minutes of a series of counts; the last one is still running."""

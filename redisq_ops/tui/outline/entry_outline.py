@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import tzinfo
 from typing import TYPE_CHECKING, Any, Final
@@ -11,6 +11,7 @@ from rich.text import Text
 
 from redisq_ops.core.model.entry import Entry, Event, Failure, Request
 from redisq_ops.ops.encodings import MOST
+from redisq_ops.ops.inspect.flow import FlowMember, indented
 from redisq_ops.ops.inspect.history import change_words
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import age, count, printable, size
@@ -73,6 +74,8 @@ def _entry_sections(
     yield _about(entry.id, entry.state, _STATES.get(entry.state, ""), " · ".join(summary), facts)
     if entry.error is not None:
         yield _error(entry.error)
+    if details.flow:
+        yield _flow(details.flow)
     yield _history(details.history, zone)
 
 
@@ -152,6 +155,19 @@ def _error(error: Failure) -> OutlineSection:
     title, value = Text("error", "bold"), error.traceback or error.line
     line = Line(title, value, f"error={_quoted(error.line)}", Parts.of(lines), summary=summary)
     return OutlineSection("error", line, error, 1)
+
+
+def _flow(members: Sequence[FlowMember]) -> OutlineSection:
+    """Those that wait for the entry above it, and those for which it waits below."""
+    lines = [
+        Line(Text(indent + printable(one.line), _STATES.get(one.state or "", "")), one.address)
+        for indent, one in indented(members)
+    ]
+    words = next(one.sums if one.number else one.role for one in members if not one.depth)
+    title = Text.assemble(("flow", "bold"), (f"  {words}", DIM))
+    return OutlineSection(
+        "flow", Line(title, parts=Parts.of(lines)), [line.words for line in lines], 2
+    )
 
 
 def _history(history: EntryHistory, zone: tzinfo | None) -> OutlineSection:

@@ -15,6 +15,8 @@ from redisq_ops.core.foreign.bullmq.job import FIELDS, Job
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.errors import Refused
 from redisq_ops.core.model.states import Verb
+from redisq_ops.core.redis.transport import exchange
+from redisq_ops.ops.inspect.flow import flow
 
 from ...changes import changed, undone
 from ...command_line import Redisq
@@ -240,6 +242,23 @@ def test_a_child_is_replayed_with_its_parent_and_never_purged(client: Client) ->
     assert changed(ours(client), "replay", "dead").outcome.skipped == {"linked": 1}
 
 
+def as_bullmq_retries(client: Client, program: Program, id: str) -> None:
+    """Replay a job; what is written is compared with a twin that `job.retry()` changed."""
+    kept = {key: client.dump(key) or b"" for key in client.scan_iter()}
+    program.does(id, "retry")
+    theirs = dumps(client)
+    client.flushdb()
+    for key, data in kept.items():
+        client.restore(key, 0, data)
+    assert changed(ours(client), "replay", "dead", id).outcome.done == 1
+    assert dumps(client) == theirs
+
+
+def drawn(redisq: Redisq, id: str) -> list[tuple[int, str, str, bool]]:
+    (row,) = redisq.rows("inspect", "entry", f"{NAME}/{id}")
+    return [(m["depth"], m["address"], m["state"], m["holds"]) for m in row["flow"]]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_failed_child_is_replayed_and_then_its_failed_parent(
@@ -259,14 +278,17 @@ def test_a_failed_child_is_replayed_and_then_its_failed_parent(
     before = dumps(client)
     replay = changed(ours(client), "replay", "dead", "c")
     assert undone(client, replay).outcome.done == 1 and dumps(client) == before
-    assert changed(ours(client), "replay", "dead", "c").outcome.done == 1
+    below = [(1, f"{NAME}/c", "dead", True), (1, f"{NAME}/d", "done", False)]
+    assert drawn(redisq, "p") == [(0, f"{NAME}/p", "dead", False), *below]
+    assert drawn(redisq, "c") == [(-1, f"{NAME}/p", "dead", False), (0, f"{NAME}/c", "dead", False)]
+    as_bullmq_retries(client, program, "c")
     assert changed(ours(client), "replay", "dead", "p").outcome.skipped == {"linked": 1}, (
         "c hasn't run yet"
     )
     program.work(1)
     (row,) = redisq.rows("explain", f"{NAME}/p")
     assert row["verb"] == "replay"
-    assert changed(ours(client), "replay", "dead", "p").outcome.done == 1
+    as_bullmq_retries(client, program, "p")
     program.work(1)
     assert json.loads(client.get("children") or b"").keys() == {B + "c", B + "d"}
     assert ran(client) == Counter(c=2, d=1, p=1)
@@ -289,6 +311,55 @@ def test_explain_names_the_child_for_which_a_parent_waits(client: Client, redisq
     assert changed(ours(client), "replay", "dead", "c").outcome.done == 1
     program.work(2)
     assert ran(client) == Counter(c=2, d=1, p=1)
+
+
+def test_of_a_flow_of_10000_children_some_are_named_and_a_circle_is_drawn_once(
+    redisq: Redisq, client: Client
+) -> None:
+    client.hset(B + "meta", "version", "bullmq:6.7.0")
+    for id in ("p", "c0", "c1"):
+        client.hset(B + id, mapping={"name": "n", "timestamp": 1, "data": "{}", "opts": "{}"})
+    client.zadd(B + "waiting-children", {"p": 1, "c0": 1})
+    client.zadd(B + "failed", {"c1": 1})
+    client.sadd(B + "p:dependencies", B + "c0", B + "gone")
+    client.sadd(B + "c0:dependencies", B + "p")  # as no BullMQ writes it
+    client.hset(B + "c0", "parentKey", B + "p")
+    client.zadd(B + "p:unsuccessful", {B + "c1": 1})
+    client.hset(B + "p:processed", mapping={f"{B}d{n}": "1" for n in range(9_997)})
+    redisq("discover", "--register", "--yes")
+    members = drawn(redisq, "p")
+    assert len(members) == 101 and members[:4] == [
+        (0, f"{NAME}/p", "delayed", False),
+        (1, f"{NAME}/c1", "dead", True),
+        (1, f"{NAME}/c0", "delayed", True),
+        (1, f"{NAME}/gone", "gone", True),
+    ]
+    said = redisq("inspect", "entry", f"{NAME}/p")
+    assert "10,000 below: 1 dead, 2 open, 9,997 done; 100 shown" in said
+    said = redisq("explain", f"{NAME}/p")
+    assert "waits for its dead child bullmq:mail/c1, its child bullmq:mail/c0" in said
+
+
+def test_a_flow_takes_few_round_trips_however_many_its_children(client: Client) -> None:
+    job: dict[Any, Any] = {"name": "n", "timestamp": 1, "data": "{}", "opts": "{}"}
+    client.hset(B + "p", mapping=job)
+    client.zadd(B + "waiting-children", {"p": 1})
+    parent = entries(client, "delayed")["p"]
+    trips = []
+    for children in (range(2), range(2, 90)):
+        for n in children:
+            client.hset(f"{B}c{n}", mapping=job)
+            client.lpush(B + "wait", f"c{n}")
+            client.sadd(B + "p:dependencies", f"{B}c{n}")
+        description, number = flow(ours(client), parent), 0
+        try:
+            calls = description.send(None)
+            while True:
+                calls, number = description.send(exchange(client, calls)), number + 1
+        except StopIteration as end:
+            assert len(end.value) == children[-1] + 2
+        trips.append(number)
+    assert max(trips) < 20
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from uuid import UUID
 
 import pytest
 import redis
+from celery.app.task import Context
 
 from redisq_ops.core.foreign.celery import CeleryQueue
 from redisq_ops.core.foreign.celery.task import Delivered, Result, Task
@@ -573,6 +574,45 @@ def test_arguments_of_any_type_are_sent_as_celery_sent_them(redisq: Redisq, clie
     message = popped(client)
     redisq("dlq", "replay", NAME, "--yes")
     assert popped(client)["body"] == message["body"]
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("looked", [500, 3])
+def test_the_preview_counts_what_the_replay_will_skip(
+    redisq: Redisq, client: Client, monkeypatch: pytest.MonkeyPatch, looked: int
+) -> None:
+    monkeypatch.setattr("redisq_ops.ops.change.impact.MAX_BATCH", looked)
+    for n in range(3):
+        kept(client, f"a{n}")
+        kept(client, f"0{n}", group_id="g1")
+    kept(client, "c", args=None)
+    said = redisq("dlq", "replay", NAME, "--dry-run")
+    (row,) = redisq.rows("dlq", "replay", NAME, "--dry-run")
+    found = row["consequences"]
+    if looked == 3:
+        assert "\n  of the first 3: would replay 0, skip 3: 3 grouped\n" in said
+        assert found["asked"] == 3
+        return
+    assert "\n  would replay 3, skip 4: 3 grouped, 1 unkept\n  grouped: such entries belong" in said
+    assert (found["asked"], found["skips"]) == (7, {"grouped": 3, "unkept": 1})
+    (done,) = redisq.rows("dlq", "replay", NAME, "--yes", code=3)
+    assert done["skipped"] == found["skips"]
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_task_of_a_chord_says_how_many_of_it_have_ended(
+    redisq: Redisq, client: Client, ordered: bool
+) -> None:
+    app = app_on(client, result_backend_transport_options={"result_chord_ordered": ordered})
+    app.backend.set_chord_size("g1", 3)
+    app.send_task("shop.fine", (1,), task_id="waits", group_id="g1")
+    kept(client, group_id="g1")
+    app.backend.on_chord_part_return(Context(id="bad", group="g1"), "FAILURE", ValueError("no"))
+    redisq("discover", "--register", "--yes")
+    for id in ("waits", "bad"):
+        said = redisq("inspect", "entry", f"{NAME}/{id}")
+        assert "1 of 3 tasks of its chord have ended" in said
 
 
 @pytest.mark.slow

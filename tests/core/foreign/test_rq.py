@@ -320,6 +320,29 @@ def test_a_requeued_job_is_run_once_by_the_scheduler(client: Client, queue: rq.Q
     assert not client.exists("rq:queue:mail", "rq:scheduled:mail")
 
 
+def test_a_deferred_job_names_the_dead_one_that_it_waits_for(
+    redisq: Redisq, client: Client, queue: rq.Queue
+) -> None:
+    other = rq.Queue("other", connection=client)
+    queue.enqueue(rq_tasks.fails, "first", job_id="bad")
+    queue.enqueue(rq_tasks.fine, 2, job_id="good")
+    other.enqueue(rq_tasks.fine, 1, job_id="after", depends_on=["bad", "good"])
+    queue.enqueue(rq_tasks.fine, 1, job_id="last", depends_on="after")
+    work(client)
+    redisq("discover", "--register", "--yes")
+    (row,) = redisq.rows("inspect", "entry", "rq:other/after")
+    assert [(m["depth"], m["role"], m["address"], m["state"], m["holds"]) for m in row["flow"]] == [
+        (-1, "dependent", "rq:mail/last", "delayed", False),
+        (0, None, "rq:other/after", "delayed", False),
+        (1, "dependency", "rq:mail/bad", "dead", True),
+        (1, "dependency", "rq:mail/good", "done", False),
+    ]
+    assert row["flow"][1]["counts"] == {"dead": 1, "done": 1}
+    (row,) = redisq.rows("explain", "rq:other/after")
+    assert row["sentence"].endswith("waits for its dead dependency rq:mail/bad")
+    assert row["command"].startswith("redisq replay rq:mail/bad")
+
+
 def test_deferred_and_rate_limited_jobs_are_rqs(client: Client, queue: rq.Queue) -> None:
     queue.enqueue(rq_tasks.fine, 1, job_id="first")
     queue.enqueue(rq_tasks.fine, 1, job_id="after", depends_on="first")

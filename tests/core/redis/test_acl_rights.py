@@ -19,8 +19,9 @@ from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import Call, run
 from redisq_ops.core.redis.server_errors import translate
 from redisq_ops.core.worker import Worker
+from redisq_ops.ops.change import audit_log
 
-from ...command_line import Redisq
+from ...command_line import Redisq, dead_letters
 from ...model.wire import picture
 from ...queue_steps import until
 
@@ -228,6 +229,21 @@ def test_an_operator_without_a_right_begins_nothing(
     assert picture(client) == seen
     bob(*words.split(), "--dry-run")
     bob("ls")
+
+
+def test_an_operator_of_some_queues_learns_before_the_audit_log_that_only_others_acknowledge(
+    client: redis.Redis, limited: Limited, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead_letters(client, 3)
+    monkeypatch.setattr(audit_log, "begin", None)
+    seen = picture(client)
+    words = ("dlq", "acknowledge", "mail", "--yes")
+    rules = ("resetkeys", "~redisq:{mail}:*", "%R~redisq:registry", "%R~redisq:acknowledged")
+    for given, named in ((rules, "~redisq:acknowledged"), (("-hdel",), "+hdel")):
+        bob = limited(*given)
+        bob(*words, code=1)
+        assert bob.err.endswith(f"ACL SETUSER bob {named}\n")
+    assert picture(client) == seen
 
 
 def test_a_producer_without_a_right_creates_no_queue(

@@ -473,6 +473,7 @@ def written(chance: random.Random, depth: int = 0) -> str:
         "span": ["90s", "1h30m"],
         "left": ["5m", "-5m"],
         "moment": ["03:12", "2026-11-20T03:12:00+01:00"],
+        "json": ["v2", '"2"', "null"],
     }
     values = written_as[asked.kind]
     if "~" in sign:
@@ -534,6 +535,7 @@ def test_every_field_can_be_compared() -> None:
         "span": "1s",
         "left": "1s",
         "moment": "03:12",
+        "json": "v2",
     }
     for asked in FIELDS.values():
         for sign in ("=", "!=", "~", "!~", ">", ">=", "<", "<="):

@@ -165,9 +165,17 @@ def test_same_error_has_the_same_fingerprint() -> None:
     assert fingerprint(entry(None, "lost")) != fingerprint(entry(None, "rejected"))
 
 
-def test_numbered_types_have_one_fingerprint() -> None:
-    one, two = Failure("#<Class:0x00005581e0>", "x"), Failure("#<Class:0x0000aa99e1>", "x")
-    assert fingerprint(entry(one)) == fingerprint(entry(two))
+@pytest.mark.parametrize(
+    ("one", "two", "same"),
+    [
+        ("#<Class:0x00005581e0>", "#<Class:0x0000aa99e1>", True),
+        ("E0", "E1", False),
+        ("Http404", "Http503", False),
+    ],
+)
+def test_types_differ_by_their_digits_but_not_by_addresses(one: str, two: str, same: bool) -> None:
+    found = {fingerprint(entry(Failure(type, "x"))) for type in (one, two)}
+    assert len(found) == 2 - same
 
 
 def test_fingerprint_is_the_same_in_every_process() -> None:

@@ -167,7 +167,7 @@ def test_another_field_divides_anew_and_what_is_hidden_stays_hidden(client: redi
     assert cells(refreshes.read()) == {("mail", "KeyError", None, "v7"): 2}
     (group,) = refreshes.read("payload.tenant").groups
     assert "acme" not in json.dumps([group.values, group.where]) and group.where is None
-    (group,) = refreshes.read("size_of_card").groups  # nobody has it
+    (group,) = refreshes.read("payload.size_of_card").groups  # nobody has it
     assert (group.values, group.where) == ((None,), "group=6762c343 -has:task")
 
 

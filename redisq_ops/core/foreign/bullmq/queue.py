@@ -7,20 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...engine.relation import Related
+from ...engine.relation import Links
 from ...model.entry import Entry, State
 from ...model.quoting import bytes_of, legal, raw_of
-from ...redis.operation import C_co, Call, both, operation
+from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import optional
 from ..declarations import Declared, List, Zset
 from ..list_place import ListPlace
 from ..places import LocatedEntry, Place
 from ..releases import Releases
 from ..schedules import ScheduleProgram
-from . import relations
 from .bull_jobs import BullJobs
 from .job import Job
 from .recogniser import OF_A_QUEUE
+from .relations import links
 from .schedules import BullmqSchedulers
 
 _RELEASE = re.compile(rb"bullmq[^:]*:(.*)", re.DOTALL)
@@ -115,10 +115,9 @@ class BullmqQueue(BullJobs[C_co]):
         return BullmqQueue(self.client, name, at=at, own_name=own_name, prefix=self.prefix)
 
     @operation
-    async def related(self, entry: Entry) -> list[Related]:
-        if entry.state != "dead" and entry.called != CHILDREN:
-            return []
-        return await relations.related(self, bytes_of(self._key("")) + raw_of(entry.id))
+    async def links(self, entries: Sequence[Entry]) -> list[Links]:
+        base = bytes_of(self._key(""))
+        return await together(links(self, base + raw_of(entry.id)) for entry in entries)
 
     # --- records ---------------------------------------------------------------------------------
 

@@ -1,49 +1,70 @@
-"""Flows: a parent waits until each of its children has ended."""
+"""Flows: a parent waits until each of its children has ended, and keeps how each one did."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from ...engine.relation import Related
+from ...engine.relation import Linked, Links
+from ...model.entry import State
 from ...model.quoting import legal, text
-from ...redis.operation import Call, both, together
+from ...redis.operation import Call, together
 from ...redis.parsers import optional
 
 if TYPE_CHECKING:
     from .queue import BullmqQueue
 
 MOST = 100
-"""children of a parent that are looked at"""
+"""children of a parent that are named: failed ones first, then those that have not ended"""
 
 
-async def related(queue: BullmqQueue[Any], job: bytes) -> list[Related]:
-    """For a parent that waits or is dead: the children that keep it from going on, the dead ones
-    first. For a child: its parent."""
-    waits, broke, parent = (
-        job + b":dependencies",
-        job + b":unsuccessful",
-        await Call(("HGET", job, "parentKey"), optional, key=job),
+_FATES: tuple[State | None, ...] = ("dead", None, "dead", "done")
+"""how the children in each of the four keys ended"""
+
+
+async def links(queue: BullmqQueue[Any], job: bytes) -> Links:
+    """A job's children and its parent, in two round trips.
+
+    The sets are those that BullMQ's `getDependenciesCount` counts; of hashes only the names of
+    fields are read, because their values are what the children returned."""
+    opens, broke, ignored, ended = (
+        job + part for part in (b":dependencies", b":unsuccessful", b":failed", b":processed")
     )
-    (_, open), failed = await both(
-        Call(("SSCAN", waits, 0, "COUNT", MOST), tuple[Any, list[bytes]], key=waits),
+    calls: list[Call[Any]] = [
+        Call(("HGET", job, "parentKey"), optional, key=job),
+        Call(("ZCARD", broke), int, key=broke),
+        Call(("SCARD", opens), int, key=opens),
+        Call(("HLEN", ignored), int, key=ignored),
+        Call(("HLEN", ended), int, key=ended),
         Call(("ZRANGE", broke, 0, MOST - 1), list[bytes], key=broke),
-    )
-    children = list(dict.fromkeys([*open, *failed]))[:MOST]
-    found = await together(_one(queue, "child", key) for key in children)
-    # A child that made its parent fail blocks the parent only while the child is dead.
-    found = [
-        one for key, one in zip(children, found, strict=True) if key in open or one.state == "dead"
+        Call(("SSCAN", opens, 0, "COUNT", MOST), lambda reply: reply[1], key=opens),
+        Call(("HRANDFIELD", ignored, MOST), list[bytes], key=ignored),
+        Call(("HRANDFIELD", ended, MOST), list[bytes], key=ended),
     ]
-    found.sort(key=lambda one: one.state != "dead")
-    return [*found, await _one(queue, "parent", parent)] if parent else found
+    parent, n_broke, n_open, n_ignored, n_ended, *listed = await together(calls)
+    fates: dict[bytes, State | None] = {}
+    for found, fate in zip(listed, _FATES, strict=True):
+        for key in sorted(found):
+            fates.setdefault(key, fate)
+    children, parents = [*fates][:MOST], [parent] if parent else []
+    exist = iter(
+        await together(Call(("EXISTS", key), bool, key=key) for key in (*children, *parents))
+    )
+    ignores = {*listed[2], *listed[3]}  # a parent goes on without these
+    counts = {"dead": n_broke + n_ignored, "open": n_open, "done": n_ended}
+    return Links(
+        tuple(
+            Linked("child", *_place(queue, key), fates[key], next(exist), key not in ignores)
+            for key in children
+        ),
+        tuple(Linked("parent", *_place(queue, key), None, next(exist)) for key in parents),
+        sum(counts.values()),
+        len(parents),
+        {word: n for word, n in counts.items() if n},
+    )
 
 
-async def _one(queue: BullmqQueue[Any], role: Literal["child", "parent"], key: bytes) -> Related:
+def _place(queue: BullmqQueue[Any], key: bytes) -> tuple[BullmqQueue[Any], str]:
+    """The queue and the id of a job, by its key."""
     base, _, id = key.rpartition(b":")
     at, _, name = base.rpartition(b":")
-    dead, there = await both(
-        Call(("ZSCORE", base + b":failed", id), optional, key=base + b":failed"),
-        Call(("EXISTS", key), bool, key=key),
-    )
-    state: Literal["dead", "open", "gone"] = "gone" if not there else "dead" if dead else "open"
-    return Related(role, queue.beside_it(text(at) + ":", text(name)), legal(id), state)
+    return queue.beside_it(text(at) + ":", text(name)), legal(id)

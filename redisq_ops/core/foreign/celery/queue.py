@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from ...engine.operator_changes import MoveStep
 from ...engine.optional_features import HasWorkerTraces
+from ...engine.relation import Links
 from ...model.activity import Activity
 from ...model.entry import Entry, State
 from ...model.queue_position import QueuePosition
@@ -33,6 +34,7 @@ from ..releases import Releases
 from ..scanned_results import ScannedResults
 from ..schedules import HasSchedules, ScheduleProgram
 from .bindings import BINDING, SEPARATOR, parts_of, separator_of
+from .chords import links
 from .message import message
 from .schedules import RedBeat
 from .sent_tasks import SentTasks
@@ -210,6 +212,10 @@ class CeleryQueue(HasSchedules[C_co], HasWorkerTraces[C_co]):
     async def _found_by_id(self, place: Place, wanted: Any) -> bool:
         """Only results are found by their ids."""
         return isinstance(place, ScannedResults) and await super()._found_by_id(place, wanted)
+
+    @operation
+    async def links(self, entries: Sequence[Entry]) -> list[Links]:
+        return await together(links(self.at, entry) for entry in entries)
 
     @operation
     async def queue_position(self, id: str = "") -> QueuePosition:

@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Any, ClassVar
 
 from ...engine.optional_features import HasWorkerProcesses
+from ...engine.relation import Links
 from ...model.entry import Entry, State
 from ...model.quoting import bytes_of, legal, raw_of
 from ...model.states import Verb
@@ -41,6 +42,7 @@ from ..owners_pause import HasKeyPause
 from ..places import LocatedEntry, Place
 from ..releases import Releases
 from ..schedules import HasSchedules, ScheduleProgram
+from .dependencies import links
 from .job import Record
 from .recogniser import OF_A_QUEUE
 from .schedules import RqCron, RqScheduler
@@ -241,6 +243,17 @@ class RqQueue(JobHashQueue[C_co], HasSchedules[C_co], HasKeyPause[C_co], HasWork
         return "deferred" if seen.place.called in ("deferred", "ready") else ""
 
     # --- looking ---------------------------------------------------------------------------------
+
+    def beside_it(self, own_name: str) -> RqQueue[C_co]:
+        """Another queue of the deployment."""
+        if self.whole or own_name == self.own_name:
+            return self
+        name = self._name_of(own_name)
+        return RqQueue(self.client, name, at=self.at, own_name=own_name, prefix=self.prefix)
+
+    @operation
+    async def links(self, entries: Sequence[Entry]) -> list[Links]:
+        return await together(links(self, raw_of(entry.id)) for entry in entries)
 
     async def releases_there(self) -> Sequence[str]:
         """The releases of its workers: RQ writes its release nowhere else."""
