@@ -391,7 +391,8 @@ class PlacedPages(ForeignQueue[C_co]):
     ) -> Page:
         whole = query.payloads or not query.glance
         places = await self._weighed(await self._places(state, wrong, whole))
-        places = [replace(place, whole=whole) for place in places]
+        made = query.payloads or query.glance
+        places = [replace(place, whole=whole, payloads=made) for place in places]
         if not self._shared(state):
             page = await page_of(places, query)
             if any(place.problem for place in places):

@@ -25,7 +25,7 @@ from ..redis.operation import C_co, Call, attempt, both, operation, together
 from .declarations import Zset
 from .list_place import DEPTH, reachable
 from .placed_pages import PAGE, PlacedPages, named
-from .places import LocatedEntry, Place
+from .places import LocatedEntry, Place, Read, Row
 
 FEW = 20
 """ids that are looked up in a list one by one; for more of them the list is read"""
@@ -72,6 +72,10 @@ class PlacedQueue(PlacedPages[C_co]):
     def typed_id(self, words: str) -> str:
         """Ids have no parts here, so a slash needn't be quoted."""
         return legal(raw_of(words))
+
+    async def job_ids(self, place: Place, members: Sequence[bytes]) -> Sequence[bytes | None]:
+        """The id of each element of a place whose records are elsewhere; None: it is no entry."""
+        return members
 
     async def members(self, place: Place, ids: Sequence[str]) -> Sequence[bytes]:
         """The elements of a place that have these ids, of a kind that finds entries `by_id`."""
@@ -221,13 +225,18 @@ class PlacedQueue(PlacedPages[C_co]):
         return not self.own_name or self.own_name in queues or "*" in queues
 
     async def _located(
-        self, ids: Sequence[str], state: State, onward: bool = True, brief: bool = True
+        self,
+        ids: Sequence[str],
+        state: State,
+        onward: bool = True,
+        brief: bool = True,
+        bare: bool = False,
     ) -> defaultdict[str, list[LocatedEntry]]:
         """Where the entries of these ids are now, each id as often as ``ids`` has it; under
         `UNREAD`, an entry that the search met whose id is unknown.
 
         ``onward``: begin where the last search ended, as a bulk change goes through its pages.
-        ``brief``: as in `Place`.
+        ``brief``: as in `Place`. ``bare``: without their records, only their ids and places.
         """
         wanted = _Wanted(ids)
         if state == "trash":
@@ -236,6 +245,8 @@ class PlacedQueue(PlacedPages[C_co]):
             return wanted.found
         places = await self._weighed(await self._places(state))
         places = [replace(place, brief=brief) for place in places]
+        if bare:
+            places = [replace(place, read=self._bare(state), sizes=None) for place in places]
         if self.by_id:
             places = [place for place in places if not await self._found_by_id(place, wanted)]
         long = [place.too_long for place in places if place.too_long]
@@ -244,6 +255,16 @@ class PlacedQueue(PlacedPages[C_co]):
         if wanted.missing and long:
             raise WrongKind(named(long) or "")
         return wanted.found
+
+    def _bare(self, state: State) -> Read:
+        """Reads no records."""
+
+        async def read(place: Place, rows: Sequence[Row], /) -> Sequence[Entry | None]:
+            ids = await self.job_ids(place, [row.member for row in rows])
+            called = place.called
+            return [None if id is None else Entry(legal(id), state, called=called) for id in ids]
+
+        return read
 
     async def _look_through(
         self, places: Sequence[Place], wanted: _Wanted, search: tuple[State, bool], onward: bool

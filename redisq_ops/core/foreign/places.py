@@ -102,6 +102,8 @@ class Place:
     """True: records up to `LARGEST` are read (for ids, or payloads); False: up to `LONG_RECORD`"""
     brief: bool = False
     """True, for a change: entries may lack what the change doesn't compare"""
+    payloads: bool = True
+    """False: entries may lack payloads that would have to be made"""
     problem: str | None = None
     """of gathered entries: which of them may be another queue's, and why"""
     mean: int = 0

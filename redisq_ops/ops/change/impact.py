@@ -108,7 +108,7 @@ class Consequences:
     async def _weigh(self, entries: Sequence[Entry]) -> None:
         if entries and entries[0].payload is None:
             few = entries[: max(0, _WEIGHED - self.weighed)]
-            found = await self.queue.get_many.op([entry.id for entry in few])
+            found = await self.queue.get_many.op([entry.id for entry in few], entries[0].state)
             entries = [entry for entry in found if entry is not None]
         sizes = [len(entry.payload) for entry in entries if entry.payload is not None]
         self.weighed += len(sizes)

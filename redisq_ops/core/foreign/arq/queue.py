@@ -4,7 +4,7 @@ ended. These three are shared by all queues of a database, and no key lists the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from hashlib import sha1
 from typing import ClassVar
@@ -39,6 +39,7 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
     owner: ClassVar[str] = "arq"
     package: ClassVar[str] = "foreign.arq"
     by_id: ClassVar[bool] = True
+    by_stamp: ClassVar[Collection[str]] = ("delayed", "trash", "gone")
     screens: ClassVar[int] = 20
     theirs: ClassVar[dict[str, str]] = {"arq:abort": "zset"}
     workers_at: ClassVar[str] = "{q}:health-check"
@@ -196,7 +197,7 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
             state,
             at,
             since,
-            record.shown(),
+            record.shown() if place.payloads else None,
             called=place.called,
             failures=max(0, begun - (state == "pending")),
             task=record.fields["f"],
@@ -216,7 +217,7 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
             state,
             ended,
             ended,
-            record.shown(),
+            record.shown() if place.payloads else None,
             called=place.called,
             failures=record.number("t") or 0 if dead else 0,
             reason="failed" if dead else None,
@@ -233,8 +234,9 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
         read = isinstance(record, Record)
         return f"{what} {sha1(record.data).hexdigest()}".encode() if read else b""
 
-    def shown(self, entry: Entry) -> bytes | None:
-        return entry.record.shown() if isinstance(entry.record, Record) else None
+    def trash_payload(self, kept: bytes) -> bytes:
+        record = Record.read(kept)
+        return kept if record.problem else record.shown()
 
     def destination(
         self, seen: LocatedEntry, target: str, at_ms: int

@@ -5,7 +5,7 @@ All keys of a queue begin with a hash tag of its name; the keys that all queues 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ...engine.optional_features import HasWorkerProcesses
@@ -62,6 +62,7 @@ class AsynqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
         "hard": ("waiting", "delayed", "dead", "done", "trash"),
         "restore": ("trash",),
     }
+    by_stamp: ClassVar[Collection[str]] = ("waiting", "trash", "gone")
     orphan_states: ClassVar[tuple[State, ...]] = ("pending",)
     releases: ClassVar[Releases] = Releases((), known=("0.23", "0.24", "0.25", "0.26"))
     replay_note: ClassVar[str] = (
@@ -147,7 +148,7 @@ class AsynqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
             state,
             None if called == "aggregating" else until_ms,
             since_ms,
-            job.payload,
+            job.shown() if place.payloads and not place.brief else None,
             failures=failures,
             lost=lost,
             reason=reason,
@@ -164,12 +165,15 @@ class AsynqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
 
     def trash_payload(self, kept: bytes) -> bytes:
         """Made of the task's message, which the trash keeps."""
-        return Task.read({"msg": kept}).payload or kept
+        task = Task.read({"msg": kept})
+        return kept if task.problem else task.shown()
 
     # --- what operators change -------------------------------------------------------------------
 
-    def shown(self, entry: Entry) -> bytes | None:
-        return entry.record.values["msg"] if isinstance(entry.record, Task) else None
+    def selected_stamp(self, entry: Entry, target: str, high_water_ms: int) -> bytes:
+        task = entry.record
+        here = isinstance(task, Task) and task.text("state") == entry.called  # else it is refused
+        return super().selected_stamp(entry, target, high_water_ms) if here else b""
 
     def refused(self, seen: LocatedEntry, target: str) -> str:
         """Refuses a task that a server has, a task whose ``state`` names another place, and what

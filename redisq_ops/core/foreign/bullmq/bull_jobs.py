@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 from redis import RedisCluster
@@ -52,6 +52,7 @@ class BullJobs(JobHashQueue[C_co], HasWorkerTraces[C_co]):
         **JOB_VERBS,
         "requeue": ("pending", "delayed"),
     }
+    by_stamp: ClassVar[Collection[str]] = ("waiting", "delayed", "trash", "gone")
     orphan_states: ClassVar[tuple[State, ...]] = ("pending", "done")
     verbs: ClassVar[Mapping[str, str]] = {
         "requeue": "they wait for the next worker now",
@@ -107,7 +108,7 @@ class BullJobs(JobHashQueue[C_co], HasWorkerTraces[C_co]):
             state,
             since if dead else at_ms or job.until_ms,
             since,
-            job.shown(),
+            job.shown() if place.payloads else None,
             failures=self.failures(state, job),
             lost=job.lost,
             called=place.called,
@@ -125,5 +126,6 @@ class BullJobs(JobHashQueue[C_co], HasWorkerTraces[C_co]):
         tried = any(job.number(field) for field in TRIES)
         return None if delayed or tried else job.number("timestamp")
 
-    def shown(self, entry: Entry) -> bytes | None:
-        return entry.record.shown() if isinstance(entry.record, Job) else None
+    def trash_payload(self, kept: bytes) -> bytes:
+        """Made of some fields of the job, which the trash keeps."""
+        return kept if kept.startswith(b"{") else Job.kept(kept).shown()
