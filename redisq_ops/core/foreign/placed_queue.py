@@ -49,7 +49,7 @@ class _Wanted:
     def _takes(self, seen: LocatedEntry) -> bool:
         id, which = seen.entry.id, (seen.place.key, seen.member, seen.at)
         if id.startswith(UNREAD):
-            self.found[UNREAD] = [replace(seen, member=b"")]  # its bytes are too many to keep
+            self.found[UNREAD] = [seen._replace(member=b"")]  # its bytes are too many to keep
         if id not in self.missing or which in self._known:
             return False
         self._known.add(which)
