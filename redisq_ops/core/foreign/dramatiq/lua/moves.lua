@@ -59,7 +59,8 @@ local function moves_restorable(e)
 end
 
 local function moves_put_back(e)
-  -- mutant undo forgets the message: redis.call('HSET', messages_of(e), e.member, e.message or e.shown) =>
+  -- mutant undo forgets the message:
+  --   redis.call('HSET', messages_of(e), e.member, e.message or e.shown) =>
   if not e.set then redis.call('HSET', messages_of(e), e.member, e.message or e.shown) end
   return element_returns(e)
 end
