@@ -112,7 +112,7 @@ async def select(
     `Scan`. ``target``: as of `Selection`.
     """
     now = await queue.now.op() if now_ms is None else now_ms
-    scan = Scan(queue, state, filter, now, orphans=orphans)
+    scan = Scan(queue, state, filter, now, orphans=orphans, brief=True)
     selection = Selection(queue, state, filter, now, target=target if keep is None else "")
     while not scan.over:
         found = await scan.step()

@@ -42,7 +42,7 @@ def ours(client: Client) -> ArqQueue[Client]:
 
 
 def entries(client: Client, state: State) -> dict[str, Entry]:
-    return {entry.id: entry for entry in ours(client).page(state, payloads=True).entries}
+    return {entry.id: entry for entry in ours(client).page(state).entries}
 
 
 def keys(client: Client) -> dict[bytes, tuple[object, int]]:

@@ -35,7 +35,7 @@ def ours(client: Client) -> BullQueue[Client]:
 
 
 def entries(client: Client, state: State) -> dict[str, Entry]:
-    return {entry.id: entry for entry in ours(client).page(state, max=1000, payloads=True).entries}
+    return {entry.id: entry for entry in ours(client).page(state, max=1000).entries}
 
 
 def dumps(client: Client) -> dict[bytes, object]:

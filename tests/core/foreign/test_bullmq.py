@@ -32,7 +32,7 @@ def ours(client: Client) -> BullmqQueue[Client]:
 
 
 def entries(client: Client, state: State) -> dict[str, Entry]:
-    return {entry.id: entry for entry in ours(client).page(state, max=1000, payloads=True).entries}
+    return {entry.id: entry for entry in ours(client).page(state, max=1000).entries}
 
 
 def ran(client: Client) -> Counter[str]:

@@ -49,7 +49,7 @@ def ours(client: Client, name: str = NAME) -> CeleryQueue[Client]:
 
 
 def entries(client: Client, state: State) -> dict[str, Entry]:
-    return {entry.id: entry for entry in ours(client).page(state, payloads=True).entries}
+    return {entry.id: entry for entry in ours(client).page(state).entries}
 
 
 def lists(client: Client) -> list[Any]:
@@ -292,7 +292,7 @@ def test_nothing_is_unpickled(client: Client, tmp_path: Path) -> None:
     message["body"] = base64.b64encode(pickle.dumps([[Trap(folder)], {}, {}])).decode()
     message["content-type"] = "application/x-python-serialize"
     client.lpush("celery", json.dumps(message))
-    first = ours(client).page("waiting", payloads=True).entries[2]
+    first = ours(client).page("waiting").entries[2]
     assert json.loads(first.payload or b"")["args"] == [4], "out of Celery's own text of it"
     assert not folder.exists()
 

@@ -32,7 +32,7 @@ def ours(client: Client) -> DramatiqQueue[Client]:
 
 
 def entries(client: Client, state: State) -> list[Entry]:
-    return list(ours(client).page(state, payloads=True).entries)
+    return list(ours(client).page(state).entries)
 
 
 def ids(client: Client, state: State) -> list[str]:

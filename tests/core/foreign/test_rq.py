@@ -72,7 +72,7 @@ def content(client: Client, key: bytes) -> object:
 
 
 def entries(queue: RqQueue[Client], state: State) -> list[Entry]:
-    return list(queue.page(state, payloads=True).entries)
+    return list(queue.page(state).entries)
 
 
 # --- what is seen -------------------------------------------------------------------
