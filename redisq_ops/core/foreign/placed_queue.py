@@ -243,7 +243,7 @@ class PlacedQueue(PlacedPages[C_co]):
             labels = [stored(id).encode() for id in wanted.missing]
             wanted.among(await self._own_trash().of_members(labels))
             return wanted.found
-        places = await self._weighed(await self._places(state))
+        places = await self._weighed(await self._places_of_ids(state))
         places = [replace(place, brief=brief) for place in places]
         if bare:
             places = [replace(place, read=self._bare(state), sizes=None) for place in places]
@@ -255,6 +255,10 @@ class PlacedQueue(PlacedPages[C_co]):
         if wanted.missing and long:
             raise WrongKind(named(long) or "")
         return wanted.found
+
+    async def _places_of_ids(self, state: State) -> list[Place]:
+        """Places in which entries are looked for by their ids; their counts don't matter."""
+        return await self._places(state)
 
     def _bare(self, state: State) -> Read:
         """Reads no records."""
