@@ -46,7 +46,8 @@ class ForeignChanges(PlacedQueue[C_co]):
     """A queue whose entries operators can change, as `actions` lists it."""
 
     by_stamp: ClassVar[Collection[str]] = ()
-    """where entries go by their stamps: `destination`, `shown`, `refused` need no record then"""
+    """where entries go by their stamps, in a kind whose ids are unique: `destination`, `shown` and
+    `refused` need no record then"""
 
     async def _ensure_registered(self) -> None:
         """Write the registry entry before the first key of ours, so that the audit log is found."""
