@@ -56,3 +56,17 @@ def test_what_came_after_the_look_is_late(client: redis.Redis) -> None:
     queue = run(client, Deployment(client).queue(NAMES["bullmq"]))
     chosen = run(client, select(queue, "dead", Filter(), now_ms=NOW - 1, target="trash"))
     assert words(client, chosen) == {"d0": "late"}
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("kind", sorted(RECORDS.keys() - {"rq"}))  # in its trash: the description
+def test_the_trash_shows_an_entry_as_it_was_shown(client: Any, kind: str) -> None:
+    fill(client, kind, 1)
+    state: State = "waiting" if kind == "arq" else "dead"
+    queue = run(client, Deployment(client).queue(NAMES[kind]))
+    (entry,) = queue.page(state).entries
+    assert words(client, run(client, select(queue, state, Filter(), target="trash")))
+    for _ in range(2):
+        (gone,) = queue.page("trash").entries
+        assert gone.payload == entry.payload
+        client.hset(queue.keys["purged"], entry.id, entry.payload)  # as it was kept before

@@ -128,4 +128,5 @@ class BullJobs(JobHashQueue[C_co], HasWorkerTraces[C_co]):
 
     def trash_payload(self, kept: bytes) -> bytes:
         """Made of some fields of the job, which the trash keeps."""
-        return kept if kept.startswith(b"{") else Job.kept(kept).shown()
+        job = Job.kept(kept)
+        return kept if job is None else job.shown()

@@ -43,11 +43,14 @@ class Job(JobHash):
     until_ms: int | None = None
 
     @classmethod
-    def kept(cls, fields: bytes) -> Job:
-        """A job of what the trash keeps: the `SHOWN` fields, each behind its length and a colon."""
+    def kept(cls, fields: bytes) -> Job | None:
+        """A job of what the trash keeps: the `SHOWN` fields, each behind its length and a colon.
+        None: it keeps something else."""
         values = {}
         for name in SHOWN:
             length, _, rest = fields.partition(b":")
+            if not length.isdigit() or len(length) > 9:
+                return None
             values[name], fields = rest[: int(length)], rest[int(length) :]
         return cls(values)
 
