@@ -1,8 +1,10 @@
 """Changes of a whole state of other programs' queues: cost of a job, and other clients' waits.
 
 Measured as users type it, ``redisq dlq replay --yes`` and so on. The client's time is the CPU time
-of the process without that of one that lists a single entry; the server's is its CPU time. Beside
-the replays of RQ, BullMQ and Sidekiq stands what these programs' own replay takes.
+of the process without that of one that lists a single entry; the server's is its CPU time. A tenth
+is chosen by a filter, which reads all jobs: its costs, too, are for each job of the state. Beside
+the replays of RQ, BullMQ and Sidekiq stands what these programs' own replay takes, beside all
+kinds our own request queue.
 """
 
 from __future__ import annotations
@@ -19,14 +21,25 @@ from .foreign_jobs import NAMES, fill
 from .measure import empty, servers, url_of
 from .peers import own_replay
 from .peers.environment import NotInstalled
-from .replay import ping_times
+from .replay import ping_times, requests
 
 JOBS = int(os.environ.get("JOBS", "50000"))
-FAILED = (("dlq", "groups"), ("dlq", "replay"), ("undo",), ("dlq", "purge"), ("undo",))
-WAITING = (("waiting", "purge"), ("undo",))
+TENTH = ("--where", "id~5$")
+"""of Resque's failures, whose ids are digests, a sixteenth"""
+FAILED = (
+    ("dlq", "groups"),
+    ("dlq", "replay"),
+    ("undo",),
+    ("dlq", "purge"),
+    ("undo",),
+    ("dlq", "replay", *TENTH),
+    ("undo",),
+)
+WAITING = (("waiting", "purge"), ("undo",), ("waiting", "purge", *TENTH), ("undo",))
+OURS = "request"
 AT_ONCE = 1000
 """jobs that BullMQ's `retryJobs` moves at a time: its own default"""
-VERBS = {kind: WAITING if kind == "arq" else FAILED for kind in NAMES}
+VERBS = {kind: WAITING if kind == "arq" else FAILED for kind in (OURS, *NAMES)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +88,7 @@ def own(kind: str, client: redis.Redis) -> str:
 
 
 def main() -> None:
-    kinds = os.environ.get("KINDS", " ".join(NAMES)).split()
+    kinds = os.environ.get("KINDS", " ".join(VERBS)).split()
     with servers(in_use=True) as each:
         for name, client in each:
             print(f"{name}, {JOBS:,} jobs a state, load {os.getloadavg()[0]:.1f}; µs a job:")
@@ -83,12 +96,16 @@ def main() -> None:
             print("|---|---|--:|--:|--:|--:|")
             for kind in kinds:
                 empty(client)
-                fill(client, kind, JOBS)
-                measured(client, "discover", "--register", "--yes")
-                start = measured(client, "waiting", "ls", NAMES[kind], "--max", "1")
+                queue = NAMES.get(kind, "mail")
+                if kind == OURS:
+                    requests(client, JOBS)
+                else:
+                    fill(client, kind, JOBS)
+                    measured(client, "discover", "--register", "--yes")
+                start = measured(client, "waiting", "ls", queue, "--max", "1")
                 for verb in VERBS[kind]:
                     asks = () if verb[-1] == "groups" else ("--yes",)
-                    cost = measured(client, *verb, *((NAMES[kind],) if verb[1:] else ()), *asks)
+                    cost = measured(client, *verb, *((queue,) if verb[1:] else ()), *asks)
                     seconds = cost.client_s - start.client_s, cost.server_s, cost.wall_s
                     figures = [f"{each / JOBS * 1e6:.0f}" for each in seconds]
                     row = [kind, " ".join(verb), *figures, f"{cost.longest_ms:.1f}"]

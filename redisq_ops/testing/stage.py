@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -221,12 +221,17 @@ class Stage:
         state: State,
         ids: Sequence[str],
         op: str = OP,
-        times: Mapping[str, int] | None = None,
+        selected: Entry | None = None,
     ) -> Description[list[str]]:
-        """The description of a verb's change of some entries; ``times``: `at_ms` as shown."""
+        """The description of a verb's change of some entries; ``selected``: one of them, as it was
+        when it was chosen."""
         now = self.queue.now()
         until_ms = LATER_MS if VERBS[verb][1] == "pending" else now + LATER_MS
-        words = {"source": state, "target": VERBS[verb][1], "consumer": "me", "times": times}
+        words: dict[str, Any] = {"source": state, "target": VERBS[verb][1], "consumer": "me"}
+        if selected is not None and selected.at_ms:
+            words["times"] = {selected.id: selected.at_ms}
+        if selected and (stamp := self.queue.selected_stamp(selected, words["target"], now)):
+            words["stamps"] = {selected.id: stamp}
         made: Description[list[str]] = self.queue.move.op(
             op, 1, ids, high_water_ms=now, lease_ms=until_ms, **words
         )
@@ -241,8 +246,8 @@ class Stage:
             happens(self.client)
             was.append(self.look())
 
-        word, said, id, at_ms = "refused", "", step.entry.id, step.entry.at_ms
-        move = self.step(step.verb, step.state, [id], times={id: at_ms} if at_ms else None)
+        word, said = "refused", ""
+        move = self.step(step.verb, step.state, [step.entry.id], selected=step.entry)
         try:
             (word,) = raced(self.client, move, meanwhile)
         except RedisqError as error:

@@ -121,7 +121,8 @@ def _scan_queue(
         # Done entries are not kept, only their results.
         if state == "done" or filter.state_mismatch(state) or left == 0:
             continue
-        scan = Scan(queue, state, replace(filter, max=left), now, needs=needs, partly=True)
+        some, brief = replace(filter, max=left), isinstance(found, ValueCounts)
+        scan = Scan(queue, state, some, now, needs=needs, partly=True, brief=brief)
         try:
             for page in pages(s, scan, given.conditions.scan_rate):
                 if isinstance(found, ValueCounts):

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
 from ..model.clock import Duration, checked_ms
-from ..model.entry import MovedRange, State
+from ..model.entry import Entry, MovedRange, State
 from ..model.errors import Refused, Superseded
 from ..model.keys import checked_consumer, checked_name
 from ..model.open_resize import OpenResize
@@ -48,6 +48,7 @@ class MoveStep:
     times: Mapping[str, int]
     orphans: Collection[str]
     span: str
+    stamps: Mapping[str, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +85,21 @@ class OperatorChanges(ParallelReads[C_co]):
 
     @operation
     async def would_move(
-        self, ids: Sequence[str], source: State, target: str, orphans: Collection[str] = ()
+        self,
+        ids: Sequence[str],
+        source: State,
+        target: str,
+        orphans: Collection[str] = (),
+        stamps: Mapping[str, bytes] | None = None,
     ) -> list[str]:
         """For each entry the word that `move` would return, as far as that is known without
-        writing; empty: `move` would move it."""
+        writing; empty: `move` would move it. ``orphans``, ``stamps``: as for `move`."""
         return [""] * len(ids)
+
+    def selected_stamp(self, entry: Entry, target: str, high_water_ms: int) -> bytes:
+        """What `move` needs to know of an entry that was selected, beside its id, so that it needs
+        no second look at the entry's record; empty: it looks again."""
+        return b""
 
     @operation
     def move(
@@ -105,6 +116,7 @@ class OperatorChanges(ParallelReads[C_co]):
         times: Mapping[str, int] | None = None,
         orphans: Collection[str] = (),
         span: str = "",
+        stamps: Mapping[str, bytes] | None = None,
     ) -> Description[list[str]]:
         """Move entries, at most 500, from state ``source`` to ``target``: one step.
 
@@ -118,7 +130,7 @@ class OperatorChanges(ParallelReads[C_co]):
         (`Entry.orphan`) when they were chosen; an entry that became one or stopped being one since
         is ``changed``.
         ``span``: the plan's entries that this step is about (FROM-TO or FROM-TO-RUN), noted in the
-        audit log.
+        audit log. ``stamps``: id -> `selected_stamp`: an entry with another one is ``changed``.
         """
         checked_name(op, "operation")
         checked_consumer(consumer)
@@ -136,6 +148,7 @@ class OperatorChanges(ParallelReads[C_co]):
                 times or {},
                 orphans,
                 span,
+                stamps or {},
             )
         )
 

@@ -84,15 +84,18 @@ class QueueReads(QueueBase[C_co]):
         start: int | None = None,
         payloads: bool = False,
         glance: bool = False,
+        brief: bool = False,
     ) -> Description[Page]:
         """Up to ``max`` entries of a state, in the order in which the server keeps them.
 
         ``cursor``: the `Page.cursor` of the page before; no entry is skipped or shown twice,
         whatever came or went between the two. ``start``: the rank of the first entry, for a window
         in a long list. ``payloads``: also read payloads. ``glance``: for views that read again and
-        again: long records of other programs may be left out, and their entries say so.
+        again: long records of other programs may be left out, and their entries say so. ``brief``:
+        payloads that would have to be made of other programs' records may be left out.
         """
-        return self._bounded_page(state, PageQuery(cursor, max, start, payloads, glance))
+        query = PageQuery(cursor, max, start, payloads, glance, brief and not payloads)
+        return self._bounded_page(state, query)
 
     async def _bounded_page(self, state: State, query: PageQuery) -> Page:
         """`_page`; ids and payloads that are too long arrive cut, and their entries say so."""

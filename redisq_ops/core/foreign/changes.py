@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
+from typing import ClassVar
 
 from redis.crc import key_slot
 
@@ -43,6 +44,10 @@ JOB_VERBS: Mapping[Verb, tuple[State, ...]] = {
 
 class ForeignChanges(PlacedQueue[C_co]):
     """A queue whose entries operators can change, as `actions` lists it."""
+
+    by_stamp: ClassVar[Collection[str]] = ()
+    """where entries go by their stamps, in a kind whose ids are unique: `destination`, `shown` and
+    `refused` need no record then"""
 
     async def _ensure_registered(self) -> None:
         """Write the registry entry before the first key of ours, so that the audit log is found."""
@@ -99,8 +104,14 @@ class ForeignChanges(PlacedQueue[C_co]):
         """Bytes that tell an entry from a later one of its id; `moves_take_out` compares them."""
         return b""
 
+    def selected_stamp(self, entry: Entry, target: str, high_water_ms: int) -> bytes:
+        """As for every queue: its `stamp`, unless a step to ``target`` needs more of its record."""
+        early = entry.since_ms is None or entry.since_ms <= high_water_ms
+        sure = early and target in self.by_stamp and not entry.orphan
+        return self.stamp(entry) if sure else b""
+
     def shown(self, entry: Entry) -> bytes | None:
-        """What the trash shows of an entry; None: its element."""
+        """What the trash shows of an entry; None: what `moves_take_out` says, or its element."""
         return None
 
     def refused(self, seen: LocatedEntry, target: str) -> str:
@@ -121,11 +132,17 @@ class ForeignChanges(PlacedQueue[C_co]):
 
     @operation
     async def would_move(
-        self, ids: Sequence[str], source: State, target: str, orphans: Collection[str] = ()
+        self,
+        ids: Sequence[str],
+        source: State,
+        target: str,
+        orphans: Collection[str] = (),
+        stamps: Mapping[str, bytes] | None = None,
     ) -> list[str]:
         """Calls the same hooks as the script `move`. Needs the right to run scripts."""
         later = await self._now() + DAY_MS  # so far ahead that no entry is ``late``
-        step = MoveStep("-", 0, ids, source, target, later, "-", later, {}, orphans, "")
+        seen = stamps or {}
+        step = MoveStep("-", 0, ids, source, target, later, "-", later, {}, orphans, "", seen)
         found: list[str] = await self._call_script(
             "would_move",
             words,
@@ -167,7 +184,8 @@ class ForeignChanges(PlacedQueue[C_co]):
         return found
 
     async def _rows(self, step: MoveStep) -> list[tuple[str | bytes, ...]]:
-        located, now = await both(self._located(step.ids, step.source), self._now())
+        bare = all(id in step.stamps for id in step.ids)
+        located, now = await both(self._located(step.ids, step.source, bare=bare), self._now())
         deep = step.source == "waiting" and await self._has_depths(located, step.ids)
         absent = "deep" if deep else "changed"
         found = [(id, located[id].pop(0) if located[id] else None) for id in step.ids]
@@ -198,7 +216,8 @@ class ForeignChanges(PlacedQueue[C_co]):
             why = "" if destination else "invalid"
             put, queue = destination or (None, "")
         at = str(seen.at) if seen.place.kind == "list" else f"{seen.score:.17g}"
-        stamp = b"" if step.source == "trash" or why else self.stamp(seen.entry)
+        stamp = b"" if step.source == "trash" or why else step.stamps.get(seen.entry.id)
+        stamp = self.stamp(seen.entry) if stamp is None else stamp
         shown = self.shown(seen.entry) if step.target == "trash" and not why else None
         return (
             id,

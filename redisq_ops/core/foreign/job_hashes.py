@@ -43,16 +43,15 @@ class JobHash:
     def notes(self) -> list[str]:
         """The fields that were not read, and why."""
         values = self.values.items()
-        return [f"{name}: {note.decode()}" for name, note in values if isinstance(note, Note)]
+        return [f"{name}: {note.decode()}" for name, note in values if type(note) is Note]
 
     def stamp(self, names: Sequence[str]) -> bytes:
         """Which of these fields were read, and the digest of their values; `stamps.lua` makes the
         same bytes."""
         values = [self.values.get(name) or b"" for name in names]
-        read = [value for value in values if not isinstance(value, Note)]
-        marks = "".join("01"[not isinstance(value, Note)] for value in values)
-        told = b"".join(b"%d:%b" % (len(value), value) for value in read)
-        return f"{marks} {sha1(told).hexdigest()}".encode()
+        marks = b"".join([b"0" if type(value) is Note else b"1" for value in values])
+        told = [b"%d:%b" % (len(value), value) for value in values if type(value) is not Note]
+        return b"%b %b" % (marks, sha1(b"".join(told)).hexdigest().encode())
 
     @property
     def gone(self) -> bool:
@@ -137,10 +136,6 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
     def entry(self, state: State, place: Place, id: str, at_ms: int | None, job: Any) -> Entry:
         """The entry of a job without a `problem`; the entry's `record` is the job. ``at_ms``: the
         job's time, if its place is in `timed`."""
-
-    async def job_ids(self, place: Place, members: Sequence[bytes]) -> Sequence[bytes | None]:
-        """The job's id of each element of a place; None: the element isn't a job."""
-        return members
 
     def job_key(self, place: Place, id: bytes) -> bytes:
         """The key of a job's hash, by its id and the place that has the id."""

@@ -39,10 +39,10 @@ async def bytes_used(key: str | bytes, samples: int = SAMPLED) -> int:
     return 0 if isinstance(used, Exception) else used
 
 
-async def whole_sizes(keys: Sequence[bytes]) -> list[int]:
-    """Bytes of each key, by all its elements; `LONG_RECORD` + 1 if the user may not ask."""
+async def whole_sizes(keys: Sequence[bytes], unknown: int = LONG_RECORD + 1) -> list[int]:
+    """Bytes of each key, by all its elements; ``unknown`` if the user may not ask."""
     found = await attempts([_usage(key, 0) for key in keys])
-    return [LONG_RECORD + 1 if isinstance(size, Exception) else size for size in found]
+    return [unknown if isinstance(size, Exception) else size for size in found]
 
 
 def _usage(key: str | bytes, samples: int) -> Call[int]:

@@ -391,7 +391,7 @@ class PlacedPages(ForeignQueue[C_co]):
     ) -> Page:
         whole = query.payloads or not query.glance
         places = await self._weighed(await self._places(state, wrong, whole))
-        places = [replace(place, whole=whole) for place in places]
+        places = [replace(place, whole=whole, payloads=not query.brief) for place in places]
         if not self._shared(state):
             page = await page_of(places, query)
             if any(place.problem for place in places):

@@ -25,7 +25,7 @@ from ..redis.operation import C_co, Call, attempt, both, operation, together
 from .declarations import Zset
 from .list_place import DEPTH, reachable
 from .placed_pages import PAGE, PlacedPages, named
-from .places import LocatedEntry, Place
+from .places import LocatedEntry, Place, Read, Row
 
 FEW = 20
 """ids that are looked up in a list one by one; for more of them the list is read"""
@@ -49,7 +49,7 @@ class _Wanted:
     def _takes(self, seen: LocatedEntry) -> bool:
         id, which = seen.entry.id, (seen.place.key, seen.member, seen.at)
         if id.startswith(UNREAD):
-            self.found[UNREAD] = [replace(seen, member=b"")]  # its bytes are too many to keep
+            self.found[UNREAD] = [seen._replace(member=b"")]  # its bytes are too many to keep
         if id not in self.missing or which in self._known:
             return False
         self._known.add(which)
@@ -72,6 +72,10 @@ class PlacedQueue(PlacedPages[C_co]):
     def typed_id(self, words: str) -> str:
         """Ids have no parts here, so a slash needn't be quoted."""
         return legal(raw_of(words))
+
+    async def job_ids(self, place: Place, members: Sequence[bytes]) -> Sequence[bytes | None]:
+        """The id of each element of a place whose records are elsewhere; None: it is no entry."""
+        return members
 
     async def members(self, place: Place, ids: Sequence[str]) -> Sequence[bytes]:
         """The elements of a place that have these ids, of a kind that finds entries `by_id`."""
@@ -236,20 +240,24 @@ class PlacedQueue(PlacedPages[C_co]):
         onward: bool = True,
         brief: bool = True,
         whole: bool = True,
+        bare: bool = False,
     ) -> defaultdict[str, list[LocatedEntry]]:
         """Where the entries of these ids are now, each id as often as ``ids`` has it; under
         `UNREAD`, an entry that the search met whose id is unknown.
 
         ``onward``: begin where the last search ended, as a bulk change goes through its pages.
-        ``brief``, ``whole``: as in `Place`.
+        ``brief``, ``whole``: as in `Place`. ``bare``: without their records, only their ids and
+        places.
         """
         wanted = _Wanted(ids)
         if state == "trash":
             labels = [stored(id).encode() for id in wanted.missing]
             wanted.among(await self._own_trash().of_members(labels))
             return wanted.found
-        places = await self._weighed(await self._places(state))
+        places = await self._weighed(await self._places_of_ids(state))
         places = [replace(place, brief=brief, whole=whole) for place in places]
+        if bare:
+            places = [replace(place, read=self._bare(state), sizes=None) for place in places]
         if self.by_id:
             places = [place for place in places if not await self._found_by_id(place, wanted)]
         long = [place.too_long for place in places if place.too_long]
@@ -258,6 +266,20 @@ class PlacedQueue(PlacedPages[C_co]):
         if wanted.missing and long:
             raise WrongKind(named(long) or "")
         return wanted.found
+
+    async def _places_of_ids(self, state: State) -> list[Place]:
+        """Places in which entries are looked for by their ids; their counts don't matter."""
+        return await self._places(state)
+
+    def _bare(self, state: State) -> Read:
+        """Reads no records."""
+
+        async def read(place: Place, rows: Sequence[Row], /) -> Sequence[Entry | None]:
+            ids = await self.job_ids(place, [row.member for row in rows])
+            called = place.called
+            return [None if id is None else Entry(legal(id), state, called=called) for id in ids]
+
+        return read
 
     async def _look_through(
         self, places: Sequence[Place], wanted: _Wanted, search: tuple[State, bool], onward: bool

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from ..engine.state_scan import Position, ScoreRange, behind, positions, spelt
 from ..engine.state_scan import page as zset_page
@@ -34,8 +34,7 @@ def orphan(place: Place, state: State, id: str, at_ms: int | None, what: str = "
     return Entry(id, state, at_ms, called=place.called, reason=GONE, problem=f"its {what} is gone")
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """An element as it was read."""
 
     member: bytes
@@ -54,8 +53,7 @@ class Row:
         return cut_element.length(self.member) + cut_element.length(self.value)
 
 
-@dataclass(frozen=True, slots=True)
-class LocatedEntry:
+class LocatedEntry(NamedTuple):
     """An entry and where it was read, so that exactly this one can be found again."""
 
     entry: Entry
@@ -102,6 +100,8 @@ class Place:
     """True: records up to `LARGEST` are read (for ids, or payloads); False: up to `LONG_RECORD`"""
     brief: bool = False
     """True, for a change: entries may lack what the change doesn't compare"""
+    payloads: bool = True
+    """False: entries may lack payloads that would have to be made"""
     problem: str | None = None
     """of gathered entries: which of them may be another queue's, and why"""
     mean: int = 0
@@ -132,10 +132,7 @@ class Place:
         if self.sizes is None or not rows or rows[0].size is not None:
             return rows
         sizes = await self.sizes(self, rows)
-        return [
-            Row(row.member, row.score, row.at, row.value, size)
-            for row, size in zip(rows, sizes, strict=True)
-        ]
+        return [row._replace(size=size) for row, size in zip(rows, sizes, strict=True)]
 
     def _read_of(self, row: Row) -> int:
         return row.size if row.size and self.reads(row.size) else 0

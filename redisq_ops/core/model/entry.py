@@ -210,6 +210,7 @@ class PageQuery:
     start: int | None = None
     payloads: bool = False
     glance: bool = False
+    brief: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,8 @@ class Pick(NamedTuple):
     record"""
     orphan: bool = False
     """whether it had no record when it was chosen"""
+    stamp: bytes = b""
+    """its `selected_stamp`"""
 
 
 @dataclass
@@ -77,6 +79,7 @@ class EntryAction:
             times={pick.id: pick.at_ms for pick in picks if pick.at_ms is not None},
             orphans={pick.id for pick in picks if pick.orphan},
             span=place,
+            stamps={pick.id: pick.stamp for pick in picks if pick.stamp},
         )
         return moved
 

@@ -116,7 +116,7 @@ class Consequences:
     async def _weigh(self, entries: Sequence[Entry]) -> None:
         if entries and entries[0].payload is None:
             few = entries[: max(0, _WEIGHED - self.weighed)]
-            found = await self.queue.get_many.op([entry.id for entry in few])
+            found = await self.queue.get_many.op([entry.id for entry in few], entries[0].state)
             entries = [entry for entry in found if entry is not None]
         sizes = [len(entry.payload) for entry in entries if entry.payload is not None]
         self.weighed += len(sizes)
@@ -124,11 +124,13 @@ class Consequences:
 
     async def ask(self, verb: Verb) -> None:
         """Ask the queue which of the first entries the verb would skip, as a step of it does."""
-        first, target = self._first, VERBS[verb][1]
+        first, target, queue = self._first, VERBS[verb][1], self.queue
         if not first or verb == "move":
             return
         ids, orphans = [one.id for one in first], [one.id for one in first if one.orphan]
-        words = await attempt(self.queue.would_move.op(ids, first[0].state, target, orphans))
+        found = ((one.id, queue.selected_stamp(one, target, self.now_ms)) for one in first)
+        stamps = {id: stamp for id, stamp in found if stamp}
+        words = await attempt(queue.would_move.op(ids, first[0].state, target, orphans, stamps))
         if not isinstance(words, Exception):  # else the user may not run scripts
             self.asked, self.skips = len(words), dict(Counter(filter(None, words)).most_common())
 

@@ -189,7 +189,7 @@ async def prepare(
         scope, impact = await select_whole_state(queue, state, filter, progress, shown)
     else:
         scope, impact = await select_entries(
-            queue, state, filter, progress, keep, shown, orphans=VERBS[verb][1] in ("trash", "gone")
+            queue, state, filter, progress, keep, shown, VERBS[verb][1]
         )
         if not scope.count and scope.unreadable[WHOLE]:
             allowed(queue, verb, state)

@@ -70,10 +70,10 @@ async def select_entries(
     progress: Progress | None = None,
     keep: Callable[[list[Entry]], None] | None = None,
     shown: Callable[[str], str] = str,
-    orphans: bool = False,
+    target: str = "",
 ) -> tuple[Selection, Consequences]:
     """Select entries by id and count what they are like, in one scan; ``keep`` and
-    ``orphans`` as of `select`.
+    ``target`` as of `select`.
 
     ``shown`` redacts what errors say.
     """
@@ -87,7 +87,8 @@ async def select_entries(
         each=consequences.add,
         keep=keep,
         now_ms=now,
-        orphans=orphans,
+        orphans=target in ("trash", "gone"),
+        target=target,
     )
     if selection.count:
         await consequences.read_load(queue)

@@ -51,6 +51,7 @@ class Scan:
 
     ``partly``: continue past what can't be read; otherwise that is `WrongKind`, since a change must
     not act on a part. ``orphans``: entries of which only the id is left can be changed, too.
+    ``brief``: as of `Queue.page`.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Scan:
         needs: frozenset[Need] = frozenset(),
         partly: bool = False,
         orphans: bool = False,
+        brief: bool = False,
     ) -> None:
         self.queue = queue
         self.state = state
@@ -88,6 +90,7 @@ class Scan:
         self._priorities: dict[str, int] = {}
         self._partly = partly
         self._orphans = orphans
+        self._brief = brief
         self._only_orphans = orphans and state in queue.orphan_states
         self._context = EntryContext(queue.name, queue.kind, self._priorities)
         self._cursor: str | None = None
@@ -247,7 +250,9 @@ class Scan:
         start = None
         if self._cursor is None and self._start is not None:
             start = self._start + self.scanned
-        page: Page = await self.queue.page.op(self.state, self._cursor, most, start, self._payloads)
+        page: Page = await self.queue.page.op(
+            self.state, self._cursor, most, start, self._payloads, brief=self._brief
+        )
         if page.problem and not self._partly:
             raise WrongKind(page.problem)
         if page.problem and page.problem not in (self.problem or ""):

@@ -40,6 +40,10 @@ class Selection:
     """entries that entered the state after this time are not selected"""
     pages: list[bytes] = field(default_factory=list)
     """lines of ``ID``, in `TIMED` states ``ID TIME``; behind them `GONE` for an orphan"""
+    stamps: list[bytes] = field(default_factory=list)
+    """for each page the entries' `selected_stamp`, as lines; empty where no entry has one"""
+    target: str = ""
+    """the state to which the entries will go; empty: unknown"""
     count: int = 0
     scanned: int = 0
     total: int = 0
@@ -59,6 +63,8 @@ class Selection:
     def add(self, entries: list[Entry]) -> None:
         if entries:
             self.pages.append(bytes_of("\n".join(map(_identity, entries))))
+            stamps = [self._stamp(entry) for entry in entries] if self.target else []
+            self.stamps.append(b"\n".join(stamps) if any(stamps) else b"")
         self.count += len(entries)
         self.sample += entries[: max(0, 10 - len(self.sample))]
         for entry in entries:
@@ -66,15 +72,20 @@ class Selection:
             if reason:
                 self.reasons[reason] = self.reasons.get(reason, 0) + 1
 
-    def identities(self) -> Iterator[tuple[str, int | None, bool]]:
-        """Every id in the server's order, in `TIMED` states the entry's time (ms), and whether it
-        is an orphan."""
-        for page in self.pages:
-            for line in text(page).split("\n"):
+    def _stamp(self, entry: Entry) -> bytes:
+        return self.queue.selected_stamp(entry, self.target, self.high_water_ms)
+
+    def identities(self) -> Iterator[tuple[str, int | None, bool, bytes]]:
+        """Every id in the server's order, in `TIMED` states the entry's time (ms), whether it is an
+        orphan, and its stamp."""
+        for page, stamps in zip(self.pages, self.stamps, strict=True):
+            lines = text(page).split("\n")
+            each = stamps.split(b"\n") if stamps else [b""] * len(lines)
+            for line, stamp in zip(lines, each, strict=True):
                 id, *more = line.split(" ")
                 orphan = more[-1:] == [GONE]
                 at = more[: len(more) - orphan]
-                yield id, int(at[0]) if at else None, orphan
+                yield id, int(at[0]) if at else None, orphan, stamp
 
     def ids(self) -> list[str]:
         """Every id; for small selections and tests."""
@@ -91,17 +102,18 @@ async def select(
     keep: Callable[[list[Entry]], None] | None = None,
     now_ms: int | None = None,
     orphans: bool = False,
+    target: str = "",
 ) -> Selection:
     """Read a state and keep the identities that the filter accepts; changes nothing.
 
     ``progress`` is called with (scanned, total or None) after each page; an exception from it ends
     the scan. ``each`` gets the selected entries page by page. ``keep`` gets them too; then the
     selection itself has no ids, and what is in memory doesn't grow with it. ``orphans``: as of
-    `Scan`.
+    `Scan`. ``target``: as of `Selection`.
     """
     now = await queue.now.op() if now_ms is None else now_ms
-    scan = Scan(queue, state, filter, now, orphans=orphans)
-    selection = Selection(queue, state, filter, now)
+    scan = Scan(queue, state, filter, now, orphans=orphans, brief=True)
+    selection = Selection(queue, state, filter, now, target=target if keep is None else "")
     while not scan.over:
         found = await scan.step()
         if found and found[0].state == "waiting":
@@ -114,6 +126,7 @@ async def select(
         if keep is not None:
             keep(found)
             selection.pages.clear()
+            selection.stamps.clear()
         if progress is not None:
             progress(scan.scanned, scan.expected)
     selection.scanned, selection.total, selection.exact = scan.scanned, scan.total, scan.exact

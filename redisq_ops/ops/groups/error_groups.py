@@ -233,7 +233,8 @@ class Grouping:
         self.groups = groups or ErrorGroups(redaction=filter.redaction, ids=ids)
         self.now_ms = now_ms
         self._filter = filter
-        self.scan = Scan(queue, state, filter, now_ms, needs=self.groups.by.needs, partly=True)
+        needs = self.groups.by.needs
+        self.scan = Scan(queue, state, filter, now_ms, needs=needs, partly=True, brief=True)
 
     @property
     def over(self) -> bool:

@@ -683,9 +683,9 @@ def test_a_waiting_job_is_purged_wherever_it_has_got_to(
     wanted = ["j150", "j151", "j390", "j10"]
     located = SidekiqQueue._located
 
-    async def overtaken(self: Any, *args: Any) -> Any:
+    async def overtaken(self: Any, *args: Any, **options: Any) -> Any:
         """Between the look and the change others take and push."""
-        found = await located(self, *args)
+        found = await located(self, *args, **options)
         client.rpop("queue:default", 20)
         client.lpush("queue:default", *[record(f"new{n}") for n in range(130)])
         return found

@@ -4,7 +4,8 @@ ended. These three are shared by all queues of a database, and no key lists the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from hashlib import sha1
 from typing import ClassVar
@@ -39,6 +40,7 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
     owner: ClassVar[str] = "arq"
     package: ClassVar[str] = "foreign.arq"
     by_id: ClassVar[bool] = True
+    by_stamp: ClassVar[Collection[str]] = ("delayed", "trash", "gone")
     screens: ClassVar[int] = 20
     theirs: ClassVar[dict[str, str]] = {"arq:abort": "zset"}
     workers_at: ClassVar[str] = "{q}:health-check"
@@ -118,14 +120,23 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
             sizes = string_sizes(RESULT)
             return [ScannedResults(self.own_name, called, read, sizes=sizes, begin=RESULT)]
         now, running = await both(self._now(), self._unless(self._running(), [], wrong))
-        called = self.states[state][0].called
         if state == "pending":
-            place = Place(self.own_name, called, read, whole=whole, sizes=string_sizes(JOB))
+            called, sizes = self.states[state][0].called, string_sizes(JOB)
+            place = Place(self.own_name, called, read, whole=whole, sizes=sizes)
             return [GatheredPlace(rows=await place.located(running))]
-        due = state == "waiting"
-        n = sum((row.score <= now) is due for row in running)
-        sizes = string_sizes(JOB)
-        return [DuePart(self.own_name, called, read, sizes=sizes, now=now, due=due, hidden=n)]
+        part = self._part(state, now)
+        return [replace(part, hidden=sum((row.score <= now) is part.due for row in running))]
+
+    def _part(self, state: State, now: float) -> DuePart:
+        read, sizes, due = self._reader(state), string_sizes(JOB), state == "waiting"
+        called = self.states[state][0].called
+        return DuePart(self.own_name, called, read, sizes=sizes, now=now, due=due)
+
+    async def _places_of_ids(self, state: State) -> list[Place]:
+        """Jobs that run are left out when they are read, or by the script."""
+        if state not in ("waiting", "delayed"):
+            return await super()._places_of_ids(state)
+        return [self._part(state, await self._now())]
 
     async def _size(self, state: State, places: Sequence[Place]) -> int | None:
         """Results are not counted: no key lists them."""
@@ -201,7 +212,7 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
             state,
             at,
             since,
-            record.shown(),
+            record.shown() if place.payloads else None,
             called=place.called,
             failures=max(0, begun - (state == "pending")),
             task=record.fields["f"],
@@ -221,7 +232,7 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
             state,
             ended,
             ended,
-            record.shown(),
+            record.shown() if place.payloads else None,
             called=place.called,
             failures=record.number("t") or 0 if dead else 0,
             reason="failed" if dead else None,
@@ -238,8 +249,9 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
         read = isinstance(record, Record)
         return f"{what} {sha1(record.data).hexdigest()}".encode() if read else b""
 
-    def shown(self, entry: Entry) -> bytes | None:
-        return entry.record.shown() if isinstance(entry.record, Record) else None
+    def trash_payload(self, kept: bytes) -> bytes:
+        record = Record.read(kept)
+        return kept if record.problem else record.shown()
 
     def destination(
         self, seen: LocatedEntry, target: str, at_ms: int

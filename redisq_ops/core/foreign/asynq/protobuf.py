@@ -22,15 +22,16 @@ class Message:
         at = read = 0
         while at < len(data):
             tag, at = _varint(data, at)
-            value, size = 0, _FIXED.get(tag & 7, len(data))
-            if tag & 7 in (0, 2):
+            kind, value = tag & 7, 0
+            size = _FIXED.get(kind, len(data))
+            if kind in (0, 2):
                 value, at = _varint(data, at)
-                size = value if tag & 7 else 0
+                size = value if kind else 0
             at, read = at + size, read + 1
             if at > len(data) or read > MOST:
                 raise ValueError("it is cut, too long, or none")
-            if tag & 7 not in _FIXED:
-                self._fields[tag >> 3].append(data[at - size : at] if tag & 7 else value)
+            if kind not in _FIXED:
+                self._fields[tag >> 3].append(data[at - size : at] if kind else value)
 
     def data(self, field: int) -> bytes:
         return self._last(field, b"")
@@ -44,7 +45,7 @@ class Message:
 
     def messages(self, field: int) -> list[Message]:
         """The messages of a repeated field; in those of a map, 1 is the key and 2 the value."""
-        return [Message(value) for value in self._fields[field] if isinstance(value, bytes)]
+        return [Message(value) for value in self._fields.get(field, ()) if isinstance(value, bytes)]
 
     def texts(self, field: int) -> list[str]:
         """The texts of a repeated field."""
@@ -52,11 +53,15 @@ class Message:
         return [each.decode("utf-8", "backslashreplace") for each in values]
 
     def _last(self, field: int, default: T) -> T:
-        values = (each for each in self._fields[field][::-1] if isinstance(each, type(default)))
-        return next(values, default)
+        for each in reversed(self._fields.get(field, ())):
+            if isinstance(each, type(default)):
+                return each
+        return default
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
+    if at < len(data) and data[at] < 128:  # most have one byte
+        return data[at], at + 1
     value = 0
     for n, byte in enumerate(data[at : at + 10]):
         value |= (byte & 127) << (7 * n)

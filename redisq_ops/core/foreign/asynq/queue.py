@@ -5,7 +5,7 @@ All keys of a queue begin with a hash tag of its name; the keys that all queues 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ...engine.optional_features import HasWorkerProcesses
@@ -67,6 +67,7 @@ class AsynqQueue(
         "hard": ("waiting", "delayed", "dead", "done", "trash"),
         "restore": ("trash",),
     }
+    by_stamp: ClassVar[Collection[str]] = ("waiting", "trash", "gone")
     orphan_states: ClassVar[tuple[State, ...]] = ("pending",)
     schedule_programs: ClassVar[tuple[ScheduleProgram, ...]] = (AsynqSchedulers(),)
     pause_note: ClassVar[str] = (
@@ -156,7 +157,7 @@ class AsynqQueue(
             state,
             None if called == "aggregating" else until_ms,
             since_ms,
-            job.payload,
+            job.shown() if place.payloads and not place.brief else None,
             failures=failures,
             lost=lost,
             reason=reason,
@@ -173,12 +174,15 @@ class AsynqQueue(
 
     def trash_payload(self, kept: bytes) -> bytes:
         """Made of the task's message, which the trash keeps."""
-        return Task.read({"msg": kept}).payload or kept
+        task = Task.read({"msg": kept})
+        return kept if task.problem else task.shown()
 
     # --- what operators change -------------------------------------------------------------------
 
-    def shown(self, entry: Entry) -> bytes | None:
-        return entry.record.values["msg"] if isinstance(entry.record, Task) else None
+    def selected_stamp(self, entry: Entry, target: str, high_water_ms: int) -> bytes:
+        task = entry.record
+        here = isinstance(task, Task) and task.text("state") == entry.called  # else it is refused
+        return super().selected_stamp(entry, target, high_water_ms) if here else b""
 
     def pause_value(self, now_ms: int) -> bytes:
         return b"%d" % (now_ms // 1000)

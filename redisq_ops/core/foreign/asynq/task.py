@@ -6,7 +6,7 @@ The numbers of a message's fields are those of asynq's ``internal/proto/asynq.pr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...model.entry import Failure
@@ -28,7 +28,7 @@ class Task(JobHash):
 
     until_ms: int | None
     message: Message
-    payload: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
     problem: str | None = None
 
     @classmethod
@@ -39,7 +39,8 @@ class Task(JobHash):
             return cls(values, until_ms, Message(), problem=why)
         try:
             message = Message(msg)
-            return cls(values, until_ms, message, _payload(message, values.get("result")))
+            headers = {one.text(1): one.text(2) for one in message.messages(15)}
+            return cls(values, until_ms, message, headers)
         except ValueError as error:
             return cls(values, until_ms, Message(), problem=f"its task's message: {error}")
 
@@ -62,15 +63,15 @@ class Task(JobHash):
         why = ("lost" if lost else "failed") if failed else "rejected"
         return max(0, retried - lost), int(lost), None if archived_ms is None else why
 
-
-def _payload(message: Message, result: bytes | None) -> bytes:
-    """Shown as the payload: type, data, options, headers, and the result if there is one."""
-    shown: dict[str, Any] = {"type": message.text(1), "data": _data(message.data(2))}
-    shown |= {name: message.number(n) for name, n in _NUMBERS.items() if message.number(n)}
-    shown |= {name: message.text(n) for name, n in _TEXTS.items() if message.text(n)}
-    if headers := {one.text(1): one.text(2) for one in message.messages(15)}:
-        shown["headers"] = headers
-    return encoded(shown if result is None else shown | {"result": _data(result)})
+    def shown(self) -> bytes:
+        """Shown as the payload: type, data, options, headers, and the result if there is one."""
+        message, result = self.message, self.values.get("result")
+        shown: dict[str, Any] = {"type": message.text(1), "data": _data(message.data(2))}
+        shown |= {name: message.number(n) for name, n in _NUMBERS.items() if message.number(n)}
+        shown |= {name: message.text(n) for name, n in _TEXTS.items() if message.text(n)}
+        if self.headers:
+            shown["headers"] = self.headers
+        return encoded(shown if result is None else shown | {"result": _data(result)})
 
 
 def _data(data: bytes) -> Any:

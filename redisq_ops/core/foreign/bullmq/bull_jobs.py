@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 from redis import RedisCluster
@@ -55,6 +55,7 @@ class BullJobs(JobHashQueue[C_co], HasSchedules[C_co], HasOwnersPause[C_co], Has
         **JOB_VERBS,
         "requeue": ("pending", "delayed"),
     }
+    by_stamp: ClassVar[Collection[str]] = ("waiting", "delayed", "trash", "gone")
     orphan_states: ClassVar[tuple[State, ...]] = ("pending", "done")
     verbs: ClassVar[Mapping[str, str]] = {
         "requeue": "they wait for the next worker now",
@@ -143,7 +144,7 @@ class BullJobs(JobHashQueue[C_co], HasSchedules[C_co], HasOwnersPause[C_co], Has
             state,
             since if dead else at_ms or job.until_ms,
             since,
-            job.shown(),
+            job.shown() if place.payloads else None,
             failures=self.failures(state, job),
             lost=job.lost,
             called=place.called,
@@ -161,5 +162,7 @@ class BullJobs(JobHashQueue[C_co], HasSchedules[C_co], HasOwnersPause[C_co], Has
         tried = any(job.number(field) for field in TRIES)
         return None if delayed or tried else job.number("timestamp")
 
-    def shown(self, entry: Entry) -> bytes | None:
-        return entry.record.shown() if isinstance(entry.record, Job) else None
+    def trash_payload(self, kept: bytes) -> bytes:
+        """Made of some fields of the job, which the trash keeps."""
+        job = Job.kept(kept)
+        return kept if job is None else job.shown()

@@ -29,6 +29,7 @@ FIELDS = (
     "ats",
     "delay",  # written even for an id without a job
 )
+SHOWN = ("name", "data", "opts", "priority", "parentKey")
 STALLED = "job stalled more than allowable limit"
 _ERROR = re.compile(r"(?:Uncaught )?([A-Za-z_$][\w$.]*)(?:: (.*))?", re.DOTALL)
 MOST = 256 * 1024
@@ -40,6 +41,18 @@ class Job(JobHash):
     """A job's hash, and when the lock of its worker expires: None if it has none."""
 
     until_ms: int | None = None
+
+    @classmethod
+    def kept(cls, fields: bytes) -> Job | None:
+        """A job of what the trash keeps: the `SHOWN` fields, each behind its length and a colon.
+        None: it keeps something else."""
+        values = {}
+        for name in SHOWN:
+            length, _, rest = fields.partition(b":")
+            if not length.isdigit() or len(length) > 9:
+                return None
+            values[name], fields = rest[: int(length)], rest[int(length) :]
+        return cls(values)
 
     @property
     def problem(self) -> str | None:

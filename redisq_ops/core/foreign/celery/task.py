@@ -36,11 +36,10 @@ _CODECS: dict[bytes, Callable[[], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A message: its headers and its body, as far as they can be read."""
+    """A message. ``headers``: what Celery says of the task, wherever it is in the message."""
 
     headers: dict[str, Any] = field(default_factory=dict)
-    args: Any = None
-    kwargs: Any = None
+    message: dict[str, Any] = field(default_factory=dict)
     size: int = 0
     problem: str | None = None
 
@@ -53,13 +52,8 @@ class Task:
         headers = message.get("headers") if isinstance(message, dict) else None
         if not isinstance(headers, dict):
             return cls(size=size, problem="not a message of Celery's")
-        body = _body(message)
-        if "task" not in headers and isinstance(body, dict):  # as Celery 3 sends it
-            return cls(body, body.get("args"), body.get("kwargs"), size)
-        if isinstance(body, list) and len(body) > 1:
-            return cls(headers, body[0], body[1], size)
-        args, kwargs = (literal(headers.get(name)) for name in ("argsrepr", "kwargsrepr"))
-        return cls(headers, args, kwargs, size)
+        body = None if "task" in headers else _body(message)
+        return cls(body if isinstance(body, dict) else headers, message, size)  # Celery 3: the body
 
     @property
     def id(self) -> str | None:
@@ -75,9 +69,20 @@ class Task:
     def eta_ms(self) -> int | None:
         return iso_ms(self.headers.get("eta"))
 
+    @property
+    def arguments(self) -> tuple[Any, Any]:
+        """Its args and kwargs, as far as they can be read."""
+        if self.headers is not self.message.get("headers"):
+            return self.headers.get("args"), self.headers.get("kwargs")
+        body = _body(self.message)
+        if isinstance(body, list) and len(body) > 1:
+            return body[0], body[1]
+        return literal(self.headers.get("argsrepr")), literal(self.headers.get("kwargsrepr"))
+
     def shown(self) -> bytes:
         """Shown as the payload: the task's name, its arguments, and what Celery says of it."""
-        shown = {"task": self.headers.get("task"), "args": self.args, "kwargs": self.kwargs}
+        args, kwargs = self.arguments
+        shown = {"task": self.headers.get("task"), "args": args, "kwargs": kwargs}
         more = {name: value for name in _SHOWN if (value := self.headers.get(name)) is not None}
         return encoded(shown | {"retries": self.retries} | more | {"data_bytes": self.size})
 

@@ -6,7 +6,7 @@ has fetched is in its set of unacknowledged ids, and in its memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from hashlib import sha1
@@ -45,6 +45,7 @@ class DramatiqQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
     home: ClassVar[str] = "dramatiq:"
     package: ClassVar[str] = "foreign.dramatiq"
     by_id: ClassVar[bool] = True
+    by_stamp: ClassVar[Collection[str]] = ("trash", "gone")
     theirs: ClassVar[dict[str, str]] = {"__heartbeats__": "zset"}
     workers_at: ClassVar[str] = "__heartbeats__"
     task_in: ClassVar[tuple[str, ...]] = ("actor_name",)
@@ -150,7 +151,7 @@ class DramatiqQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
             state,
             message.number("eta") if state == "delayed" else at,
             at if died else None if broker else message.sent_ms,
-            message.shown(),
+            message.shown() if place.payloads else None,
             called=called,
             failures=(message.number("retries") or 0) + died,
             consumer=broker,
@@ -174,8 +175,8 @@ class DramatiqQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         data = entry.record.data if isinstance(entry.record, Message) else b""
         return sha1(data).hexdigest().encode()
 
-    def shown(self, entry: Entry) -> bytes | None:
-        return entry.record.shown() if isinstance(entry.record, Message) else None
+    def trash_payload(self, kept: bytes) -> bytes:
+        return Message.read(kept).shown()
 
     def destination(
         self, seen: LocatedEntry, target: str, at_ms: int

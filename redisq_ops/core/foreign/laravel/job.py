@@ -81,6 +81,17 @@ class Job:
         return time_ms(self.fields.get(name))
 
 
+@dataclass(frozen=True, slots=True)
+class Failed(JobHash):
+    """A failed job's hash, and the job."""
+
+    job: Job
+
+    @classmethod
+    def read(cls, values: Mapping[str, bytes | None]) -> Failed:
+        return cls(values, Job.read(values["payload"] or b""))
+
+
 def retry_status(failed: JobHash) -> str | None:
     """What became of a job's last retry, if it was retried since it failed: pending, completed or
     failed."""

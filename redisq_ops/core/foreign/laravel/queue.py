@@ -6,7 +6,7 @@ something else: the application's name leads to them (`horizons_of`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -24,7 +24,7 @@ from ..json_text import text_member
 from ..long_records import LONG_RECORD, whole_sizes
 from ..places import LocatedEntry, Place, Row
 from ..releases import Releases
-from .job import COMPARED, Job, error_of, retry_status, time_ms
+from .job import COMPARED, Failed, Job, error_of, retry_status, time_ms
 from .recogniser import horizons_of
 
 
@@ -57,6 +57,7 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         " horizon:pause`, or stop the workers"
     )
     no_schedules: ClassVar[str] = "Laravel's schedules are in the application's code"
+    by_stamp: ClassVar[Collection[str]] = ("trash", "gone")
     releases: ClassVar[Releases] = Releases((), known=("6", "8", "10", "12", "13"))
     replay_note: ClassVar[str] = "as Horizon's retries: new jobs, whose attempts count from 0"
     verbs: ClassVar[Mapping[str, str]] = {
@@ -100,7 +101,7 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co]):
 
     async def _found_by_id(self, place: Place, wanted: Any) -> bool:
         """Only Horizon's failed jobs are found by their ids."""
-        return place.sizes is not None and await super()._found_by_id(place, wanted)
+        return place.called == "failed" and await super()._found_by_id(place, wanted)
 
     async def _size(self, state: State, places: Sequence[Place]) -> int | None:
         """Unknown: failed jobs without Horizon, which are in a database; and other jobs of a whole
@@ -145,20 +146,30 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co]):
 
     def _failed(self, place: Place, row: Row, found: Any) -> Entry | None:
         """None: it is another queue's, was retried, or Horizon has forgotten it."""
-        entry = Entry(legal(row.member), "dead", called=place.called, reason="failed")
+        id, called = legal(row.member), place.called
         if isinstance(found, Exception):
-            return replace(entry, problem=f"its job: {found}")
-        hash, payload = JobHash(found), found["payload"] or b""
-        mine = hash.text("status") == "failed" and self._means(hash.text("queue"))
-        if not mine or retry_status(hash):
+            why = f"its job: {found}"
+            return Entry(id, "dead", called=called, reason="failed", problem=why)
+        failed, payload = Failed.read(found), found["payload"] or b""
+        mine = failed.text("status") == "failed" and self._means(failed.text("queue"))
+        if not mine or retry_status(failed):
             return None
-        at, job = time_ms(hash.text("failed_at")), Job.read(payload)
-        entry = replace(entry, at_ms=at, since_ms=at, failures=job.attempts, record=hash)
-        if isinstance(payload, Note):
-            return replace(entry, problem=payload.decode())
-        thrown = None if place.brief else error_of(hash.text("exception"))
-        task = text_member(job.fields, self.task_in)
-        return replace(entry, payload=payload, error=thrown, task=task)
+        at, unread = time_ms(failed.text("failed_at")), isinstance(payload, Note)
+        whole = not (place.brief or unread)
+        return Entry(
+            id,
+            "dead",
+            at,
+            at,
+            None if unread else payload,
+            failures=failed.job.attempts,
+            reason="failed",
+            error=error_of(failed.text("exception")) if whole else None,
+            called=called,
+            task=None if unread else text_member(failed.job.fields, self.task_in),
+            problem=payload.decode() if unread else None,
+            record=failed,
+        )
 
     def _failures(self, payload: bytes) -> int:
         return Job.read(payload).attempts
@@ -173,12 +184,12 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         self, seen: LocatedEntry, target: str, at_ms: int
     ) -> tuple[bytes | None, str] | None:
         """For a failed job, its retry."""
-        failed, job = seen.entry.record, Job.read(seen.entry.payload or b"")
-        if not isinstance(failed, JobHash):
+        failed = seen.entry.record
+        if not isinstance(failed, Failed):
             return None if self.whole else (None, self.own_name)
-        if self.whole or not job.fields:
+        if self.whole or not failed.job.fields:
             return None
-        return job.retry(text(raw_of(seen.entry.id)), failed, at_ms), self.own_name
+        return failed.job.retry(text(raw_of(seen.entry.id)), failed, at_ms), self.own_name
 
     def stamp(self, entry: Entry) -> bytes:
         return entry.record.stamp(COMPARED) if isinstance(entry.record, JobHash) else b""
@@ -186,9 +197,6 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co]):
     def written_keys(self) -> list[str]:
         failed = [at + "failed_jobs" for at in self.horizons]
         return [*(key for key in super().written_keys() if "horizon:" not in key), *failed]
-
-    def shown(self, entry: Entry) -> bytes | None:
-        return entry.payload if isinstance(entry.record, JobHash) else None
 
     async def retry_status(self, id: str) -> str | None:
         """What became of a failed job's last retry: pending, completed or failed; None: none."""

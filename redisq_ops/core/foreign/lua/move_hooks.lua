@@ -9,8 +9,9 @@
 --   shown   what the trash shows of it; nil: `member`
 --   label   its name in the trash, if it comes from there
 --   orphan  not nil: only its id is left, and `orphans` handles it in place of these hooks
--- Hooks may set `e.rank`: an undo puts the entries of a step back in the order of their ranks (default:
--- the order of the rows). `element` takes an element out of its list or set, and puts it back.
+-- `moves_take_out` may set `e.shown`. Hooks may set `e.rank`: an undo puts the entries of a step back in
+-- the order of their ranks (default: the order of the rows). `element` takes an element out of its list
+-- or set, and puts it back.
 -- INTERFACE: moves
 
 -- moves_fit(e, to): called for all entries of a step before anything is written. Fails the call if a key

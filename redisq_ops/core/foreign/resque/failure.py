@@ -29,11 +29,12 @@ def opened(
     return b'{"payload":' + payload + b"," + rest + b',"failed_at":'
 
 
-def job_of(element: bytes) -> bytes | None:
-    """The job's own record in a failure, byte for byte as the worker had it."""
-    own = job.member(element, "payload")
-    raw = job.unread(job.fields(own or b""))
-    return own if raw is None else raw
+def job_of(element: bytes, record: dict[str, Any]) -> bytes | None:
+    """The job's own record in a failure, byte for byte as the worker had it. ``record``: the
+    members of the failure."""
+    own = record.get("payload")
+    raw = job.unread(own if isinstance(own, dict) else None)
+    return job.member(element, "payload") if raw is None else raw
 
 
 def reason(exception: Any) -> str:

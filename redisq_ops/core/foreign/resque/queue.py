@@ -13,6 +13,7 @@ from ...model.worker_process import Process, Pruned
 from ...redis.operation import C_co, Call, operation
 from ...redis.whole_keys import set_members
 from ..declarations import Declared, List
+from ..json_text import text_member
 from ..places import LocatedEntry, Place, Row
 from ..releases import Releases
 from ..ruby_jobs import job
@@ -99,7 +100,7 @@ class ResqueQueue(RubyJobQueue[C_co]):
         record = job.fields(element) or {}
         if not self._means(record.get("queue")):
             return None
-        own = failure.job_of(element)
+        own = failure.job_of(element, record)
         kind = record.get("exception")
         lines = record.get("backtrace")
         error = None
@@ -124,25 +125,24 @@ class ResqueQueue(RubyJobQueue[C_co]):
             reason=failure.reason(kind),
             error=error,
             called=place.called,
-            task=self.task_of(own or b""),
+            task=text_member(record.get("payload"), self.task_in),
+            record=(record, own),
         )
 
     def trash_payload(self, kept: bytes) -> bytes:
         """Of a failure, its job."""
-        failed = "class" not in (job.fields(kept) or {})
-        return (failure.job_of(kept) if failed else None) or kept
+        record = job.fields(kept) or {}
+        return (None if "class" in record else failure.job_of(kept, record)) or kept
 
     def destination(
         self, seen: LocatedEntry, target: str, at_ms: int
     ) -> tuple[bytes | None, str] | None:
         if seen.place.kind == "held" or target == "delayed":
             return None, self.own_name
-        own = failure.job_of(seen.member)
-        queue = (job.fields(seen.member) or {}).get("queue")
-        is_job = job.fields(job.member(seen.member, "payload") or b"") is not None
-        if not is_job or not isinstance(queue, str) or not queue:
-            return None
-        return own, queue
+        record, own = seen.entry.record
+        queue = record.get("queue")
+        is_job = isinstance(record.get("payload"), dict)
+        return (own, queue) if is_job and isinstance(queue, str) and queue else None
 
     def _ended(self, settlement: Settlement) -> tuple[str, bytes, str, int]:
         delivery, why = settlement.delivery, Failure.decoded(settlement.value)

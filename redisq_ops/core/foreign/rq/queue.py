@@ -7,7 +7,7 @@ description that RQ writes beside it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -22,7 +22,6 @@ from ...redis.operation import (
     C_co,
     Call,
     attempt,
-    attempt_read,
     attempt_reads,
     both,
     operation,
@@ -37,7 +36,7 @@ from ..iso_times import iso_ms
 from ..job_hashes import JobHash, JobHashQueue
 from ..json_text import encoded
 from ..list_place import DEPTH
-from ..long_records import bytes_used, not_read
+from ..long_records import not_read, whole_sizes
 from ..owners_pause import HasKeyPause
 from ..places import LocatedEntry, Place
 from ..releases import Releases
@@ -112,6 +111,7 @@ class RqQueue(JobHashQueue[C_co], HasSchedules[C_co], HasKeyPause[C_co], HasWork
     wait_fields: ClassVar[tuple[str, ...]] = ("enqueued_at",)
     of_every_job: ClassVar[tuple[str, ...]] = ("data", "origin")
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = JOB_VERBS
+    by_stamp: ClassVar[Collection[str]] = ("waiting", "delayed", "trash", "gone")
     orphan_states: ClassVar[tuple[State, ...]] = ("pending", "done")
     fields: ClassVar[tuple[str, ...]] = FIELDS
     identity: ClassVar[tuple[str, ...]] = ("created_at", "enqueued_at", "ended_at", "status")
@@ -170,23 +170,25 @@ class RqQueue(JobHashQueue[C_co], HasSchedules[C_co], HasKeyPause[C_co], HasWork
         """The size of each job's pickle, and the latest result of one that may have failed."""
         keys = [self.job_key(place, id) for id in ids]
         failed = state in ("dead", "delayed") and not place.brief
+        results = [bytes_of(self.keys["t_results_"]) + id for id in ids] if failed else []
         pickled, latest = await both(
             attempt_reads([Call(("HSTRLEN", key, "data"), int, key=key) for key in keys]),
-            together(attempt_read(self._latest(place, id)) for id in ids if failed),
+            self._latest(place, results),
         )
-        return [*zip(pickled, latest if failed else [[]] * len(ids), strict=True)]
+        return [*zip(pickled, latest or [[]] * len(ids), strict=True)]
 
     def job(self, values: Mapping[str, bytes | None], beside: Any) -> Record | Exception:
         error = next((each for each in beside if isinstance(each, Exception)), None)
         return error or Record(values, *beside)
 
-    async def _latest(self, place: Place, id: bytes) -> list[Any] | str:
-        """A job's latest result; a note if its results are too long."""
-        results = bytes_of(self.keys["t_results_"]) + id
-        size = await bytes_used(results, samples=0)
-        if not place.reads(size):
-            return not_read(size)
-        return await Call(("XREVRANGE", results, "+", "-", "COUNT", 1), list[Any], key=results)
+    async def _latest(self, place: Place, keys: Sequence[bytes]) -> Sequence[Any]:
+        """The latest result in each of these streams, or why it can't be read; a note if its stream
+        is too long."""
+        sizes = await whole_sizes(keys, unknown=0)
+        short = [key for key, size in zip(keys, sizes, strict=True) if place.reads(size)]
+        asked = [("XREVRANGE", key, "+", "-", "COUNT", 1) for key in short]
+        latest = iter(await attempt_reads([Call(ask, list[Any], key=ask[1]) for ask in asked]))
+        return [next(latest) if place.reads(size) else not_read(size) for size in sizes]
 
     def entry(self, state: State, place: Place, id: str, at_ms: int | None, job: Record) -> Entry:
         since_ms = job.ms(SINCE.get(place.called, "ended_at"))
@@ -198,7 +200,7 @@ class RqQueue(JobHashQueue[C_co], HasSchedules[C_co], HasKeyPause[C_co], HasWork
             state,
             at_ms=since_ms if state == "dead" else at_ms,
             since_ms=since_ms,
-            payload=job.shown(call),
+            payload=job.shown(call) if place.payloads else None,
             task=call.get("function"),
             failures=failures,
             lost=lost,
@@ -233,11 +235,6 @@ class RqQueue(JobHashQueue[C_co], HasSchedules[C_co], HasKeyPause[C_co], HasWork
         return [b":".join([id, *some]) for id, some in found.items()] + [*chain(*gone)]
 
     # --- what operators change -------------------------------------------------------------------
-
-    def shown(self, entry: Entry) -> bytes | None:
-        return (
-            entry.record.values["description"] or b"" if isinstance(entry.record, Record) else b""
-        )
 
     def refused(self, seen: LocatedEntry, target: str) -> str:
         return "deferred" if seen.place.called in ("deferred", "ready") else ""

@@ -112,6 +112,8 @@ def _members(text: str) -> list[tuple[str, int, int, int]] | None:
 
 
 def _past_space(text: str, at: int) -> int:
+    if text[at : at + 1] > " ":  # as in most records
+        return at
     found = _SPACE.match(text, at)
     assert found is not None
     return found.end()

@@ -155,6 +155,7 @@ class SidekiqQueue(RubyJobQueue[C_co], HasSchedules[C_co], HasTimeline[C_co]):
             error=error,
             called=place.called,
             task=text_member(record, self.task_in) if unread is None else None,
+            record=record,
         )
 
     def destination(
@@ -162,7 +163,7 @@ class SidekiqQueue(RubyJobQueue[C_co], HasSchedules[C_co], HasTimeline[C_co]):
     ) -> tuple[bytes | None, str] | None:
         if seen.place.kind == "held" or target == "delayed":
             return None, self.own_name
-        record = job.fields(seen.member) or {}
+        record = seen.entry.record
         queue = record.get("queue")
         named = queue if isinstance(queue, str) and queue else self.own_name
         return (_unread(record), named) if named else None

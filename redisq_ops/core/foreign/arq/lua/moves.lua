@@ -6,8 +6,8 @@ local DAY = 86400000 -- ms after its due time at which a job expires
 
 local function holds(key, digest)
   local data = redis.call('GET', key)
-  -- mutant comparison off: redis.sha1hex(data) == digest => true
-  return data and redis.sha1hex(data) == digest
+  -- mutant comparison off: redis.sha1hex(data) == digest and =>
+  return data and redis.sha1hex(data) == digest and data
 end
 
 local function moves_fit(e)
@@ -25,7 +25,8 @@ local function moves_take_out(e, to)
   if not what or jobs_in_progress(e) then return nil, what and 'busy' end
   local is_job = what == 'job'
   local keys = {(is_job and t_job_ or t_result_) .. e.member, is_job and t_retry_ .. e.member or nil}
-  if not holds(keys[1], digest) then return nil end
+  local data = holds(keys[1], digest)
+  if not data then return nil end
   local score = redis.call('ZSCORE', e.key, e.member)
   -- mutant score ignored: is_job and tonumber(score or nil) ~= tonumber(e.seen) => false
   if is_job and tonumber(score or nil) ~= tonumber(e.seen) then return nil end
@@ -36,7 +37,7 @@ local function moves_take_out(e, to)
   e.expires = redis.call('PEXPIRETIME', keys[1])
   if is_job then jobs_leave_queue(e) end
   if not is_job or to == 'trash' or to == 'gone' then
-    e.kept = to ~= 'gone' and kept_keys_dump(keys)
+    e.kept, e.shown = to ~= 'gone' and kept_keys_dump(keys), to == 'trash' and data or nil
     e.abort = is_job and redis.call('ZSCORE', t_abort, e.member)
     if e.abort then redis.call('ZREM', t_abort, e.member) end
     -- mutant record left

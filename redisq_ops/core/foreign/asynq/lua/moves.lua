@@ -55,7 +55,7 @@ local function moves_take_out(e, to)
   -- mutant lock left: lock end => nil end
   -- mutant another's lock: redis.call('GET', lock) == e.member => true
   if lock and redis.call('GET', lock) == e.member then keys[2] = lock end
-  e.kept = to ~= 'gone' and kept_keys_dump(keys) or nil
+  e.shown, e.kept = values[1] or nil, to ~= 'gone' and kept_keys_dump(keys) or nil
   -- mutant record left
   redis.call('UNLINK', unpack(keys))
   return true

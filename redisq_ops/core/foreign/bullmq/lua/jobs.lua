@@ -7,6 +7,8 @@ local IDENTITY = {'timestamp', 'processedOn', 'finishedOn', 'atm', 'attemptsMade
 local FIELDS = {'timestamp', 'processedOn', 'finishedOn', 'attemptsMade', 'priority', 'parentKey',
   'defa', 'rjk', 'deid', 'failedReason', 'delay', 'retriedOn'}
 
+local SHOWN = {'name', 'data', 'opts', 'priority', 'parentKey'} -- in the trash
+
 -- Where an entry was read: `base`, and `state`, the rest of the key's name.
 local places = {}
 local function jobs_place(e)
@@ -59,7 +61,10 @@ local function jobs_remove(e, keep)
   if job.deid and redis.call('GET', place.base .. 'de:' .. job.deid) == e.member then
     keys[3], keys[4] = place.base .. 'de:' .. job.deid, place.base .. 'dn:' .. job.deid
   end
-  e.kept = keep and kept_keys_dump(keys) or nil
+  if keep then
+    e.kept = kept_keys_dump(keys)
+    e.shown = stamps_told(redis.call('HMGET', job.key, unpack(SHOWN)))
+  end
   -- mutant record left
   redis.call('UNLINK', unpack(keys))
   events_add(place.base, 'removed', 'jobId', e.member, 'prev', place.state)

@@ -5,10 +5,14 @@
 -- mutant undo forgets the failure: 'processedOn', 'finishedOn', 'failedReason', =>
 local CHANGED = {'processedOn', 'finishedOn', 'failedReason', 'retriedOn', 'delay'}
 
+local fit = {}
 local function moves_fit(e)
   local base, job = jobs_place(e).base, jobs_of(e)
-  -- mutant a neighbour's type check off: beside_types => {}
-  for part, kind in pairs(beside_types) do type_check_key(base .. part, kind) end
+  if not fit[base] then
+    -- mutant a neighbour's type check off: beside_types => {}
+    for part, kind in pairs(beside_types) do type_check_key(base .. part, kind) end
+    fit[base] = true
+  end
   if job.deid then type_check_key(base .. 'de:' .. job.deid, 'string') end
   beside_fit(e)
 end

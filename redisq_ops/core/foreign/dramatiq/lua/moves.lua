@@ -26,7 +26,7 @@ local function moves_take_out(e, to)
   if e.dry then return true end
   local ok, why = element_leaves(e, kind)
   if not ok then return nil, why end
-  e.message = to ~= 'gone' and message or nil
+  if to == 'trash' then e.shown = message elseif to ~= 'gone' then e.message = message end
   -- mutant message left
   redis.call('HDEL', messages, e.member)
   return true
@@ -59,7 +59,8 @@ local function moves_restorable(e)
 end
 
 local function moves_put_back(e)
-  -- mutant undo forgets the message: redis.call('HSET', messages_of(e), e.member, e.message) =>
-  if not e.set then redis.call('HSET', messages_of(e), e.member, e.message) end
+  -- mutant undo forgets the message:
+  --   redis.call('HSET', messages_of(e), e.member, e.message or e.shown) =>
+  if not e.set then redis.call('HSET', messages_of(e), e.member, e.message or e.shown) end
   return element_returns(e)
 end

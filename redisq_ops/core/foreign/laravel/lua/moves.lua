@@ -32,6 +32,7 @@ local function moves_take_out(e, to)
     redis.call('HSET', hash, 'retried_by', e.retried)
     return true
   elseif hash then
+    e.shown = values[5] or ''
     e.kept = to ~= 'gone' and kept_keys_dump({hash}) or nil
     -- mutant failed job left
     redis.call('UNLINK', hash)

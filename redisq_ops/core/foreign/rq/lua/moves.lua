@@ -43,6 +43,7 @@ local function moves_take_out(e, to)
   -- mutant results left
   keys[#keys + 1] = t_results_ .. e.member
   local kept = to == 'trash' and kept_keys_dump(keys) or nil
+  e.shown = kept and (redis.call('HGET', job.key, 'description') or '')
   local ok, why = element_leaves(e, kind)
   if not ok then return nil, why end
   if not e.before then
