@@ -180,6 +180,11 @@ def _time_range(
 
 
 def _fixed_ms(expression: exp.Expr) -> int | None:
+    moment = literal_time(expression)
+    return None if moment is None else int(moment.timestamp() * 1000 // 1)
+
+
+def literal_time(expression: exp.Expr) -> datetime | None:
     """The time of a literal such as ``timestamp'2030-01-31 12:00:00'``; UTC without an offset."""
     form = _TIME
     if isinstance(expression, exp.Cast) and type(expression) is exp.Cast:
@@ -194,8 +199,7 @@ def _fixed_ms(expression: exp.Expr) -> int | None:
         moment = datetime.fromisoformat(expression.this)
     except ValueError:
         return None
-    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * 1000 // 1)
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def _past_ms(expression: exp.Expr, clock: Clock) -> int | None:

@@ -32,18 +32,24 @@ class SmallTable:
     rows: pa.Table
 
 
-def read_small_table(options: Options, server: ServerAddress | None = None) -> SmallTable | None:
-    """A table, or None if it has more than `MOST_ROWS` rows or `MOST_BYTES`.
+def read_small_table(
+    options: Options,
+    server: ServerAddress | None = None,
+    most_rows: int | None = None,
+    most_bytes: int = MOST_BYTES,
+) -> SmallTable | None:
+    """A table, or None if it has more than ``most_rows`` (`MOST_ROWS`) or ``most_bytes``.
 
     ``server``: by default that of the options.
     """
+    most_rows = MOST_ROWS if most_rows is None else most_rows
     reader = TableReader(options, server)
     batches: list[pa.RecordBatch] = []
     rows = size = 0
     for part in reader.plan():
         for batch in reader.read(part):
             rows, size = rows + batch.num_rows, size + batch.nbytes
-            if rows > MOST_ROWS or size > MOST_BYTES:
+            if rows > most_rows or size > most_bytes:
                 return None
             batches.append(batch)
     return SmallTable(options, pa.Table.from_batches(batches, reader.schema))
