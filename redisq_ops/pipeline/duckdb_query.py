@@ -186,8 +186,11 @@ def _for_duckdb(node: exp.Expr, now: datetime) -> exp.Expr:
         return _cast(node)
     if isinstance(node, exp.Quantile):  # DuckDB's function of this name doesn't interpolate
         return exp.func("quantile_cont", node.this, node.args["quantile"], dialect="duckdb")
-    if isinstance(node, exp.Div):
-        node.set("safe", False)  # both stop at a division by zero
+    if isinstance(node, (exp.Div, exp.IntDiv, exp.Mod)):
+        by = node.expression
+        failing = exp.Anonymous(this="error", expressions=[exp.Literal.string("Division by zero")])
+        node.set("safe", False)  # Spark stops
+        node.set("expression", exp.case().when(by.eq(0), failing).else_(by.copy()))
     if isinstance(node, exp.Round) and _kind(node.this) not in _INTEGERS:
         # Spark rounds the digits that it prints (Scala's BigDecimal), DuckDB the binary number.
         digits = exp.cast(node.this, exp.DType.TEXT)

@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -14,8 +15,10 @@ import redis
 
 from redisq_ops import RequestQueue, Settlement
 from redisq_ops.core.model.entry import Failure
+from redisq_ops.core.model.errors import BadInput
 from redisq_ops.ops.redaction import NO_REDACTION
-from redisq_ops.pipeline import query_tables, small_tables
+from redisq_ops.pipeline import duckdb_query, query_tables, small_tables
+from redisq_ops.pipeline.duckdb_query import Translated
 from redisq_ops.pipeline.options import parse_options
 from redisq_ops.pipeline.query_bounds import Clock
 from redisq_ops.pipeline.query_tables import only_reads, table_uses, with_all_columns
@@ -361,10 +364,12 @@ COMPUTED = (
     "select id, row_number() over (partition by queue order by number desc) a, rank() over (order "
     "by nullif(number, 3)) b, dense_rank() over (order by error) c, lag(id) over (order by id) d, "
     "lead(number, 2, 0) over (order by id) e, sum(number) over (order by id) f, avg(number) over "
-    "(order by id rows between 1 preceding and 1 following) g from dead order by nullif(number, 3), id",
+    "(order by id rows between 1 preceding and 1 following) g from dead "
+    "order by nullif(number, 3), id",
     "select queue, error_type, count(*) n, grouping(queue) g from dead group by rollup (queue, "
     "error_type) order by queue, error_type, g",
-    "select sum(number), sum(null), avg(nullif(1, 1)), count(*), min(client) from dead where id = 'x'",
+    "select sum(number), sum(null), avg(nullif(1, 1)), count(*), min(client) from dead "
+    "where id = 'x'",
     "select ERROR_TYPE, Count(*), count(*) N from DEAD group by Error_Type having n > 1 order by 2",
 )
 """what only Spark can say how it is computed"""
@@ -646,6 +651,48 @@ def test_explain_says_what_is_read_without_spark(
     }
 
 
+@pytest.mark.parametrize("by", [("sql",), ("spark", "sql")])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "drop table dead",
+        "-- select\ninsert into dead select * from dead",
+        "from dead insert overwrite directory '/tmp/x' select id",
+        "create view x as select 1",
+        "set spark.sql.ansi.enabled = false",
+    ],
+)
+def test_a_statement_that_writes_is_refused(
+    redisq: Redisq, by: tuple[str, ...], statement: str
+) -> None:
+    assert redisq.refusal(*by, statement, code=2).startswith("the statement is no query")
+
+
+@pytest.mark.parametrize("server", ["valkey"], indirect=True)
+def test_duckdb_reads_only_our_tables_within_bounds(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, configuration: Path
+) -> None:
+    die(client, "mail", "r1", 25)
+    for source in ("read_csv('/etc/passwd')", "'/etc/passwd'", "csv.`/etc/passwd`", "range(3)"):
+        redisq.refusal("sql", f"select * from {source}", code=2)
+    for query in ("select * from read_csv('/etc/passwd')", "set enable_external_access = true"):
+        with pytest.raises(BadInput, match=r"disabled|locked"):
+            list(duckdb_query.answer(Translated(query, ()), {}, NO_REDACTION))
+    assert "Column 'x'" in redisq.refusal("sql", "select x from dead", code=2)
+    assert "no table nope" in redisq.refusal("sql", "select 1 from nope", code=2)
+    for divided in ("1 / (number - 3)", "number div 0", "1e0 % (number - 3)"):
+        assert "Division" in redisq.refusal("sql", f"select {divided} from dead", code=2)
+    configuration.write_text("[redact.patterns]\nbox = 'b[o]x [0-9]'\n")
+    query = "select error, concat('bo', 'x 1') c from dead where id = 'r1/1'"
+    assert [*redisq.rows("sql", query)[0].values()] == ["*** is full", "***"]
+    monkeypatch.setattr(duckdb_query, "MOST_ROWS", 24)
+    message = redisq.refusal("sql", "select id from dead", code=1)
+    assert "too large for redisq sql (24 rows" in message and "have 25 rows" in message
+    assert redisq.rows("sql", "select count(*) n from dead where id = 'r1/1'") == [{"n": 1}]
+    monkeypatch.setattr(duckdb_query, "MOST_BYTES", 1)
+    redisq.refusal("sql", "select id from dead where id = 'r1/1'", code=1)
+
+
 def test_a_query_is_known_behind_comments_and_parentheses() -> None:
     for query in (
         "-- why\nselect 1",
@@ -654,5 +701,4 @@ def test_a_query_is_known_behind_comments_and_parentheses() -> None:
         "from dead select id",
     ):
         assert only_reads(query), query
-    for query in ("-- select\ncreate view x as select 1", "cache table dead", "set a = 1"):
-        assert not only_reads(query), query
+    assert not only_reads("cache table dead")

@@ -1,7 +1,8 @@
-"""`redisq spark doctor | schema | sql`."""
+"""`redisq spark doctor | schema | sql | serve`."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -10,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.model.clock import wall_ms
-from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.model.errors import BadInput, Unreachable
 
 from ..output import emit, printable, quantity, say, table
 from ..session import Session
 from .spark_session import (
+    SPARK_PAYS,
     announced,
     awaited,
     check_lake,
@@ -25,7 +27,7 @@ from .spark_session import (
     remote_server,
     url_for_workers,
 )
-from .sql import SHOWN, Answer, QueryTables, explained, print_answer, query_tables, say_reading
+from .sql import SHOWN, Answer, QueryTables, explained, print_answer, query_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,9 +37,6 @@ if TYPE_CHECKING:
     from redisq_ops.pipeline.query_tables import TableUse
 
     from ..commands.spark import Asked, Running
-
-DUCKDB_IS_QUICKER = 300_000
-"""number of rows up to which `redisq sql` was quicker than Spark"""
 
 
 def doctored(s: Session, running: Running, tasks: int) -> int:
@@ -120,11 +119,11 @@ def _suggest_duckdb(s: Session, asked: Asked, tables: QueryTables) -> None:
     from redisq_ops.pipeline.duckdb_query import translated
 
     rows = sum(tables.rows.values())
-    if s.json or rows > DUCKDB_IS_QUICKER:
+    if s.json or not tables.uses or rows > SPARK_PAYS:
         return
     with suppress(BadInput, ModuleNotFoundError):
         translated(asked.query, 0)
-        say(f"{quantity(rows, 'row')}: redisq sql (without spark) is quicker")
+        say(f"{quantity(rows, 'row')}: the same query is quicker by redisq sql")
 
 
 def _clock(running: Running) -> Clock | None:
@@ -156,7 +155,8 @@ def _show(s: Session, spark: SparkSession, uses: Sequence[TableUse], tables: Que
 
     for use in uses:
         own = tables.own[use.table]
-        say_reading(s, use.describe(own))
+        if not s.json:
+            say(f"reading {use.describe(own)}")
         frame = query_frame(spark, use, frame_options(s, spark, use.table, **own), s.redaction)
         frame.createOrReplaceTempView(use.table)
 
@@ -175,3 +175,19 @@ def _answer(s: Session, spark: SparkSession, query: str) -> Answer:
             yield json_row(row, schema, s.redaction)
 
     return schema.names, rows()
+
+
+def served(s: Session, running: Running) -> int:
+    from redisq_ops.pipeline.connect_server import serve
+    from redisq_ops.pipeline.session import LOCAL
+
+    def ready(file: Path) -> None:
+        say(f'Spark is ready: export SPARK_REMOTE="$(cat {file})". Ctrl+C stops it.')
+
+    announced(s, replace(running, master=running.master or LOCAL))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        code = serve(s.config.server_address(), running.master, running.conf or (), ready)
+    except KeyboardInterrupt:
+        return 0
+    raise Unreachable(f"Spark Connect ended with exit code {code}")

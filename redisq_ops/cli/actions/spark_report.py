@@ -20,6 +20,7 @@ from ..session import Session
 from . import spark_tables
 from .spark_session import (
     AGE,
+    SPARK_PAYS,
     announced,
     between,
     check_lake,
@@ -51,8 +52,6 @@ if TYPE_CHECKING:
 
 
 DAY = 86_400_000
-PLAIN_IS_QUICKER = 300_000
-"""number of dead letters that took `redisq dlq groups` 8 s and Spark 36 s"""
 
 
 def reported(s: Session, given: ReportOptions) -> int:
@@ -60,6 +59,8 @@ def reported(s: Session, given: ReportOptions) -> int:
     _writable(html, parquet)
     if printed(given.running):
         return 0
+    if given.source.lake is None and not s.json:
+        _suggest(s, queues, "history", "events: redisq sql is quicker for a single figure")
     with _report(
         s,
         queues,
@@ -104,7 +105,7 @@ def grouped(s: Session, given: SparkGroupsOptions) -> int:
         return 0
     queues, source = given.queues or (), given.source
     if source.lake is None and not s.json:
-        _suggest_plain_groups(s, queues)
+        _suggest(s, queues, "dead", f"dead letters: {hint('dlq', 'groups', *queues)} is quicker")
     with _report(s, queues, source, given.running, payloads=given.payloads, history=False) as (
         report,
         meter,
@@ -127,15 +128,15 @@ def grouped(s: Session, given: SparkGroupsOptions) -> int:
     return 0
 
 
-def _suggest_plain_groups(s: Session, names: Sequence[str]) -> None:
-    """Suggest `redisq dlq groups` if there are so few dead letters that it is faster."""
+def _suggest(s: Session, names: Sequence[str], table: str, quicker: str) -> None:
+    """Suggest something quicker than Spark if a table has so few rows that there is."""
     from redisq_ops.pipeline.session import check_installed
 
     check_queues(s, names)
     check_installed()
-    letters = _Tables(s, None, tuple(names)).rows(["dead"])
-    if letters < PLAIN_IS_QUICKER:
-        say(f"{count(letters)} dead letters: {hint('dlq', 'groups', *names)} is quicker")
+    rows = _Tables(s, None, tuple(names)).rows([table])
+    if rows < SPARK_PAYS:
+        say(f"{count(rows)} {quicker}")
 
 
 def held_back(s: Session, given: CriticalPathOptions) -> int:

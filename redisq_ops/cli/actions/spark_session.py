@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from ..commands.spark import Between, Running
 
 T = TypeVar("T")
+SPARK_PAYS = 300_000
+"""rows below which `redisq sql` and `redisq dlq groups` took less than half of Spark's time"""
 AGE = re.compile(r"(\s*\d+\s*(ms|s|m|h|d))+\s*")
 
 

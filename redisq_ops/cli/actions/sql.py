@@ -96,11 +96,6 @@ def explained(s: Session, tables: QueryTables) -> int:
     return 0
 
 
-def say_reading(s: Session, what: str) -> None:
-    if not s.json:
-        print(f"reading {what}", file=sys.stderr, flush=True)
-
-
 def print_answer(
     s: Session, ask: Callable[[Sequence[TableUse]], Answer], tables: QueryTables
 ) -> None:
@@ -156,9 +151,10 @@ def _rows(s: Session, use: TableUse, tables: QueryTables) -> pa.Table:
     options = parse_options(table_options(s, name, **use.options(own)))
     if use.bounds.impossible:
         return arrow(options.definition, options.column_names).empty_table()
-    say_reading(s, use.describe(own))
     small = None
     if use.bounded or tables.rows[name] <= MOST_ROWS:
+        if sys.stderr.isatty():
+            say(f"reading {use.describe(own)}")
         small = read_small_table(options, s.config.server_address(), MOST_ROWS, MOST_BYTES)
     if small is None:
         raise Refused(

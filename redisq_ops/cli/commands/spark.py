@@ -138,6 +138,6 @@ def serve(s: Session, *, running: Running) -> int:
       redisq spark serve
       redisq spark serve --conf spark.driver.memory=4g
     """
-    from ..actions.spark_serve import served
+    from ..actions.spark import served
 
     return served(s, running)
