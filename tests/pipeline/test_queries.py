@@ -17,12 +17,14 @@ from redisq_ops import RequestQueue, Settlement
 from redisq_ops.core.model.entry import Failure
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.ops.redaction import NO_REDACTION
-from redisq_ops.pipeline import duckdb_query, query_tables, small_tables
+from redisq_ops.pipeline import duckdb_query, query_tables
 from redisq_ops.pipeline.duckdb_query import Translated
 from redisq_ops.pipeline.options import parse_options
 from redisq_ops.pipeline.query_bounds import Clock
 from redisq_ops.pipeline.query_tables import only_reads, table_uses, with_all_columns
 from redisq_ops.pipeline.query_values import distinct_names, json_row, printable_frame
+from redisq_ops.pipeline.schemas import struct
+from redisq_ops.pipeline.table_reader import TableReader
 from redisq_ops.pipeline.tables import TABLES
 
 from ..command_line import Redisq
@@ -402,10 +404,11 @@ def show_what_is_needed(spark: SparkSession, url: str, query: str) -> None:
     for use in table_uses(query, Clock(1_700_000_000_000)).values():
         within = use.within([*MADE])
         options = parse_options(within.options({"table": use.table, "url": url}))
-        read = small_tables.read_small_table(options)
-        assert read is not None
-        rows = read.rows.slice(0, 0) if within.bounds.impossible else read.rows
-        frame = small_tables.small_table_frame(spark, small_tables.SmallTable(options, rows))
+        rows = TableReader(options).whole(10**6, 10**9)
+        assert rows is not None
+        rows = rows.slice(0, 0) if within.bounds.impossible else rows
+        schema = struct(options.definition, options.column_names)
+        frame = spark.createDataFrame(rows, schema)
         with_all_columns(frame, within).createOrReplaceTempView(use.table)
 
 

@@ -31,7 +31,6 @@ from .spark_session import (
     now_ms,
     on_spark,
     printed,
-    small_table,
     table_options,
     time_range,
 )
@@ -52,6 +51,8 @@ if TYPE_CHECKING:
 
 
 DAY = 86_400_000
+MOST_ROWS, MOST_BYTES = 20_000, 16 * 1024 * 1024
+"""what this process reads of a table itself"""
 
 
 def reported(s: Session, given: ReportOptions) -> int:
@@ -284,7 +285,9 @@ class _Tables:
         self, running: SparkSession, name: str, since: int | None = None, until: int | None = None
     ) -> DataFrame:
         from redisq_ops.pipeline import report
-        from redisq_ops.pipeline.small_tables import small_table_frame
+        from redisq_ops.pipeline.options import parse_options
+        from redisq_ops.pipeline.schemas import struct
+        from redisq_ops.pipeline.table_reader import TableReader
 
         if self.lake is not None:
             return lake_rows(running, self.lake, name, self.names, since, until)
@@ -296,9 +299,12 @@ class _Tables:
         wanted |= {"queue": ",".join(self.names)} if self.names else {}
         wanted |= {"onTrim": "report"} if name == "history" else {}
         wanted |= {"columns": ",".join(columns)}
-        small = small_table(self.s, self.rows([name]), table_options(self.s, name, **wanted))
-        if small is not None:
-            return small_table_frame(running, small)
+        if self.rows([name]) <= MOST_ROWS:
+            # For its first read, Spark starts four Python processes, one after the other.
+            options = parse_options(table_options(self.s, name, **wanted))
+            reader = TableReader(options, self.s.config.server_address())
+            if (rows := reader.whole(MOST_ROWS, MOST_BYTES)) is not None:
+                return running.createDataFrame(rows, struct(options.definition, columns))
         return frame(self.s, running, name, **wanted)
 
 

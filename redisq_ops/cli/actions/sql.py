@@ -145,20 +145,20 @@ def _rows(s: Session, use: TableUse, tables: QueryTables) -> pa.Table:
     from redisq_ops.pipeline.query_tables import ELSEWHERE
     from redisq_ops.pipeline.redaction import redact_rows
     from redisq_ops.pipeline.schemas import arrow
-    from redisq_ops.pipeline.small_tables import read_small_table
+    from redisq_ops.pipeline.table_reader import TableReader
 
     name, own = use.table, tables.own[use.table]
     options = parse_options(table_options(s, name, **use.options(own)))
     if use.bounds.impossible:
         return arrow(options.definition, options.column_names).empty_table()
-    small = None
+    rows = None
     if use.bounded or tables.rows[name] <= MOST_ROWS:
         if sys.stderr.isatty():
             say(f"reading {use.describe(own)}")
-        small = read_small_table(options, s.config.server_address(), MOST_ROWS, MOST_BYTES)
-    if small is None:
+        rows = TableReader(options, s.config.server_address()).whole(MOST_ROWS, MOST_BYTES)
+    if rows is None:
         raise Refused(
             f"{name} is too large for redisq sql ({count(MOST_ROWS)} rows, {size(MOST_BYTES)}; "
             f"its queues have {count(tables.rows[name])} rows): {ELSEWHERE}"
         )
-    return redact_rows(small.rows, s.redaction)
+    return redact_rows(rows, s.redaction)
