@@ -14,7 +14,8 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-from sqlglot import exp
+from sqlglot import ErrorLevel, exp
+from sqlglot.errors import UnsupportedError
 from sqlglot.optimizer.annotate_types import annotate_types
 
 from redisq_ops.core.model.errors import BadInput, Refused
@@ -90,7 +91,11 @@ def translated(query: str, now_ms: int) -> Translated:
     for node in reversed(list(tree.walk())):  # the parts of an expression before itself
         if (new := _for_duckdb(node, now)) is not node:
             node.replace(new)
-    return Translated(tree.sql("duckdb", identify=True), names)
+    try:
+        sql = tree.sql("duckdb", identify=True, unsupported_level=ErrorLevel.RAISE)
+    except UnsupportedError as error:
+        raise BadInput(f"redisq sql: {error}; {ELSEWHERE}") from error
+    return Translated(sql, names)
 
 
 def _refused(what: str) -> BadInput:
@@ -131,11 +136,13 @@ def _family(side: exp.Expr) -> str | None:
         return "text"
     if kind in ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "DATE"):
         return "time"
+    if kind in ("BINARY", "VARBINARY"):
+        return "bytes"
     return "number" if kind in {*_INTEGERS, "DOUBLE", "DECIMAL", "FLOAT"} else None
 
 
 def _check_comparison(node: exp.Expr) -> None:
-    """Refuse to compare text with a number or time, but replace text that is a time."""
+    """Refuse to compare different types, but replace text that is a time."""
     sides = [node.this, node.args.get("expression"), node.args.get("low"), node.args.get("high")]
     sides = [side for side in (*sides, *node.expressions) if isinstance(side, exp.Expr)]
     families = {_family(side) for side in sides} - {None}
@@ -144,9 +151,9 @@ def _check_comparison(node: exp.Expr) -> None:
             if isinstance(side, exp.Literal):
                 side.replace(exp.cast(side.copy(), exp.DType.TIMESTAMPTZ))
             elif _family(side) == "text":
-                raise _refused(f"{node.sql(DIALECT)} (text and a time)")
+                raise _refused(f"{node.sql(DIALECT)} (different types)")
     elif len(families) > 1:
-        raise _refused(f"{node.sql(DIALECT)} (text and a number)")
+        raise _refused(f"{node.sql(DIALECT)} (different types)")
 
 
 def _check(node: exp.Expr) -> None:
@@ -155,6 +162,8 @@ def _check(node: exp.Expr) -> None:
         raise _refused(node.sql(DIALECT, normalize_functions="lower"))
     if isinstance(node, exp.Star) and not isinstance(node.parent, exp.Count):
         raise _refused("count(distinct *)")
+    if isinstance(node, exp.With) and node.args.get("recursive"):
+        raise _refused("with recursive")
     if (
         isinstance(node, exp.Literal)
         and node.is_number
@@ -242,7 +251,9 @@ def answer(
         except duckdb.OutOfMemoryException:
             raise Refused(f"the query takes more than {_MEMORY} of memory: {ELSEWHERE}") from None
         except duckdb.Error as error:
-            raise BadInput(str(error).partition("\n")[0]) from error
+            message = redaction.text(str(error).partition("\n")[0])
+            unknown = isinstance(error, (duckdb.BinderException, duckdb.CatalogException))
+            raise BadInput(f"{message}: {ELSEWHERE}" if unknown else message) from error
 
 
 def _printed(value: Any, redaction: Redaction) -> Any:
