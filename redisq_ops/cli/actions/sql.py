@@ -75,13 +75,10 @@ def query_tables(s: Session, asked: Asked, clock: Clock | None, lake: Path | Non
         check_queues(s, queues)
         rows[name] = s.run(spark_tuning.server_rows([name], queues, s.config.prefix))
     if lake is None and any(use.bounds.queue is not None for use in uses.values()):
-        known = asked.queue.split(",") if asked.queue else _registered(s)
+        known = [entry.name for entry in s.run(all_queues(s.config.prefix))]
+        known = asked.queue.split(",") if asked.queue else known
         uses = {name: use.within(known) for name, use in uses.items()}
     return QueryTables(uses, own, rows)
-
-
-def _registered(s: Session) -> list[str]:
-    return [entry.name for entry in s.run(all_queues(s.config.prefix))]
 
 
 def explained(s: Session, tables: QueryTables) -> int:
