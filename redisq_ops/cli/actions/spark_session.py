@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 SPARK_PAYS = 300_000
-"""rows below which `redisq sql` and `redisq dlq groups` took less than half of Spark's time"""
+"""rows up to which `redisq sql` and `redisq dlq groups` were quicker than Spark, on two cores"""
 AGE = re.compile(r"(\s*\d+\s*(ms|s|m|h|d))+\s*")
 
 
