@@ -92,7 +92,7 @@ def translated(query: str, now_ms: int) -> Translated:
         if (new := _for_duckdb(node, now)) is not node:
             node.replace(new)
     try:
-        sql = tree.sql("duckdb", identify=True, unsupported_level=ErrorLevel.RAISE)
+        sql = tree.sql("duckdb", unsupported_level=ErrorLevel.RAISE)
     except UnsupportedError as error:
         raise BadInput(f"redisq sql: {error}; {ELSEWHERE}") from error
     return Translated(sql, names)

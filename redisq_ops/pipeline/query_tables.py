@@ -76,11 +76,6 @@ class TableUse:
         """Whether all columns are read."""
         return self.columns == tuple(SCHEMA[self.table])
 
-    @property
-    def bounded(self) -> bool:
-        """Whether only some of the queues' rows are read."""
-        return self.bounds != NO_BOUNDS
-
     def describe(self, options: Mapping[str, str]) -> str:
         """A description for the user; ``options``: as for `options`."""
         own = self.options(options)

@@ -139,7 +139,7 @@ def _rows(s: Session, use: TableUse, tables: QueryTables) -> pa.Table:
     """A table's rows in this process, redacted; `Refused` if they are too many for it."""
     from redisq_ops.pipeline.duckdb_query import MOST_BYTES, MOST_ROWS
     from redisq_ops.pipeline.options import parse_options
-    from redisq_ops.pipeline.query_tables import ELSEWHERE
+    from redisq_ops.pipeline.query_tables import ELSEWHERE, NO_BOUNDS
     from redisq_ops.pipeline.redaction import redact_rows
     from redisq_ops.pipeline.schemas import arrow
     from redisq_ops.pipeline.table_reader import TableReader
@@ -149,7 +149,7 @@ def _rows(s: Session, use: TableUse, tables: QueryTables) -> pa.Table:
     if use.bounds.impossible:
         return arrow(options.definition, options.column_names).empty_table()
     rows = None
-    if use.bounded or tables.rows[name] <= MOST_ROWS:
+    if use.bounds != NO_BOUNDS or tables.rows[name] <= MOST_ROWS:
         if sys.stderr.isatty():
             say(f"reading {use.describe(own)}")
         rows = TableReader(options, s.config.server_address()).whole(MOST_ROWS, MOST_BYTES)
