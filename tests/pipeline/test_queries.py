@@ -695,7 +695,8 @@ def test_duckdb_reads_only_our_tables_within_bounds(
     assert redisq.rows("sql", query) == [{"n": 25}]
     monkeypatch.setattr(duckdb_query, "MOST_ROWS", 24)
     with monkeypatch.context() as patch:
-        patch.setattr(TableReader, "whole", None)  # said before anything is read
+        patch.setattr(TableReader, "whole", None)  # nothing is read
+        assert redisq.rows("sql", "select id from dead where queue = 'nope'") == []
         message = redisq.refusal("sql", "select id from dead", code=1)
     assert "too large for redisq sql (24 rows" in message and "have 25 rows" in message
     assert redisq.rows("sql", "select count(*) n from dead where id = 'r1/1'") == [{"n": 1}]
