@@ -14,6 +14,8 @@ import pytest
 import redis
 
 from redisq_ops import RequestQueue, Settlement
+from redisq_ops.cli.actions import spark as spark_commands
+from redisq_ops.cli.actions import spark_report, spark_submit
 from redisq_ops.core.model.entry import Failure
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.ops.redaction import NO_REDACTION
@@ -713,3 +715,32 @@ def test_a_query_is_known_behind_comments_and_parentheses() -> None:
     ):
         assert only_reads(query), query
     assert not only_reads("cache table dead")
+
+
+@pytest.mark.parametrize("server", ["valkey"], indirect=True)
+def test_few_rows_are_said_to_need_no_spark(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refused(*given: object, **options: object) -> None:
+        raise BadInput("Spark was asked")
+
+    die(client, "mail", "r1", 25)
+    file = tmp_path / "lines"
+    file.write_text("a\nb\n")
+    for module in (spark_commands, spark_report, spark_submit):
+        monkeypatch.setattr(module, "on_spark", refused)
+    said = {
+        ("sql", "select id from dead"): "25 rows: the same query is quicker by redisq sql\n",
+        ("groups", "mail"): "25 rows of dead: redisq dlq groups mail is quicker\n",
+        ("report", "mail"): "1 row of history: redisq sql is quicker for a single figure\n",
+        ("submit", str(file), "--queue", "mail"): f"by redisq submit {file} --queue mail\n",
+        ("sql", "select rand() from dead"): "",
+    }
+    for words, quicker in said.items():
+        redisq("spark", *words, code=2)
+        assert quicker in redisq.err and redisq.err.count("\n") == 2 + bool(quicker), words
+    for module in (spark_commands, spark_report):
+        monkeypatch.setattr(module, "SPARK_PAYS", 1)
+    for words in list(said)[:2]:
+        redisq("spark", *words, code=2)
+        assert "quicker" not in redisq.err, words

@@ -97,9 +97,9 @@ def queried(s: Session, asked: Asked, lake: Path | None, running: Running) -> in
     tables = query_tables(s, asked, _clock(running), lake)
     if asked.explain:
         return explained(s, tables)
+    announced(s, running)
     if lake is None:
         _suggest_duckdb(s, asked, tables)
-    announced(s, running)
     conf = [*(jvm_conf(sum(tables.rows.values())) if tables.uses else ()), *(running.conf or ())]
     with on_spark(s, replace(running, conf=conf), announces=False) as spark:
 

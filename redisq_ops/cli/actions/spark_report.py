@@ -15,7 +15,7 @@ from redisq_ops.ops.filter.regex import BadRegex, regex
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.private_files import atomic_write
 
-from ..output import count, emit, progress, say
+from ..output import count, emit, progress, quantity, say
 from ..session import Session
 from . import spark_tables
 from .spark_session import (
@@ -60,8 +60,6 @@ def reported(s: Session, given: ReportOptions) -> int:
     _writable(html, parquet)
     if printed(given.running):
         return 0
-    if given.source.lake is None and not s.json:
-        _suggest(s, queues, "history", "events: redisq sql is quicker for a single figure")
     with _report(
         s,
         queues,
@@ -70,6 +68,7 @@ def reported(s: Session, given: ReportOptions) -> int:
         payloads=given.payloads,
         client=_pattern(given.client),
         compared=given.against,
+        quicker="redisq sql is quicker for a single figure",
     ) as (report, meter):
         written = report.write(parquet, meter) if parquet is not None else {}
         figures = report.figures(progress=meter)
@@ -105,12 +104,15 @@ def grouped(s: Session, given: SparkGroupsOptions) -> int:
     if printed(given.running):
         return 0
     queues, source = given.queues or (), given.source
-    if source.lake is None and not s.json:
-        _suggest(s, queues, "dead", f"dead letters: {hint('dlq', 'groups', *queues)} is quicker")
-    with _report(s, queues, source, given.running, payloads=given.payloads, history=False) as (
-        report,
-        meter,
-    ):
+    with _report(
+        s,
+        queues,
+        source,
+        given.running,
+        payloads=given.payloads,
+        history=False,
+        quicker=f"{hint('dlq', 'groups', *queues)} is quicker",
+    ) as (report, meter):
         figures = report.dead_letter_groups(progress=meter)
     groups, traits = figures["dead_groups"], figures["contrasts"]
     if not s.json:
@@ -127,17 +129,6 @@ def grouped(s: Session, given: SparkGroupsOptions) -> int:
         its_traits = by_group.get((row["queue"], row["fingerprint"]), ())
         emit({**row, "contrast": [{name: t[name] for name in own} for t in its_traits]})
     return 0
-
-
-def _suggest(s: Session, names: Sequence[str], table: str, quicker: str) -> None:
-    """Suggest something quicker than Spark if a table has so few rows that there is."""
-    from redisq_ops.pipeline.session import check_installed
-
-    check_queues(s, names)
-    check_installed()
-    rows = _Tables(s, None, tuple(names)).rows([table])
-    if rows < SPARK_PAYS:
-        say(f"{count(rows)} {quicker}")
 
 
 def held_back(s: Session, given: CriticalPathOptions) -> int:
@@ -183,10 +174,11 @@ def _report(
     dead: bool = True,
     client: str | None = None,
     compared: str | None = None,
+    quicker: str = "",
 ) -> Iterator[tuple[QueueReport, Progress]]:
     """A report on the history, the dead letters or both, and a meter for its parts.
 
-    ``compared``: the time of ``--against``.
+    ``compared``: the time of ``--against``. ``quicker``: said of few rows.
     """
     from redisq_ops.pipeline.session import parse_conf
 
@@ -202,6 +194,10 @@ def _report(
     against = None if compared is None else _against(s, compared, since, until, now)
     wanted = [*(["history"] if history else []), *(["dead"] if dead else [])]
     announced(s, running)
+    if quicker and tables.lake is None and not s.json:
+        rows = tables.rows(wanted[:1])
+        if rows < SPARK_PAYS:
+            say(f"{quantity(rows, 'row')} of {wanted[0]}: {quicker}")
     conf = [*tables.startup_conf(wanted), *(running.conf or ())]
     with (
         on_spark(s, replace(running, conf=conf), announces=False) as spark,

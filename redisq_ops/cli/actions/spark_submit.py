@@ -68,11 +68,11 @@ def submitted(s: Session, given: SparkSubmitOptions) -> int:
         listed: RejectFile | None = None
         if skipped is not None and not dry_run:
             listed = stack.enter_context(RejectFile(skipped))
+        announced(s, running)
         small = _is_small(running, path)
         if small and format == "text" and Path(path).is_file() and not s.json:
             quicker = hint("submit", path, queue=wanted.queue)
             say(f"so small a file is submitted quicker, as one request, by {quicker}")
-        announced(s, running)
         conf = [*submit_conf(small), *(running.conf or ())]
         session = stack.enter_context(
             on_spark(s, replace(running, conf=conf), stopped=stopped, announces=False)
