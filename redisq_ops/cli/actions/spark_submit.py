@@ -70,8 +70,8 @@ def submitted(s: Session, given: SparkSubmitOptions) -> int:
             listed = stack.enter_context(RejectFile(skipped))
         announced(s, running)
         small = _is_small(running, path)
-        if small and format == "text" and Path(path).is_file() and not s.json:
-            quicker = hint("submit", path, queue=wanted.queue)
+        if small and given.name and format == "text" and Path(path).is_file() and not s.json:
+            quicker = hint("submit", path, queue=wanted.queue, id=given.name)
             say(f"so small a file is submitted quicker, as one request, by {quicker}")
         conf = [*submit_conf(small), *(running.conf or ())]
         session = stack.enter_context(
