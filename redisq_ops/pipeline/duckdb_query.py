@@ -48,6 +48,7 @@ _SYNTAX = frozenset(
 )
 """names of sqlglot's classes"""
 _COMPARED = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.In, exp.Between)
+_TAKES_DECIMALS = (*_COMPARED, exp.Alias, exp.Quantile, exp.Cast)
 _INTEGERS = {"INT", "BIGINT", "SMALLINT", "TINYINT"}
 _CASTS = {
     "TEXT": {*_INTEGERS, "TEXT", "VARCHAR", "BOOLEAN"},
@@ -164,14 +165,10 @@ def _check(node: exp.Expr) -> None:
         raise _refused("count(distinct *)")
     if isinstance(node, exp.With) and node.args.get("recursive"):
         raise _refused("with recursive")
-    if (
-        isinstance(node, exp.Literal)
-        and node.is_number
-        and "." in node.this
-        and "e" not in node.this.lower()
-        and not isinstance(node.parent, (*_COMPARED, exp.Alias, exp.Quantile, exp.Cast))
-    ):
-        raise _refused(f"arithmetic with the decimal {node.this} (write {node.this}e0)")
+    if isinstance(node, exp.Literal) and node.is_number and set(node.this) <= set(".0123456789"):
+        user = node.find_ancestor(exp.Binary, exp.Func, exp.Predicate, exp.Alias)
+        if "." in node.this and not isinstance(user, _TAKES_DECIMALS):
+            raise _refused(f"arithmetic with the decimal {node.this} (write {node.this}e0)")
     if isinstance(node, (exp.Like, exp.ILike)) and "\\" in node.expression.sql():
         raise _refused("like with a backslash")
     if isinstance(node, exp.Length) and _family(node.this) != "text":

@@ -342,7 +342,7 @@ SPARK_ONLY = (
     "select id from dead where payload like 'x'",
     "with recursive n as (select 1 k union all select k + 1 from n where k < 3) select k from n",
     "select cast(error as int), try_cast(id as int) from dead",
-    "select number * 1.5 from dead",
+    "select number * -1.5 from dead",
     "select id from dead order by all",
     "select date_format(since_at, 'yyyy') from dead",
 )
@@ -366,8 +366,8 @@ COMPUTED = (
     "select error_type, count(*), count(client), count(distinct number, client), sum(number), "
     "avg(number), min(error), max(since_at), median(number) m, percentile(number, 0.95) p, "
     "percentile(number, 0.5), count_if(number > 3), count(*) filter (where number > 3) f, "
-    "sum(nullif(number, 3)), sum(number) / 7e0, avg(number) > 1.5 from dead group by error_type "
-    "order by error_type",
+    "sum(nullif(number, 3)), sum(number) / 7e0, avg(number) > -1.5, -1.5 from dead "
+    "group by error_type order by error_type",
     "select id, row_number() over (partition by queue order by number desc) a, rank() over (order "
     "by nullif(number, 3)) b, dense_rank() over (order by error) c, lag(id) over (order by id) d, "
     "lead(number, 2, 0) over (order by id) e, sum(number) over (order by id) f, avg(number) over "
