@@ -18,8 +18,11 @@ from redisq_ops.core.model.exit_codes import BAD_INPUT, FAILED, INTERRUPTED
 
 _LONGEST = 1000
 """maximum number of characters of an error's message"""
-_SPARK_PACKAGES = {"pandas", "pyarrow", "pyspark", "sqlglot"}
-"""packages that only the commands of `redisq spark` need"""
+_EXTRAS = {
+    **dict.fromkeys(("pandas", "pyspark"), "spark"),
+    **dict.fromkeys(("duckdb", "pyarrow", "sqlglot"), "sql"),
+}
+"""package that only some commands need -> the extra that has it"""
 
 
 @cache
@@ -170,8 +173,9 @@ def _run(words: Sequence[str]) -> int:
             where = f": {error.filename}" if error.filename else ""
             refusal = file_error(error, f"{error.strerror or error}{where}")
             return _report(words, str(refusal), refusal.exit_code, refusal)
-        if isinstance(error, ModuleNotFoundError) and error.name in _SPARK_PACKAGES:
-            missing = f"{error.name} isn't installed: pip install 'redisq-ops[spark]'"
+        if isinstance(error, ModuleNotFoundError) and error.name in _EXTRAS:
+            extra = "spark" if "spark" in words else _EXTRAS[error.name]
+            missing = f"{error.name} isn't installed: pip install 'redisq-ops[{extra}]'"
             return _report(words, missing, BAD_INPUT, error)
         return _unexpected(error, words)
 

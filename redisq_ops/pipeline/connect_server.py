@@ -13,8 +13,8 @@ import secrets
 import socket
 import subprocess
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,59 +25,51 @@ from redisq_ops.ops.private_files import atomic_write
 from . import session
 from .java import cache_directory
 
-HOST = "127.0.0.1"
-START_S = 180  # how long a server may take to start
+_START_S = 180  # how long a server may take to start
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 _OURS = ("spark.connect.grpc.binding.", "spark.connect.authenticate.")  # who can use the server
 
 
-def remote_file() -> Path:
-    """The file with the running server's address, as SPARK_REMOTE takes it."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    base = Path(runtime) / "redisq" if runtime else cache_directory(os.environ) / "run"
-    return base / "spark-remote"
-
-
-@contextmanager
-def running_server(
-    target: ServerAddress, *, master: str | None = None, conf: Iterable[str] = ()
-) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a server, write its address, and stop it with the block.
+def serve(
+    target: ServerAddress, master: str | None, conf: Iterable[str], ready: Callable[[Path], None]
+) -> int:
+    """Run a server to its end, and return its exit code. ``ready`` is called with the file that has
+    its address, as SPARK_REMOTE takes it.
 
     Raises `Refused` if this user's server is running already, `Unreachable` if it doesn't start.
     """
     settings = session.DEFAULTS | session.LOOPBACK | session.parse_conf(conf)
     if forbidden := next((name for name in settings if name.startswith(_OURS)), None):
         raise BadInput(f"--conf {forbidden}: serve chooses address and token itself")
-    session.check_installed()
     if find_spec("grpc") is None:
         raise BadInput("serve needs Spark Connect: pip install 'pyspark[connect]'")
-    with socket.create_server((HOST, 0)) as probe:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    settings |= {f"{_OURS[0]}address": HOST, f"{_OURS[0]}port": str(port)}
-    token, file = secrets.token_urlsafe(32), remote_file()
-    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    file.parent.chmod(0o700)
-    with file.with_name("spark-connect.log").open("ab") as log:
+    settings |= {f"{_OURS[0]}address": "127.0.0.1", f"{_OURS[0]}port": str(port)}
+    runtime, token = os.environ.get("XDG_RUNTIME_DIR"), secrets.token_urlsafe(32)
+    folder = Path(runtime) / "redisq" if runtime else cache_directory(os.environ) / "run"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder.chmod(0o700)
+    file = folder / "spark-remote"
+    with (folder / "spark-connect.log").open("ab") as log:
         try:  # Spark has the lock as well, and keeps it if this process is killed
             fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise Refused(f"a server is running already: {file}") from None
         log.truncate(0)
-        variables = dict(os.environ)
-        session.prepare_environment(variables, master)
-        variables |= session.environment(target) | {_TOKEN: token}
-        words = session.submit_words(settings, master, variables["SPARK_HOME"])
+        env = dict(os.environ)
+        session.prepare_environment(env, master)
+        env |= session.environment(target) | {_TOKEN: token}
+        words = session.submit_words(settings, master, env["SPARK_HOME"])
         words += ["--class", _CLASS]
-        process = subprocess.Popen(
-            words, env=variables, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-        )
+        process = subprocess.Popen(words, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:
             _await_port(process, port, Path(log.name))
             with atomic_write(file) as out:
                 out.write(f"sc://localhost:{port}/;token={token}\n".encode())
-            yield process
+            ready(file)
+            return process.wait()
         finally:
             file.unlink(missing_ok=True)
             process.terminate()
@@ -88,10 +80,10 @@ def running_server(
 
 
 def _await_port(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    deadline = time.monotonic() + START_S
+    deadline = time.monotonic() + _START_S
     while process.poll() is None and time.monotonic() < deadline:
         with suppress(OSError):
-            socket.create_connection((HOST, port), 1).close()
+            socket.create_connection(("127.0.0.1", port), 1).close()
             return
         time.sleep(0.1)
     lines = log.read_text(errors="replace").split("\n")

@@ -8,7 +8,7 @@ does. Spark still applies every condition itself.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -94,11 +94,9 @@ class Bounds:
 
     def with_times(self, since_ms: int | None, until_ms: int | None) -> Bounds:
         """These bounds and a range of time; None: open at that end."""
-        return replace(
-            self,
-            since_ms=_of_both(max, self.since_ms, since_ms),
-            until_ms=_of_both(min, self.until_ms, until_ms),
-        )
+        since = [ms for ms in (self.since_ms, since_ms) if ms is not None]
+        until = [ms for ms in (self.until_ms, until_ms) if ms is not None]
+        return replace(self, since_ms=max(since, default=None), until_ms=min(until, default=None))
 
 
 def bounds_beside(place: exp.Table, clock: Clock | None) -> Bounds:
@@ -180,6 +178,11 @@ def _time_range(
 
 
 def _fixed_ms(expression: exp.Expr) -> int | None:
+    moment = literal_time(expression)
+    return None if moment is None else int(moment.timestamp() * 1000 // 1)
+
+
+def literal_time(expression: exp.Expr) -> datetime | None:
     """The time of a literal such as ``timestamp'2030-01-31 12:00:00'``; UTC without an offset."""
     form = _TIME
     if isinstance(expression, exp.Cast) and type(expression) is exp.Cast:
@@ -194,8 +197,7 @@ def _fixed_ms(expression: exp.Expr) -> int | None:
         moment = datetime.fromisoformat(expression.this)
     except ValueError:
         return None
-    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * 1000 // 1)
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def _past_ms(expression: exp.Expr, clock: Clock) -> int | None:
@@ -217,9 +219,3 @@ def _past_ms(expression: exp.Expr, clock: Clock) -> int | None:
 
 def _in_both(one: tuple[str, ...] | None, other: tuple[str, ...]) -> tuple[str, ...]:
     return other if one is None else tuple(text for text in one if text in other)
-
-
-def _of_both(which: Callable[[int, int], int], one: int | None, other: int | None) -> int | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return which(one, other)

@@ -13,6 +13,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import sqlglot
@@ -22,6 +23,7 @@ from sqlglot.optimizer.pushdown_projections import pushdown_projections
 from sqlglot.optimizer.qualify import qualify
 from sqlglot.optimizer.scope import traverse_scope
 
+from redisq_ops.core.model.errors import BadInput
 from redisq_ops.ops.redaction import Redaction
 
 from .query_bounds import Bounds, Clock, bounds_beside
@@ -33,8 +35,9 @@ if TYPE_CHECKING:
 
 UNREAD = "a column that the query does not name was not read"
 """Spark's error message for a query that uses a column which was not read"""
+ELSEWHERE = "redisq spark sql may run it"
 NO_BOUNDS = Bounds()
-_DIALECT = "spark"
+DIALECT = "spark"
 _READS = {
     "select",
     "with",
@@ -49,9 +52,11 @@ _READS = {
 """first words of statements that only read: they define and set nothing"""
 _NOT_RESOLVED = {TokenType.TABLE, TokenType.PIPE_GT, TokenType.TABLE_SAMPLE}
 """tokens that the parser understands in another way than Spark"""
-_SCHEMA: dict[str, dict[str, str]] = {
+SCHEMA: dict[str, dict[str, str]] = {
     table.name: {column.name: column.type for column in table.columns} for table in TABLES.values()
 }
+_FAULTS = (RecursionError, ValueError, KeyError, AttributeError, TypeError)
+"""what the parser's own mistakes raise"""
 _CHEAPEST_COLUMN = "shard"
 """column to read if a query needs none: rows of most tables are then only counted"""
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # Spark reports a query's errors
@@ -69,7 +74,7 @@ class TableUse:
     @property
     def whole(self) -> bool:
         """Whether all columns are read."""
-        return self.columns == tuple(_SCHEMA[self.table])
+        return self.columns == tuple(SCHEMA[self.table])
 
     def describe(self, options: Mapping[str, str]) -> str:
         """A description for the user; ``options``: as for `options`."""
@@ -103,22 +108,23 @@ class TableUse:
 
 def whole_use(table: str) -> TableUse:
     """All columns, without bounds."""
-    return TableUse(table, tuple(_SCHEMA[table]))
+    return TableUse(table, tuple(SCHEMA[table]))
 
 
 def only_reads(query: str) -> bool:
     """Whether a statement only reads, and defines and sets nothing."""
     try:
-        tokens = sqlglot.tokenize(query, read=_DIALECT)
+        tokens = sqlglot.tokenize(query, read=DIALECT)
     except SqlglotError:
         return False
     first = next((token for token in tokens if token.token_type != TokenType.L_PAREN), None)
-    return first is not None and first.text.lower() in _READS
+    writes = any(token.token_type == TokenType.INSERT for token in tokens)  # from x insert into y
+    return first is not None and first.text.lower() in _READS and not writes
 
 
 def table_uses(query: str, clock: Clock | None = None) -> dict[str, TableUse]:
     """The use of each table that a query may read; ``clock``: as for `bounds_beside`."""
-    tree = _parsed(query)
+    tree = parsed(query)
     if tree is None:
         words = set(re.findall(r"\w+", query.lower()))
         return {name: whole_use(name) for name in TABLES if name in words}
@@ -135,7 +141,7 @@ def table_uses(query: str, clock: Clock | None = None) -> dict[str, TableUse]:
         use = whole_use(name)
         if columns is not None:
             needed = columns.get(name, set())
-            own = tuple(column for column in _SCHEMA[name] if column in needed)
+            own = tuple(column for column in SCHEMA[name] if column in needed)
             use = replace(use, columns=own or (_CHEAPEST_COLUMN,))
         if takes_bounds and len(places[name]) == 1 and name not in aliases:
             use = replace(use, bounds=bounds_beside(places[name][0], clock))
@@ -178,52 +184,63 @@ def with_all_columns(read: DataFrame, use: TableUse) -> DataFrame:
     return read.select(*columns)
 
 
-def _parsed(query: str) -> exp.Expr | None:
+def parsed(query: str) -> exp.Expr | None:
     """The query's tree; None if Spark may understand the query in another way."""
     try:
-        tokens = sqlglot.tokenize(query, read=_DIALECT)
-        if _NOT_RESOLVED.intersection(token.token_type for token in tokens):
+        tokens = sqlglot.tokenize(query, read=DIALECT)
+        kinds = [token.token_type for token in tokens]
+        # Spark reads 'it''s' as one literal, the parser as two.
+        doubled = (TokenType.STRING, TokenType.STRING) in pairwise(kinds)
+        if doubled or _NOT_RESOLVED.intersection(kinds):
             return None
-        (tree,) = sqlglot.parse(query, read=_DIALECT)
+        (tree,) = sqlglot.parse(query, read=DIALECT)
     except (SqlglotError, RecursionError, ValueError):
         return None
     return None if tree is None or tree.find(exp.Command) else tree
 
 
-def _needed_columns(parsed: exp.Expr) -> dict[str, set[str]] | None:
-    """The columns of each table that a query uses; None if one can't be resolved."""
+def resolved(parsed: exp.Expr) -> exp.Query:
+    """A query with each column's table, and without ``*`` and ``ORDER BY ALL``; `BadInput` if that
+    can't be said."""
     if not isinstance(parsed, exp.Query) or parsed.find(exp.Pivot, exp.Lateral):
-        return None
-    if any(join.method for join in parsed.find_all(exp.Join)):  # natural: unnamed columns
-        return None
+        raise BadInput(f"the query has a pivot or lateral view: {ELSEWHERE}")
+    if any(join.method for join in parsed.find_all(exp.Join)):
+        raise BadInput(f"a natural join doesn't name its columns: {ELSEWHERE}")
     tree = parsed.copy()
-    schema: dict[str, object] = {**_SCHEMA}
+    schema: dict[str, object] = {**SCHEMA}
     for order in tree.find_all(exp.Order):
         if [each.name.lower() for each in order.expressions] == ["all"]:
-            order.pop()  # ORDER BY ALL uses only selected columns
+            order.pop()  # it uses only selected columns
     try:
-        qualified = qualify(tree, dialect=_DIALECT, schema=schema, quote_identifiers=False)
-        tree = pushdown_projections(qualified)
+        return qualify(tree, dialect=DIALECT, schema=schema, quote_identifiers=False)
+    except (SqlglotError, *_FAULTS) as error:
+        raise BadInput(str(error)) from error
+
+
+def _needed_columns(tree: exp.Expr) -> dict[str, set[str]] | None:
+    """The columns of each table that a query uses; None if one can't be resolved."""
+    try:
+        tree = pushdown_projections(resolved(tree))
         scopes = traverse_scope(tree)
-    except (SqlglotError, RecursionError, ValueError, KeyError, AttributeError, TypeError):
+    except (BadInput, SqlglotError, *_FAULTS):
         return None
     stars = tree.find_all(exp.Star)
     if any(type(star.parent) is not exp.Count for star in stars):
         return None
-    resolved: set[int] = set()
+    known: set[int] = set()
     needed: dict[str, set[str]] = {}
     for scope in scopes:
         for column in scope.columns:
             source = scope.sources.get(column.table)
             if source is None:
                 continue
-            resolved.add(id(column))
+            known.add(id(column))
             if isinstance(source, exp.Table):
                 name, own = source.name.lower(), column.name.lower()
-                if own not in _SCHEMA.get(name, {}):
+                if own not in SCHEMA.get(name, {}):
                     return None
                 needed.setdefault(name, set()).add(own)
-    unknown = (column for column in tree.find_all(exp.Column) if id(column) not in resolved)
+    unknown = (column for column in tree.find_all(exp.Column) if id(column) not in known)
     return None if any(not _names_an_output(column) for column in unknown) else needed
 
 

@@ -78,10 +78,10 @@ def _json_value(value: Any, kind: DataType, redaction: Redaction) -> Any:
             )
             for key, item in value.items()
         }
-    return _json_atom(value, isinstance(kind, types.TimestampType), redaction)
+    return json_atom(value, isinstance(kind, types.TimestampType), redaction)
 
 
-def _json_atom(value: Any, has_zone: bool, redaction: Redaction) -> Any:
+def json_atom(value: Any, has_zone: bool, redaction: Redaction) -> Any:
     """A simple value. ``has_zone``: a time with a zone, which PySpark returns in the local zone."""
     match value:
         case None | bool() | int():

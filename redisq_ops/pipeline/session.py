@@ -316,8 +316,8 @@ def _remote(
         raise BadInput("--remote needs Spark Connect: pip install 'pyspark[connect]'") from error
     except Exception as error:
         address_part = remote.partition("/;")[0]  # a token may follow
-        details: Any = getattr(error, "details", None)  # of gRPC
-        reason = details() if callable(details) else _first_line(error)
+        details = re.search(r'details = "(.*)"', str(error))  # of gRPC
+        reason = details[1] if details else _first_line(error)
         raise Unreachable(f"no Spark Connect at {address_part}: {reason}") from error
 
 

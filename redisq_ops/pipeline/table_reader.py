@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import pyarrow as pa
 
@@ -39,6 +40,17 @@ class TableReader(TableSource):
         for batch in self._batches(part):
             if batch.num_rows:
                 yield batch
+
+    def whole(self, most_rows: int, most_bytes: int) -> pa.Table | None:
+        """All rows; None if there are more than ``most_rows``, or ``most_bytes`` of them."""
+        batches: list[pa.RecordBatch] = []
+        rows = size = 0
+        for batch in chain.from_iterable(map(self.read, self.plan())):
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            if rows > most_rows or size > most_bytes:
+                return None
+            batches.append(batch)
+        return pa.Table.from_batches(batches, self.schema)
 
     def _batches(self, part: TablePart) -> Iterator[pa.RecordBatch]:
         queue = self.shard_queue(part)

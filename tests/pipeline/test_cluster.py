@@ -80,9 +80,9 @@ def packed_environment(folder: Path) -> None:
 
 READ_BY_SPARK = """
 from redisq_ops.cli.main import main
-from redisq_ops.pipeline import small_tables
+from redisq_ops.cli.actions import spark_report
 
-small_tables.MOST_ROWS = 10
+spark_report.MOST_ROWS = 10
 main()
 """
 ASKED = (

@@ -12,7 +12,7 @@ import pytest
 
 from redisq_ops.core.model.errors import Unreachable
 from redisq_ops.core.redis.client import ServerAddress
-from redisq_ops.pipeline import doctor, small_tables
+from redisq_ops.pipeline import doctor
 from redisq_ops.pipeline.doctor import DoctorCheck, check_driver, check_executors, wait_for_executor
 
 from ..command_line import Redisq, everywhere
@@ -159,11 +159,9 @@ def test_sql_over_the_tables(
     (row,) = redisq.rows("spark", "sql", query, "--payloads", "--queue", "mail")
     assert row["id"] == "r1/2" and row["payload_b64"] and row["since_at"].startswith("20")
     counted = ["spark", "sql", "select count(*) n from waiting"]
-    for most, read in ((4, "4 rows"), (3, "counters, no rows")):  # by the command, by Spark
-        with monkeypatch.context() as size:
-            size.setattr(small_tables, "MOST_ROWS", most)
-            assert redisq(*counted).splitlines()[1].strip() == "4" and "1 row\n" in redisq.err
-            assert f"reading waiting: {read}\n" in redisq.err
+    assert redisq(*counted).splitlines()[1].strip() == "4" and "1 row\n" in redisq.err
+    assert "reading waiting: counters, no rows\n" in redisq.err
+    assert "4 rows: the same query is quicker by redisq sql\n" in redisq.err
     died = ["spark", "sql", "select count(*) n from dead"]
     assert redisq.rows(*died, "--since", "1h") == [{"n": 1}]
     assert redisq.rows(*died, "--until", "1h") == [{"n": 0}]

@@ -7,19 +7,26 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 import redis
 
 from redisq_ops import RequestQueue, Settlement
+from redisq_ops.cli.actions import spark as spark_commands
+from redisq_ops.cli.actions import spark_report, spark_submit
 from redisq_ops.core.model.entry import Failure
+from redisq_ops.core.model.errors import BadInput
 from redisq_ops.ops.redaction import NO_REDACTION
-from redisq_ops.pipeline import query_tables, small_tables
+from redisq_ops.pipeline import duckdb_query, query_tables
+from redisq_ops.pipeline.duckdb_query import Translated
 from redisq_ops.pipeline.options import parse_options
 from redisq_ops.pipeline.query_bounds import Clock
 from redisq_ops.pipeline.query_tables import only_reads, table_uses, with_all_columns
 from redisq_ops.pipeline.query_values import distinct_names, json_row, printable_frame
+from redisq_ops.pipeline.schemas import struct
+from redisq_ops.pipeline.table_reader import TableReader
 from redisq_ops.pipeline.tables import TABLES
 
 from ..command_line import Redisq
@@ -320,6 +327,60 @@ VALUES: dict[str, Answer] = {
 }
 """queries for how values are printed, whoever read them"""
 
+SPARK_ONLY = (
+    "from dead |> where number < 3 |> select id",
+    "with x as (select *, rand() r from dead) select id from x",
+    *(query for query in CORPUS if "lateral" in query or "natural" in query or "pivot" in query),
+    *(query for query in CORPUS if "struct" in query or "distinct *" in query or "(table" in query),
+    *(query for query in VALUES if "array(" in query or "map(" in query or "interval '" in query),
+    *(query for query in VALUES if "timestamp_ntz" in query or "double(" in query),
+    r"select id from dead where error like 'a\_b'",
+    "select 'it''s' from dead",
+    "select id from dead where number = '3'",
+    "select id from dead where since_at > error",
+    "select id from dead where payload = 'x'",
+    "select id from dead where payload like 'x'",
+    "with recursive n as (select 1 k union all select k + 1 from n where k < 3) select k from n",
+    "select cast(error as int), try_cast(id as int) from dead",
+    "select number * -1.5 from dead",
+    "select id from dead order by all",
+    "select date_format(since_at, 'yyyy') from dead",
+)
+"""queries that DuckDB isn't known to answer as Spark does"""
+COMPUTED = (
+    "select id, number - 9, number / 7, number div 4, (number - 9) % 4, -number, abs(number - 9), "
+    "round(number / 8, 2), round(2.675e0 * number, 2), round(number - 9), cast(number as string), "
+    "cast(number as double), int(number), string(number > 3), number + 1e0 from dead order by id",
+    "select id, upper(error) u, lower(error), length(error), trim(error), concat(error, client) n, "
+    "error || '!' , replace(error, 'box', 'b'), contains(error, 'x 1'), startswith(error, 'box'), "
+    "endswith(error, 'full'), error like 'b_x%' l, error ilike 'BOX%' i, 'ä' > error g from dead "
+    "order by number, queue",
+    "select id, coalesce(client, error) c, ifnull(client, 'x'), nvl2(client, 1, 2), "
+    "nullif(number, 3) n, greatest(null, number, 3), least(number, 7), if(number > 3, 'a', null), "
+    "case when number > 3 then 1 end, client is null, error is not null, client <=> null, "
+    "number in (1, null) a, not number > 3 from dead order by id desc",
+    "select id, since_at + interval 90 seconds a, date(since_at), date_trunc('hour', since_at), "
+    "hour(since_at), minute(since_at), year(since_at), month(since_at), unix_millis(since_at), "
+    "since_at > '2023-11-14T23:20:00+01:00' o, since_at between '2023-11-14' and '2023-11-15' b, "
+    "timestamp'2030-11-03 05:30:00.000001' t from dead order by since_at, id",
+    "select error_type, count(*), count(client), count(distinct number, client), sum(number), "
+    "avg(number), min(error), max(since_at), median(number) m, percentile(number, 0.95) p, "
+    "percentile(number, 0.5), count_if(number > 3), count(*) filter (where number > 3) f, "
+    "sum(nullif(number, 3)), sum(number) / 7e0, avg(number) > -1.5, -1.5 from dead "
+    "group by error_type order by error_type",
+    "select id, row_number() over (partition by queue order by number desc) a, rank() over (order "
+    "by nullif(number, 3)) b, dense_rank() over (order by error) c, lag(id) over (order by id) d, "
+    "lead(number, 2, 0) over (order by id) e, sum(number) over (order by id) f, avg(number) over "
+    "(order by id rows between 1 preceding and 1 following) g from dead "
+    "order by nullif(number, 3), id",
+    "select queue, error_type, count(*) n, grouping(queue) g from dead group by rollup (queue, "
+    "error_type) order by queue, error_type, g",
+    "select sum(number), sum(null), avg(nullif(1, 1)), count(*), min(client) from dead "
+    "where id = 'x'",
+    "select ERROR_TYPE, Count(*), count(*) N from DEAD group by Error_Type having n > 1 order by 2",
+)
+"""what only Spark can say how it is computed"""
+
 
 @pytest.fixture
 def in_session(
@@ -348,10 +409,11 @@ def show_what_is_needed(spark: SparkSession, url: str, query: str) -> None:
     for use in table_uses(query, Clock(1_700_000_000_000)).values():
         within = use.within([*MADE])
         options = parse_options(within.options({"table": use.table, "url": url}))
-        read = small_tables.read_small_table(options)
-        assert read is not None
-        rows = read.rows.slice(0, 0) if within.bounds.impossible else read.rows
-        frame = small_tables.small_table_frame(spark, small_tables.SmallTable(options, rows))
+        rows = TableReader(options).whole(10**6, 10**9)
+        assert rows is not None
+        rows = rows.slice(0, 0) if within.bounds.impossible else rows
+        schema = struct(options.definition, options.column_names)
+        frame = spark.createDataFrame(rows, schema)
         with_all_columns(frame, within).createOrReplaceTempView(use.table)
 
 
@@ -383,26 +445,52 @@ def test_every_query_has_the_answer_of_redis_py_over_what_it_is_said_to_need(
     assert not wrong, "\n".join(map(str, wrong))
 
 
+def check_answers(redisq: Redisq, client: redis.Redis, queries: Iterable[str], *by: str) -> None:
+    for query in queries:
+        rows = (json.loads(line).values() for line in redisq("--json", *by, query).splitlines())
+        assert comparable(rows) == comparable((CORPUS | VALUES)[query](letters(client))), query
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("server", ["valkey"], indirect=True)
-def test_the_command_has_the_answer_of_redis_py_whoever_reads_and_whatever_was_asked_before(
+def test_spark_has_the_answer_of_redis_py_whatever_was_asked_before(
     in_session: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def check(queries: Iterable[str]) -> None:
-        for query in queries:
-            rows = (json.loads(line).values() for line in in_session(*asked, query).splitlines())
-            assert comparable(rows) == comparable((CORPUS | VALUES)[query](letters(client))), query
-
-    asked = ("--json", "spark", "sql")
-    check([*VALUES, BY_COMMAND[0]])
-    monkeypatch.setattr(small_tables, "MOST_ROWS", 1)
-    check(BY_COMMAND)
+    check_answers(in_session, client, [*VALUES, *BY_COMMAND], "spark", "sql")
     die(client, "mail", "r2", 20)
-    check(reversed(BY_COMMAND))
+    check_answers(in_session, client, reversed(BY_COMMAND), "spark", "sql")
     # Where the parser is wrong, the tables are read again, whole.
     monkeypatch.setattr(query_tables, "_needed_columns", lambda tree: {})
-    check(BY_COMMAND[:1])
+    check_answers(in_session, client, BY_COMMAND[:1], "spark", "sql")
+
+
+@pytest.mark.parametrize("server", ["valkey"], indirect=True)
+def test_duckdb_has_the_answer_of_redis_py_or_refuses_in_words(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, n in MADE.items():
+        die(client, name, "o1" if name == "other" else "r1", n)
+    for query in SPARK_ONLY:
+        assert "redisq spark sql may run it" in redisq.refusal("sql", query, code=2), query
+    queries = [query for query in CORPUS | VALUES if query not in SPARK_ONLY]
+    check_answers(redisq, client, queries, "sql")
+    die(client, "mail", "r2", 20)
+    check_answers(redisq, client, reversed(BY_COMMAND[:-1]), "sql")
+    monkeypatch.setattr(query_tables, "_needed_columns", lambda tree: {})
+    check_answers(redisq, client, BY_COMMAND[:1], "sql")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("server", ["valkey"], indirect=True)
+def test_duckdb_computes_and_names_what_spark_does(in_session: Redisq) -> None:
+    for query in COMPUTED:
+        of_spark, of_duckdb = (in_session.rows(*by, query) for by in (("spark", "sql"), ("sql",)))
+        assert [[*row.values()] for row in of_duckdb] == [[*row.values()] for row in of_spark], (
+            query
+        )
+    assert list(of_duckdb[0]) == list(of_spark[0]) == ["ERROR_TYPE", "count(1)", "N"]
 
 
 @pytest.mark.slow
@@ -549,15 +637,14 @@ def test_only_tables_that_a_query_may_read_are_known_not_columns_and_states() ->
         assert list(table_uses(query)) == [name for name in TABLES if name in tables], query
 
 
+@pytest.mark.parametrize("by", [("sql",), ("spark", "sql")])
 @pytest.mark.parametrize("server", ["valkey"], indirect=True)
 def test_explain_says_what_is_read_without_spark(
-    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    redisq: Redisq, client: redis.Redis, by: tuple[str, ...]
 ) -> None:
     die(client, "mail", "r1", 25)
-    words = ("spark", "sql", "--explain")
+    words = (*by, "--explain")
     query = "select error from dead where queue in ('mail', 'nope') and id = 'r1/2'"
-    assert redisq(*words, query) == "dead: 25 rows, read whole without Spark\n"
-    monkeypatch.setattr(small_tables, "MOST_ROWS", 1)
     assert redisq(*words, query) == "dead: queue, id, error (only queue mail; id r1/2)\n"
     assert redisq(*words, "select count(*) from dead") == "dead: counters, no rows\n"
     assert redisq.rows(*words, query)[0] == {
@@ -572,6 +659,53 @@ def test_explain_says_what_is_read_without_spark(
     }
 
 
+@pytest.mark.parametrize("by", [("sql",), ("spark", "sql")])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "drop table dead",
+        "-- select\ninsert into dead select * from dead",
+        "from dead insert overwrite directory '/tmp/x' select id",
+        "create view x as select 1",
+        "set spark.sql.ansi.enabled = false",
+    ],
+)
+def test_a_statement_that_writes_is_refused(
+    redisq: Redisq, by: tuple[str, ...], statement: str
+) -> None:
+    assert redisq.refusal(*by, statement, code=2).startswith("the statement is no query")
+
+
+@pytest.mark.parametrize("server", ["valkey"], indirect=True)
+def test_duckdb_reads_only_our_tables_within_bounds(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, configuration: Path
+) -> None:
+    die(client, "mail", "r1", 25)
+    for source in ("read_csv('/etc/passwd')", "'/etc/passwd'", "csv.`/etc/passwd`", "range(3)"):
+        redisq.refusal("sql", f"select * from {source}", code=2)
+    for query in ("select * from read_csv('/etc/passwd')", "set enable_external_access = true"):
+        with pytest.raises(BadInput, match=r"disabled|locked"):
+            list(duckdb_query.answer(Translated(query, ()), {}, NO_REDACTION))
+    assert "Column 'x'" in redisq.refusal("sql", "select x from dead", code=2)
+    assert "no table nope" in redisq.refusal("sql", "select 1 from nope", code=2)
+    for divided in ("1 / (number - 3)", "number div 0", "1e0 % (number - 3)"):
+        assert "Division" in redisq.refusal("sql", f"select {divided} from dead", code=2)
+    configuration.write_text("[redact.patterns]\nbox = 'b[o]x [0-9]'\n")
+    query = "select replace(error, 'o', '0') e, concat('bo', 'x 1') c from dead where number = 1"
+    assert [*redisq.rows("sql", query)[0].values()] == ["*** is full", "***"]
+    query = "select count(at) n from history where at > now() - interval 1 hour"
+    assert redisq.rows("sql", query) == [{"n": 25}]
+    monkeypatch.setattr(duckdb_query, "MOST_ROWS", 24)
+    with monkeypatch.context() as patch:
+        patch.setattr(TableReader, "whole", None)  # nothing is read
+        assert redisq.rows("sql", "select id from dead where queue = 'nope'") == []
+        message = redisq.refusal("sql", "select id from dead", code=1)
+    assert "too large for redisq sql (24 rows" in message and "have 25 rows" in message
+    assert redisq.rows("sql", "select count(*) n from dead where id = 'r1/1'") == [{"n": 1}]
+    monkeypatch.setattr(duckdb_query, "MOST_BYTES", 1)
+    redisq.refusal("sql", "select id from dead where id = 'r1/1'", code=1)
+
+
 def test_a_query_is_known_behind_comments_and_parentheses() -> None:
     for query in (
         "-- why\nselect 1",
@@ -580,5 +714,33 @@ def test_a_query_is_known_behind_comments_and_parentheses() -> None:
         "from dead select id",
     ):
         assert only_reads(query), query
-    for query in ("-- select\ncreate view x as select 1", "cache table dead", "set a = 1"):
-        assert not only_reads(query), query
+    assert not only_reads("cache table dead")
+
+
+@pytest.mark.parametrize("server", ["valkey"], indirect=True)
+def test_few_rows_are_said_to_need_no_spark(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refused(*given: object, **options: object) -> None:
+        raise BadInput("Spark was asked")
+
+    die(client, "mail", "r1", 25)
+    file = tmp_path / "lines"
+    file.write_text("a\nb\n")
+    for module in (spark_commands, spark_report, spark_submit):
+        monkeypatch.setattr(module, "on_spark", refused)
+    said = {
+        ("sql", "select id from dead"): "25 rows: the same query is quicker by redisq sql\n",
+        ("groups", "mail"): "25 rows of dead: redisq dlq groups mail is quicker\n",
+        ("report", "mail"): "1 row of history: redisq sql is quicker for a single figure\n",
+        ("submit", str(file), "--name", "n"): f"redisq submit {file} --queue default --id n\n",
+        ("sql", "select rand() from dead"): "",
+    }
+    for words, quicker in said.items():
+        redisq("spark", *words, code=2)
+        assert quicker in redisq.err and redisq.err.count("\n") == 2 + bool(quicker), words
+    for module in (spark_commands, spark_report):
+        monkeypatch.setattr(module, "SPARK_PAYS", 1)
+    for words in list(said)[:2]:
+        redisq("spark", *words, code=2)
+        assert "quicker" not in redisq.err, words

@@ -15,11 +15,12 @@ from redisq_ops.ops.filter.regex import BadRegex, regex
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.private_files import atomic_write
 
-from ..output import count, emit, progress, say
+from ..output import count, emit, progress, quantity, say
 from ..session import Session
 from . import spark_tables
 from .spark_session import (
     AGE,
+    SPARK_PAYS,
     announced,
     between,
     check_lake,
@@ -30,7 +31,6 @@ from .spark_session import (
     now_ms,
     on_spark,
     printed,
-    small_table,
     table_options,
     time_range,
 )
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 
 
 DAY = 86_400_000
-PLAIN_IS_QUICKER = 300_000
-"""number of dead letters that took `redisq dlq groups` 8 s and Spark 36 s"""
+MOST_ROWS, MOST_BYTES = 20_000, 16 * 1024 * 1024
+"""what this process reads of a table itself"""
 
 
 def reported(s: Session, given: ReportOptions) -> int:
@@ -68,6 +68,7 @@ def reported(s: Session, given: ReportOptions) -> int:
         payloads=given.payloads,
         client=_pattern(given.client),
         compared=given.against,
+        quicker="redisq sql is quicker for a single figure",
     ) as (report, meter):
         written = report.write(parquet, meter) if parquet is not None else {}
         figures = report.figures(progress=meter)
@@ -103,12 +104,15 @@ def grouped(s: Session, given: SparkGroupsOptions) -> int:
     if printed(given.running):
         return 0
     queues, source = given.queues or (), given.source
-    if source.lake is None and not s.json:
-        _suggest_plain_groups(s, queues)
-    with _report(s, queues, source, given.running, payloads=given.payloads, history=False) as (
-        report,
-        meter,
-    ):
+    with _report(
+        s,
+        queues,
+        source,
+        given.running,
+        payloads=given.payloads,
+        history=False,
+        quicker=f"{hint('dlq', 'groups', *queues)} is quicker",
+    ) as (report, meter):
         figures = report.dead_letter_groups(progress=meter)
     groups, traits = figures["dead_groups"], figures["contrasts"]
     if not s.json:
@@ -125,17 +129,6 @@ def grouped(s: Session, given: SparkGroupsOptions) -> int:
         its_traits = by_group.get((row["queue"], row["fingerprint"]), ())
         emit({**row, "contrast": [{name: t[name] for name in own} for t in its_traits]})
     return 0
-
-
-def _suggest_plain_groups(s: Session, names: Sequence[str]) -> None:
-    """Suggest `redisq dlq groups` if there are so few dead letters that it is faster."""
-    from redisq_ops.pipeline.session import check_installed
-
-    check_queues(s, names)
-    check_installed()
-    letters = _Tables(s, None, tuple(names)).rows(["dead"])
-    if letters < PLAIN_IS_QUICKER:
-        say(f"{count(letters)} dead letters: {hint('dlq', 'groups', *names)} is quicker")
 
 
 def held_back(s: Session, given: CriticalPathOptions) -> int:
@@ -181,10 +174,11 @@ def _report(
     dead: bool = True,
     client: str | None = None,
     compared: str | None = None,
+    quicker: str = "",
 ) -> Iterator[tuple[QueueReport, Progress]]:
     """A report on the history, the dead letters or both, and a meter for its parts.
 
-    ``compared``: the time of ``--against``.
+    ``compared``: the time of ``--against``. ``quicker``: said of few rows.
     """
     from redisq_ops.pipeline.session import parse_conf
 
@@ -200,6 +194,10 @@ def _report(
     against = None if compared is None else _against(s, compared, since, until, now)
     wanted = [*(["history"] if history else []), *(["dead"] if dead else [])]
     announced(s, running)
+    if quicker and tables.lake is None and not s.json:
+        rows = tables.rows(wanted[:1])
+        if rows < SPARK_PAYS:
+            say(f"{quantity(rows, 'row')} of {wanted[0]}: {quicker}")
     conf = [*tables.startup_conf(wanted), *(running.conf or ())]
     with (
         on_spark(s, replace(running, conf=conf), announces=False) as spark,
@@ -283,7 +281,9 @@ class _Tables:
         self, running: SparkSession, name: str, since: int | None = None, until: int | None = None
     ) -> DataFrame:
         from redisq_ops.pipeline import report
-        from redisq_ops.pipeline.small_tables import small_table_frame
+        from redisq_ops.pipeline.options import parse_options
+        from redisq_ops.pipeline.schemas import struct
+        from redisq_ops.pipeline.table_reader import TableReader
 
         if self.lake is not None:
             return lake_rows(running, self.lake, name, self.names, since, until)
@@ -295,9 +295,12 @@ class _Tables:
         wanted |= {"queue": ",".join(self.names)} if self.names else {}
         wanted |= {"onTrim": "report"} if name == "history" else {}
         wanted |= {"columns": ",".join(columns)}
-        small = small_table(self.s, self.rows([name]), table_options(self.s, name, **wanted))
-        if small is not None:
-            return small_table_frame(running, small)
+        if self.rows([name]) <= MOST_ROWS:
+            # For its first read, Spark starts four Python processes, one after the other.
+            options = parse_options(table_options(self.s, name, **wanted))
+            reader = TableReader(options, self.s.config.server_address())
+            if (rows := reader.whole(MOST_ROWS, MOST_BYTES)) is not None:
+                return running.createDataFrame(rows, struct(options.definition, columns))
         return frame(self.s, running, name, **wanted)
 
 

@@ -30,11 +30,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from redisq_ops.pipeline.connection import Server
-    from redisq_ops.pipeline.small_tables import SmallTable
 
     from ..commands.spark import Between, Running
 
 T = TypeVar("T")
+SPARK_PAYS = 300_000
+"""rows up to which `redisq sql` and `redisq dlq groups` were quicker than Spark, on two cores"""
 AGE = re.compile(r"(\s*\d+\s*(ms|s|m|h|d))+\s*")
 
 
@@ -216,19 +217,6 @@ def frame_options(s: Session, spark: SparkSession, table: str, **options: str) -
 def table_options(s: Session, table: str, **options: str) -> dict[str, str]:
     """Options of the data source for a table of this invocation's prefix."""
     return {"table": table, "prefix": s.config.prefix, **options}
-
-
-def small_table(s: Session, rows: int, options: Mapping[str, str]) -> SmallTable | None:
-    """A table, read by this command itself; None if it is too large.
-
-    ``rows``: its rows by the queues' counters; ``options``: those of the data source.
-    """
-    from redisq_ops.pipeline.options import parse_options
-    from redisq_ops.pipeline.small_tables import MOST_ROWS, read_small_table
-
-    if rows > MOST_ROWS:
-        return None
-    return read_small_table(parse_options(options), s.config.server_address())
 
 
 def check_lake(lake: Path, *, writes: bool = False) -> None:

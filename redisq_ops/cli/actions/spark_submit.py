@@ -14,6 +14,7 @@ from redisq_ops.core.model.exit_codes import FAILED, PARTLY_DONE
 from redisq_ops.core.model.ulid import ulid
 from redisq_ops.ops.files.rejects import RejectFile
 from redisq_ops.ops.files.submit import memory
+from redisq_ops.ops.hint import hint
 from redisq_ops.ops.terminal import size as shown
 from redisq_ops.pipeline.session import is_local
 from redisq_ops.pipeline.spark_tuning import is_small_input, submit_conf
@@ -55,7 +56,7 @@ def submitted(s: Session, given: SparkSubmitOptions) -> int:
         rate_of(s, given.pace.rate),
         given.pace.parts,
     )
-    checked_format(path, given.format, multiline=given.multiline)
+    format = checked_format(path, given.format, multiline=given.multiline)
     if _reads_files_here(running):
         check_file(path)
     dry_run, skipped = given.dry_run, given.skip_invalid
@@ -69,6 +70,9 @@ def submitted(s: Session, given: SparkSubmitOptions) -> int:
             listed = stack.enter_context(RejectFile(skipped))
         announced(s, running)
         small = _is_small(running, path)
+        if small and given.name and format == "text" and Path(path).is_file() and not s.json:
+            quicker = hint("submit", path, queue=wanted.queue, id=given.name)
+            say(f"so small a file is submitted quicker, as one request, by {quicker}")
         conf = [*submit_conf(small), *(running.conf or ())]
         session = stack.enter_context(
             on_spark(s, replace(running, conf=conf), stopped=stopped, announces=False)

@@ -100,18 +100,18 @@ def schema(s: Session, *, table: str | None = argument("[TABLE]")) -> int:
 
 
 @options
-class SqlOptions:
+class Asked:
+    """A SQL query, and what it may read."""
+
     query: str = argument("QUERY")
-    lake: Path | None = READ_LAKE
     queue: str | None = option("--queue", "NAME", "Only of this queue.")
     between: Between
     payloads: bool = flag("--payloads", "Read payloads too.")
     explain: bool = flag("--explain", "Say what the query reads of each table, and exit.")
-    running: Running
 
 
 @command(spark, "sql", prints="")
-def sql(s: Session, given: SqlOptions) -> int:
+def sql(s: Session, *, asked: Asked, lake: Path | None = READ_LAKE, running: Running) -> int:
     """Run a SQL query over the tables dead, pending, delayed, waiting, requests, subrequests,
     results, counts and history (redisq spark schema).
 
@@ -123,7 +123,7 @@ def sql(s: Session, given: SqlOptions) -> int:
     """
     from ..actions.spark import queried
 
-    return queried(s, given)
+    return queried(s, asked, lake, running)
 
 
 spark.registered_commands[-1].cls = QueryCommand
@@ -138,6 +138,6 @@ def serve(s: Session, *, running: Running) -> int:
       redisq spark serve
       redisq spark serve --conf spark.driver.memory=4g
     """
-    from ..actions.spark_serve import served
+    from ..actions.spark import served
 
     return served(s, running)

@@ -1,0 +1,161 @@
+"""`redisq sql`, and what `redisq spark sql` shares with it: what a query reads, and its rows."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from redisq_ops.core.engine.registry import all_queues
+from redisq_ops.core.model.clock import wall_ms
+from redisq_ops.core.model.errors import BadInput, RedisqError, Refused
+from redisq_ops.ops.terminal import size
+
+from ..output import count, emit, quantity, say, table
+from ..session import Session
+from .spark_session import bounds, check_queues, table_options
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from redisq_ops.pipeline.query_bounds import Clock
+    from redisq_ops.pipeline.query_tables import TableUse
+
+    from ..commands.spark import Asked
+
+SHOWN = 100
+"""rows shown to a person; programs get all"""
+_LIMITS = ("queue", "id", "request", "since", "until")
+Answer = tuple[Sequence[str], Iterator[Mapping[str, Any]]]
+"""the names of a query's columns, and its rows by these names"""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryTables:
+    """What a query reads of each table."""
+
+    uses: Mapping[str, TableUse]
+    own: Mapping[str, Mapping[str, str]]
+    """options of the data source that the command's options give"""
+    rows: Mapping[str, int]
+    """by the queues' counters, or by the size of a lake's files"""
+
+    def whole(self) -> list[TableUse]:
+        from redisq_ops.pipeline.query_tables import whole_use
+
+        return [whole_use(name) for name in self.uses]
+
+
+def query_tables(s: Session, asked: Asked, clock: Clock | None, lake: Path | None) -> QueryTables:
+    """What a query reads. Raises `BadInput` for a statement that does more than read."""
+    from redisq_ops.pipeline import spark_tuning
+    from redisq_ops.pipeline.options import parse_options
+    from redisq_ops.pipeline.query_tables import only_reads, table_uses
+    from redisq_ops.pipeline.tables import TABLES
+
+    if not only_reads(asked.query):
+        raise BadInput("the statement is no query: it has to begin with select, with or from")
+    uses = table_uses(asked.query, clock)
+    common = bounds(s, asked.between, lake)
+    common |= {} if asked.queue is None else {"queue": asked.queue}
+    payloads = asked.payloads or re.search(r"\bpayload", asked.query, re.IGNORECASE)
+    own: dict[str, dict[str, str]] = {}
+    rows: dict[str, int] = {}
+    for name in uses:
+        has_payload = TABLES[name].column("payload") is not None
+        own[name] = common | ({"payloads": "true"} if payloads and has_payload else {})
+        if lake is not None:
+            rows[name] = spark_tuning.lake_rows(lake, [name])
+            continue
+        queues = parse_options({"table": name, **own[name]}).queue
+        check_queues(s, queues)
+        rows[name] = s.run(spark_tuning.server_rows([name], queues, s.config.prefix))
+    if lake is None and any(use.bounds.queue is not None for use in uses.values()):
+        known = [entry.name for entry in s.run(all_queues(s.config.prefix))]
+        known = asked.queue.split(",") if asked.queue else known
+        uses = {name: use.within(known) for name, use in uses.items()}
+    return QueryTables(uses, own, rows)
+
+
+def explained(s: Session, tables: QueryTables) -> int:
+    """Print what the query reads of each table."""
+    for name, use in tables.uses.items():
+        if s.json:
+            options = use.options(tables.own[name])
+            limits = {each: options.get(each) for each in _LIMITS}
+            emit({"table": name, "columns": use.columns, **limits, "rows": tables.rows[name]})
+        else:
+            print(use.describe(tables.own[name]))
+    return 0
+
+
+def print_answer(
+    s: Session, ask: Callable[[Sequence[TableUse]], Answer], tables: QueryTables
+) -> None:
+    """Print a query's rows. If it fails because a column was not read, ask again over all."""
+    from redisq_ops.pipeline.query_tables import UNREAD
+
+    names, rows = ask(list(tables.uses.values()))
+    try:
+        first = list(islice(rows, 1))
+    except RedisqError as error:
+        if UNREAD not in str(error):
+            raise
+        names, rows = ask(tables.whole())
+        first = list(islice(rows, 1))
+    if s.json:
+        for row in chain(first, rows):
+            emit(row)
+        return
+    shown = [list(row.values()) for row in chain(first, islice(rows, SHOWN))]
+    table(names, shown[:SHOWN])
+    more = "; more are there: --json has all" if len(shown) > SHOWN else ""
+    say(quantity(min(len(shown), SHOWN), "row") + more)
+
+
+def queried(s: Session, asked: Asked) -> int:
+    from redisq_ops.pipeline.duckdb_query import answer, translated
+    from redisq_ops.pipeline.query_bounds import Clock
+
+    now = wall_ms()
+    tables = query_tables(s, asked, Clock(now), None)
+    query = translated(asked.query, now)
+    if asked.explain:
+        return explained(s, tables)
+
+    def ask(uses: Sequence[TableUse]) -> Answer:
+        read = {use.table: _rows(s, use, tables) for use in uses}
+        return query.names, answer(query, read, s.redaction)
+
+    print_answer(s, ask, tables)
+    return 0
+
+
+def _rows(s: Session, use: TableUse, tables: QueryTables) -> pa.Table:
+    """A table's rows in this process, redacted; `Refused` if they are too many for it."""
+    from redisq_ops.pipeline.duckdb_query import MOST_BYTES, MOST_ROWS
+    from redisq_ops.pipeline.options import parse_options
+    from redisq_ops.pipeline.query_tables import ELSEWHERE, NO_BOUNDS
+    from redisq_ops.pipeline.redaction import redact_rows
+    from redisq_ops.pipeline.schemas import arrow
+    from redisq_ops.pipeline.table_reader import TableReader
+
+    name, own = use.table, tables.own[use.table]
+    options = parse_options(table_options(s, name, **use.options(own)))
+    if use.bounds.impossible:
+        return arrow(options.definition, options.column_names).empty_table()
+    rows = None
+    if use.bounds != NO_BOUNDS or tables.rows[name] <= MOST_ROWS:
+        if sys.stderr.isatty():
+            say(f"reading {use.describe(own)}")
+        rows = TableReader(options, s.config.server_address()).whole(MOST_ROWS, MOST_BYTES)
+    if rows is None:
+        raise Refused(
+            f"{name} is too large for redisq sql ({count(MOST_ROWS)} rows, {size(MOST_BYTES)}; "
+            f"its queues have {count(tables.rows[name])} rows): {ELSEWHERE}"
+        )
+    return redact_rows(rows, s.redaction)
