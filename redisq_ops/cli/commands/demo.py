@@ -46,7 +46,6 @@ def demo(
       redisq demo --with celery,rq
       redisq demo --with celery,bullmq=~/shop,arq=~/jobs/.venv
     """
-    from ..actions.top import top
-    from .top import TopOptions
+    from .top import TopOptions, open_dashboard
 
-    return top(s, TopOptions(demo=True), incident, frameworks)
+    return open_dashboard(s, TopOptions(demo=True), incident, frameworks)

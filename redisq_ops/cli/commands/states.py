@@ -47,7 +47,7 @@ for _noun, _group in GROUPS.items():
 
 def ls(s: Session, *, selecting: Selecting, state: State) -> int:
     """List the entries."""
-    from ..actions.entries import listed
+    from ..entries import listed
 
     return listed(s, state, selecting)
 
@@ -132,7 +132,7 @@ def requeue(
 ) -> int:
     """Move pending or delayed entries back to waiting. A worker that holds one can't settle it any
     more."""
-    from ..actions.change_entries import changed
+    from ..change_entries import changed
 
     return changed(s, "requeue", state, selecting, changing)
 
@@ -149,7 +149,7 @@ def claim(
     state: str | None = _state_of("claim"),
 ) -> int:
     """Give pending entries to another consumer. The old receipts become invalid."""
-    from ..actions.change_entries import changed
+    from ..change_entries import changed
 
     return changed(s, "claim", state, selecting, changing, consumer=consumer)
 
@@ -165,7 +165,7 @@ def replay(
 ) -> int:
     """Move dead entries back to waiting. Attempts restart at zero; jobs of BullMQ, Bull, RQ and
     Sidekiq keep the attempts they used up, and get at least one."""
-    from ..actions.change_entries import changed
+    from ..change_entries import changed
 
     return changed(s, "replay", state, selecting, changing, ramping=ramping)
 
@@ -181,7 +181,7 @@ def purge(
 ) -> int:
     """Move entries to the trash, or remove them for good with --hard. Undo restores entries from
     the trash; there is no undo of --hard."""
-    from ..actions.change_entries import changed
+    from ..change_entries import changed
 
     return changed(s, "purge", state, selecting, changing, hard=hard)
 
@@ -189,7 +189,7 @@ def purge(
 @_verb("hard", name="empty", bare=False)
 def empty(s: Session, *, selecting: Selecting, changing: Changing, state: State) -> int:
     """Remove entries in the trash for good. There is no undo."""
-    from ..actions.change_entries import changed
+    from ..change_entries import changed
 
     return changed(s, "hard", state, selecting, changing)
 
@@ -197,7 +197,7 @@ def empty(s: Session, *, selecting: Selecting, changing: Changing, state: State)
 @_verb("restore", bare=False)
 def restore(s: Session, *, selecting: Selecting, changing: Changing, state: State) -> int:
     """Move entries back to the state they were purged from."""
-    from ..actions.change_entries import changed
+    from ..change_entries import changed
 
     return changed(s, "restore", state, selecting, changing)
 
@@ -207,7 +207,7 @@ def reschedule(
     s: Session, *, selecting: Selecting, when: When, changing: Changing, state: State
 ) -> int:
     """Change the ready time of delayed entries."""
-    from ..actions.change_entries import changed
+    from ..change_entries import changed
 
     return changed(s, "reschedule", state, selecting, changing, at=when)
 
@@ -230,7 +230,7 @@ def move(
 ) -> int:
     """Move entries to another queue of the same kind, unchanged. An entry that the other queue has
     already, or refuses, stays where it is."""
-    from ..actions.change_entries import changed
+    from ..change_entries import changed
 
     return changed(s, "move", state, selecting, changing, to=to)
 
@@ -260,7 +260,7 @@ def groups(
       redisq dlq groups --by task,error,release
       redisq dlq groups 'sidekiq:*' --by task,error --window -500
     """
-    from ..actions.groups import grouped
+    from ..groups import grouped
 
     return grouped(s, selecting, by)
 
@@ -274,7 +274,7 @@ def group(s: Session, *, queue: str = QUEUE, group: str = argument("GROUP")) -> 
       redisq dlq group mail 1f6c0a52
       redisq dlq group mail 1f6c0a52 --json
     """
-    from ..actions.groups import compared
+    from ..groups import compared
 
     return compared(s, queue, group)
 
@@ -313,7 +313,7 @@ def edit(
 ) -> int:
     """Change the payload of one entry, in $EDITOR or with --payload, or of many entries with
     --patch. An entry that changed since it was read is skipped. Undo restores the old payloads."""
-    from ..actions.edit import edit
+    from ..edit import edit
 
     return edit(s, state, selecting, patch, payload, go)
 
@@ -350,6 +350,6 @@ def schedule(
       redisq delay schedule later/e1 --in 5m hello
       redisq delay schedule later/e2 --at 2026-11-20T03:12:00+01:00 -
     """
-    from ..actions.entries import schedule
+    from ..entries import schedule
 
     return schedule(s, address, payload, when)

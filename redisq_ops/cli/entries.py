@@ -27,13 +27,13 @@ from redisq_ops.ops.hint import hint
 from redisq_ops.ops.inspect.cancelled_trash import cancelled_trash
 from redisq_ops.ops.terminal import kind_of, no_list
 
-from ..address import queue_named
-from ..filter_options import filtered, pages, reads_payloads
-from ..options import Selecting, When
-from ..output import age, emit, printable, say, when
-from ..payload_argument import payload_bytes
-from ..rows import entries_found, entry_cells, entry_row, entry_table, tell_unread
-from ..session import Session
+from .address import queue_named
+from .filter_options import filtered, pages, reads_payloads
+from .options import Selecting, When
+from .output import age, emit, printable, say, when
+from .payload_argument import payload_bytes
+from .rows import entries_found, entry_cells, entry_row, entry_table, tell_unread
+from .session import Session
 
 
 def targets_of(
