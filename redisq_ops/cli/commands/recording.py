@@ -17,12 +17,12 @@ from redisq_ops.core.signals import handled
 from redisq_ops.ops.filter.time import duration_ms, moment_ms
 from redisq_ops.ops.terminal import size
 
-from ..actions.overview import print_operations, print_queues
 from ..completion import queues
 from ..options import argument, command, option, options
 from ..output import emit, printable, quantity, say, table, when
 from ..session import Session
 from .consumers import print_reports
+from .overview import print_operations, print_queues
 
 if TYPE_CHECKING:
     from redisq_ops.ops.recording.file import RecordedState
