@@ -113,11 +113,11 @@ def open_dashboard(
 
 def _rows(s: Session, queue: str | None) -> int:
     """With --json: print the data of a frame, as `redisq ls` or `redisq inspect` does."""
-    from ..actions import inspect, overview
+    from . import inspect, overview
 
     if queue is None:
         return overview.ls(s)
-    inspect.inspect_queue(s, queue)
+    inspect.queue(s, name=queue)
     return 0
 
 
