@@ -4,14 +4,18 @@ The core's table says which verb is possible in which state; here are its help a
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import typer
 
 from redisq_ops.core.model.entry import State
+from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.states import VERBS, Verb
+from redisq_ops.ops.filter.time import duration_ms, moment_ms
 
 from ..completion import grouped_by, queues, states
+from ..confirm_and_run import confirm_and_run
 from ..options import (
     PLAN,
     QUEUE,
@@ -297,9 +301,27 @@ def acknowledge(
       redisq dlq acknowledge mail --until 3d --reason "fixed on Monday"
       redisq dlq acknowledge mail --end
     """
-    from ..actions.admin import acknowledge
+    from redisq_ops.core.redis.operation import both
+    from redisq_ops.ops.change.acknowledge import acknowledge, acknowledge_preview
 
-    return acknowledge(s, name, until, go, end=end)
+    if end and until:
+        raise BadInput("--until and --end contradict each other")
+    queue = s.run(s.deployment.queue(name))
+    counts, now = s.run(both(queue.counts.op(), queue.now.op()))
+    until_ms = _until(until, now, utc=s.utc) if until else None
+    preview = acknowledge_preview(queue, counts, until_ms, end=end)
+    act = partial(acknowledge, queue, until_ms=until_ms, end=end)
+    return confirm_and_run(s, preview, go, act)
+
+
+def _until(typed: str, now_ms: int, *, utc: bool) -> int:
+    """A time, or a time span from now."""
+    if typed[-1:] in "smhd" and typed[:1].isdigit():
+        return now_ms + duration_ms(typed)
+    at_ms = moment_ms(typed, now_ms, ahead=True, utc=utc)
+    if at_ms <= now_ms:
+        raise BadInput(f"--until {typed}: that is over already")
+    return at_ms
 
 
 def edit(
