@@ -326,7 +326,7 @@ def in_session(
     spark: SparkSession, client: redis.Redis, redisq: Redisq, monkeypatch: pytest.MonkeyPatch
 ) -> Redisq:
     """The command line in the tests' session, whose readers get the server by an option."""
-    from redisq_ops.cli.actions import spark as module
+    from redisq_ops.cli.commands import spark as module
 
     commands: Any = module
     options = commands.frame_options
