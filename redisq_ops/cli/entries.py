@@ -1,8 +1,4 @@
-"""Entries by state: `waiting`, `pending`, `dlq` …, and the same verbs without a noun.
-
-`core.model.states` says which verbs a state has. It is loaded when a noun is used, because it loads
-the Redis client, which `redisq --help` must not.
-"""
+"""The entries that a command selects: `ls` of a state, `redisq delay schedule`."""
 
 from __future__ import annotations
 

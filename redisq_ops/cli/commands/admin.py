@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from redisq_ops.ops.change.undo import UndoSteps
 
 commands = typer.Typer()
-_request = typer.Typer(help="Cancel, pause or resume a request; set its limit or priority.")
-_queue = typer.Typer(help="Pause, resume, drain or destroy a queue.")
+_request = typer.Typer()
+_queue = typer.Typer()
 commands.add_typer(_request, name="request")
 commands.add_typer(_queue, name="queue")
 _CHANGE = "Plan Outcome"

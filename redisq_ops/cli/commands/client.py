@@ -13,7 +13,7 @@ from ..rows import client_row
 from ..session import Session
 
 commands = typer.Typer()
-clients = typer.Typer(help="List the clients of a queue; block them, set their weight or cap.")
+clients = typer.Typer()
 commands.add_typer(clients, name="client")
 _CHANGE = "Plan Outcome"
 _CLIENT = argument("CLIENT")

@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from redisq_ops.ops.inspect.consumers import ConsumerReport
 
 commands = typer.Typer()
-consumers = typer.Typer(
-    help="List consumers and the entries they hold; claim these, or remove consumers."
-)
+consumers = typer.Typer()
 commands.add_typer(consumers, name="consumers")
 _TO = "Consumer that receives the entries."
 _INSIDE = option("--group", "ID", "Only of this group, or of this request.")

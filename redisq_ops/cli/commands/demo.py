@@ -30,10 +30,10 @@ def demo(
         autocompletion=lambda incomplete: [n for n in FRAMEWORKS if n.startswith(incomplete)],
     ),
 ) -> int:
-    """Open the dashboard on a demo server; both end together.
+    """Open the dashboard on a demo server with incidents to solve; both end together.
 
-    The server is temporary and has queues of every kind, a workload, and incidents. A line
-    below the tabs names what is wrong and the next key. No other server is used.
+    The server is temporary and has queues of every kind and a workload. A line below the tabs
+    names what is wrong and the next key. No other server is used.
 
     Queues of other programs hold sample data. With --with, the programs themselves fill and
     work theirs; they end with the demo.

@@ -22,8 +22,8 @@ MARKS = {"ok": "ok", "warning": "warning", "wrong": "WRONG", "unknown": "unknown
 
 @command(commands, "doctor", prints="Diagnosis")
 def doctor(s: Session) -> int:
-    """Check server, connection, rights and queues, and say what to do. Exit 1 if something is
-    wrong. Needs a viewer's rights; what these don't allow is shown as unknown.
+    """Check server, connection, rights and queues; say what to do. Exit 1 if something is wrong.
+    Needs a viewer's rights; what these don't allow is shown as unknown.
 
     Examples:
       redisq doctor

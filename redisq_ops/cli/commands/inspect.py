@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from redisq_ops.ops.payload_content import PayloadContent
 
 commands = typer.Typer()
-inspect = typer.Typer(help="Show all about one queue, request or entry.")
+inspect = typer.Typer()
 commands.add_typer(inspect, name="inspect")
 SHOWN = 20
 """history events shown to a person"""

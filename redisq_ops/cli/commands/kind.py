@@ -11,7 +11,7 @@ from ..output import emit, say
 from ..session import Session
 
 commands = typer.Typer()
-_kind = typer.Typer(help="Write the package of a new kind of queue.")
+_kind = typer.Typer()
 commands.add_typer(_kind, name="kind")
 
 

@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from redisq_ops.ops.inspect.periodic import PeriodicStatus
 
 commands = typer.Typer()
-periodic = typer.Typer(
-    help="List the periodic entries of delay sets; add, change, pause, run and remove them."
-)
+periodic = typer.Typer()
 commands.add_typer(periodic, name="periodic")
 _CHANGE = "Plan Outcome"
 _ADDRESS = argument("QUEUE/NAME", "Periodic entry.")

@@ -22,8 +22,8 @@ def schema(
     *,
     name: str | None = argument("[NAME]", "Name of the schema; default: list all.", schemas),
 ) -> None:
-    """Print the JSON Schema of an object that commands print with --json, or of a line of a file
-    that they write. Nothing is sent to a server.
+    """Print the JSON Schema of what commands print with --json, or of a line of a file that they
+    write. Nothing is sent to a server.
 
     Examples:
       redisq schema

@@ -44,11 +44,7 @@ if TYPE_CHECKING:
     from redisq_ops.pipeline.small_tables import SmallTable
 
 commands = typer.Typer()
-spark = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Read, report on, submit and replay queues with Spark.",
-)
+spark = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 commands.add_typer(spark, name="spark")
 SHOWN = 100
 """rows shown to a person; programs get all"""

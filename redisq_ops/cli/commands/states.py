@@ -33,17 +33,14 @@ from ..options import (
 )
 from ..session import Session
 
-NOUNS: dict[str, tuple[State, str]] = {
-    "waiting": ("waiting", "List and change waiting entries."),
-    "pending": ("pending", "List and change pending entries: those that consumers hold."),
-    "dlq": (
-        "dead",
-        "List, group and change dead letters: entries that failed or were lost too often.",
-    ),
-    "delay": ("delayed", "List, schedule and change delayed entries."),
-    "trash": ("trash", "List, restore and remove purged entries."),
+NOUNS: dict[str, State] = {
+    "waiting": "waiting",
+    "pending": "pending",
+    "dlq": "dead",
+    "delay": "delayed",
+    "trash": "trash",
 }
-GROUPS = {noun: typer.Typer(help=help, no_args_is_help=True) for noun, (_, help) in NOUNS.items()}
+GROUPS = {noun: typer.Typer(no_args_is_help=True) for noun in NOUNS}
 commands = typer.Typer()
 for _noun, _group in GROUPS.items():
     commands.add_typer(_group, name=_noun)
@@ -56,7 +53,7 @@ def ls(s: Session, *, selecting: Selecting, state: State) -> int:
     return listed(s, state, selecting)
 
 
-for _noun, (_state, _) in NOUNS.items():
+for _noun, _state in NOUNS.items():
     command(
         GROUPS[_noun],
         "ls",
@@ -98,7 +95,7 @@ def _verb(
         command(group, name or verb, prints="Plan Outcome", examples=examples, fixed=fixed)(act)
 
     def declare(act: Act) -> Act:
-        for noun, (state, _) in NOUNS.items():
+        for noun, state in NOUNS.items():
             if state in VERBS[verb][0] and (verb != "hard" or noun == "trash"):
                 add(act, GROUPS[noun], f"redisq {noun}", "", {"state": state})
         if bare:
@@ -352,7 +349,7 @@ for _noun, _address in (("dlq", "mail/r1/17"), ("delay", "later/e1")):
             f"redisq {_noun} edit {_address} --payload @fixed.json --yes",
             f"redisq {_noun} edit --queue {_queue} --match Timeout --patch {_patch} --dry-run",
         ),
-        fixed={"state": NOUNS[_noun][0]},
+        fixed={"state": NOUNS[_noun]},
     )(edit)
 
 

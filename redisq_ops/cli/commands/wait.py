@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from redisq_ops.core.queues.request.wait import Progress
 
 commands = typer.Typer()
-waiting = typer.Typer(
-    help="Wait until requests end or counts meet a condition.", no_args_is_help=True
-)
+waiting = typer.Typer(no_args_is_help=True)
 commands.add_typer(waiting, name="wait")
 _TIMEOUT = option("--timeout", "TIME", "Give up after this time (90s, 5m) with exit code 124.")
 POLL_S = 0.2

@@ -16,7 +16,7 @@ from ..output import age_or_none, emit, printable, say, table, untouched, when
 from ..session import Session
 
 commands = typer.Typer()
-_workers = typer.Typer(help="List worker processes; prune those of other programs.")
+_workers = typer.Typer()
 commands.add_typer(_workers, name="workers")
 STATES = {True: "alive", False: "silent", None: "unknown"}
 
