@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -18,6 +18,7 @@ from redisq_ops.ops.terminal import kind_of
 from ..confirm_and_run import agreed, drive, nothing_matched, tell_interrupted
 from ..options import ANY_QUEUE, MOST, PLAN, QUEUE, Go, argument, command, option, options
 from ..output import age, age_or_none, count, emit, printable, reading, say, table, tell
+from ..output_types.consumers import ConsumerReportOutput
 from ..rows import tell_sentence
 from ..session import Session
 
@@ -101,7 +102,7 @@ def print_reports(
     return first
 
 
-def _row(report: ConsumerReport) -> dict[str, Any]:
+def _row(report: ConsumerReport) -> ConsumerReportOutput:
     from redisq_ops.ops.inspect.consumers import AGES_MS, DELIVERIES
 
     lags = [load.lag for load in report.loads]
@@ -126,8 +127,21 @@ def _row(report: ConsumerReport) -> dict[str, Any]:
             }
             for one in report.consumers
         ],
-        "heat": {"deliveries": DELIVERIES, "ages_ms": AGES_MS, "counts": report.heat},
-        "poison": [asdict(row) for row in report.poison],
+        "heat": {
+            "deliveries": [*DELIVERIES],
+            "ages_ms": [*AGES_MS],
+            "counts": [[*row] for row in report.heat],
+        },
+        "poison": [
+            {
+                "id": row.id,
+                "consumer": row.consumer,
+                "age_ms": row.age_ms,
+                "deliveries": row.deliveries,
+                "late_ms": row.late_ms,
+            }
+            for row in report.poison
+        ],
         "scanned": report.looked,
     }
 

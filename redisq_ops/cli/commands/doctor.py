@@ -13,6 +13,7 @@ from redisq_ops.core.model.exit_codes import DONE, FAILED
 from .. import completion
 from ..options import argument, command, flag, option, options
 from ..output import emit, printable, tell
+from ..output_types.queues import AclRuleOutput
 from ..rows import tell_sentence
 from ..session import Session
 
@@ -83,7 +84,7 @@ def acl(s: Session, given: AclOptions) -> int:
     )
     name = given.user or f"redisq-{role}"
     if s.json:
-        emit({"role": role, "user": name, "rules": words, "command": setuser(name, words)})
+        emit(AclRuleOutput(role=role, user=name, rules=words, command=setuser(name, words)))
     else:
         tell(setuser(name, words))
         if sys.stdout.isatty():

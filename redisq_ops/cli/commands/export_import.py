@@ -26,6 +26,7 @@ from ..completion import queues, states
 from ..confirm_and_run import agreed, drive, ended
 from ..options import RATE, Go, Selecting, argument, command, flag, option, options
 from ..output import count, emit, printable, progress, rate_limited, say, untouched
+from ..output_types.changes import ExportSummaryOutput, ImportProblemOutput
 from ..rows import tell_unread
 from ..session import Session
 
@@ -153,27 +154,27 @@ def _interrupted(file: str | None, entries: int) -> Exception:
 
 
 def _summarise(s: Session, done: list[Export], file: str | None) -> None:
-    to_file = file not in (None, "-")
+    to_file = None if file == "-" else file
     for line in _import_limits(done):
         say(printable(line))
     if s.json and to_file:
         for one in done:
             emit(
-                {
-                    "queue": one.queue.name,
-                    "state": one.state,
-                    "entries": one.written,
-                    "left": one.left,
-                    "redacted": one.redacted,
-                    "file": file,
-                }
+                ExportSummaryOutput(
+                    queue=one.queue.name,
+                    state=one.state,
+                    entries=one.written,
+                    left=one.left,
+                    redacted=one.redacted,
+                    file=to_file,
+                )
             )
         return
     total, left = sum(one.written for one in done), sum(one.left for one in done)
     queues = ", ".join(dict.fromkeys(one.queue.name for one in done))
     each = ", ".join(f"{count(x.written)} {x.state}" for x in done if x.written)
     line = f"{some(total)} of {queues}" + (f" ({each})" if each else "")
-    say(printable(line + (f" in {file}" if to_file else "")))
+    say(printable(line + (f" in {to_file}" if to_file else "")))
     if left:
         say(f"{count(left)} more changed their state meanwhile, and are left out")
     if redacted := sum(one.redacted for one in done):
@@ -298,7 +299,7 @@ class _RejectedLines:
             return
         try:
             if self._s.json:
-                emit({"line": line, "queue": self._queue, "id": id, "problem": why})
+                emit(ImportProblemOutput(line=line, queue=self._queue, id=id, problem=why))
             elif self._count <= _SHOWN:
                 say(printable(f"line {line:,}: {self._queue}/{id}: {why}"))
         except OSError:

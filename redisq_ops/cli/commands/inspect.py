@@ -13,6 +13,8 @@ from redisq_ops.ops.terminal import count, entries, size
 from ..address import place
 from ..options import ADDRESS, command
 from ..output import age, emit, printable, quantity, table, tell, when
+from ..output_types.queues import PeriodicEntryOutput
+from ..output_types.requests import PendingDifference, PendingSubRequest
 from ..rows import client_row, entry_row, operation_row, request_row, tell_events
 from ..session import Session
 from .periodic import periodic_row, periodic_table
@@ -87,7 +89,7 @@ def _queue_row(view: QueueDetails) -> dict[str, Any]:
 
 
 def _print_queue(
-    s: Session, view: QueueDetails, row: dict[str, Any], periodic: list[dict[str, Any]]
+    s: Session, view: QueueDetails, row: dict[str, Any], periodic: list[PeriodicEntryOutput]
 ) -> None:
     queue = view.queue
     _facts(s, {"": f"queue {queue.name}", **row, **_queue_facts(view)})
@@ -147,15 +149,16 @@ def request(s: Session, *, address: str = ADDRESS) -> None:
     view = s.run(request_details(at.queue, at.id or ""))
     request, now = view.request, view.now_ms
     pending = [
-        {
+        PendingSubRequest(
             **entry_row(view.queue.name, row.entry),
-            "idle_ms": row.idle_ms,
-            "lease_left_ms": (row.entry.at_ms or now) - now,
-        }
+            idle_ms=row.idle_ms,
+            lease_left_ms=(row.entry.at_ms or now) - now,
+        )
         for row in view.pending
     ]
     differ = [
-        dict(zip(("consumer", "entries", "reason"), row, strict=True)) for row in view.differences
+        PendingDifference(consumer=consumer, entries=number, reason=reason)
+        for consumer, number, reason in view.differences
     ]
     if not s.json:
         return _print_request(s, view, pending, differ)
@@ -170,7 +173,10 @@ def request(s: Session, *, address: str = ADDRESS) -> None:
 
 
 def _print_request(
-    s: Session, view: RequestDetails, pending: list[dict[str, Any]], differ: list[dict[str, Any]]
+    s: Session,
+    view: RequestDetails,
+    pending: list[PendingSubRequest],
+    differ: list[PendingDifference],
 ) -> None:
     _facts(s, _request_facts(view))
     for difference in differ:
@@ -204,7 +210,7 @@ def _print_request(
                     row["id"],
                     row["consumer"],
                     row["idle_ms"] and age(row["idle_ms"]),
-                    row["attempts"] + 1,
+                    None if row["attempts"] is None else row["attempts"] + 1,
                     age(row["lease_left_ms"]),
                 ]
                 for row in pending
@@ -247,7 +253,7 @@ def entry(s: Session, *, address: str = ADDRESS) -> None:
 
     at = place(s, address, "entry")
     view = s.run(entry_details(at.queue, at.id or ""))
-    row = entry_row(view.queue.name, view.entry)
+    row: dict[str, Any] = {**entry_row(view.queue.name, view.entry)}
     row |= {"idle_ms": view.idle_ms, "deliveries": view.entry.deliveries}
     done = view.operation
     if s.json:

@@ -17,6 +17,7 @@ from redisq_ops.ops.filter.time import duration_ms
 from ..confirm_and_run import confirm_and_run
 from ..options import ANY_QUEUE, Go, argument, command, flag, option, options
 from ..output import emit, printable, say, table, when
+from ..output_types.queues import PeriodicEntryOutput
 from ..payload_argument import payload_bytes
 from ..session import Session, redaction
 
@@ -66,7 +67,7 @@ def ls(s: Session, *, name: str | None = ANY_QUEUE) -> int:
 
     queues, unread = _queues(s, name)
     found = s.run(together(apart(periodic_status(queue)) for queue in queues))
-    rows, problem = list[dict[str, Any]](), False
+    rows, problem = list[PeriodicEntryOutput](), False
     for queue, entries in zip(queues, found, strict=True):
         if isinstance(entries, RedisqError) and not name:
             unread[queue.name] = entries
@@ -97,31 +98,31 @@ def _queues(s: Session, name: str | None) -> tuple[list[Queue[Any]], dict[str, R
     return [queue for queue in queues if isinstance(queue, HasPeriodicEntries)], dict(refused)
 
 
-def periodic_row(queue: str, status: PeriodicStatus) -> dict[str, Any]:
+def periodic_row(queue: str, status: PeriodicStatus) -> PeriodicEntryOutput:
     """A periodic entry as stable JSON names, redacted."""
     entry, spec = status.entry, status.entry.spec
     payload = None if spec is None else spec.payload
-    return {
-        "queue": queue,
-        "name": entry.name,
-        "address": f"{queue}/{entry.name}",
-        "cron": spec and spec.cron,
-        "zone": spec and spec.zone,
-        "next_ms": entry.next_ms,
-        "run": entry.run,
-        "run_ms": entry.run_ms,
-        "run_state": status.run_state,
-        "missed_runs": status.missed,
-        "held": status.held,
-        "paused": entry.paused,
-        "missed": spec and spec.missed,
-        "overlap": spec and spec.overlap,
-        "problem": entry.problem,
-        "payload": redaction().entry(Entry(entry.name, "delayed", payload=payload)).payload,
-    }
+    return PeriodicEntryOutput(
+        queue=queue,
+        name=entry.name,
+        address=f"{queue}/{entry.name}",
+        cron=spec.cron if spec else None,
+        zone=spec.zone if spec else None,
+        next_ms=entry.next_ms,
+        run=entry.run,
+        run_ms=entry.run_ms,
+        run_state=status.run_state,
+        missed_runs=status.missed,
+        held=status.held,
+        paused=entry.paused,
+        missed=spec.missed if spec else None,
+        overlap=spec.overlap if spec else None,
+        problem=entry.problem,
+        payload=redaction().entry(Entry(entry.name, "delayed", payload=payload)).payload,
+    )
 
 
-def periodic_table(s: Session, rows: list[dict[str, Any]]) -> None:
+def periodic_table(s: Session, rows: list[PeriodicEntryOutput]) -> None:
     """Rows of `periodic_row`, for people."""
     table(
         ["periodic entry", "schedule", "zone", "next run", "latest run", "state", "flags"],
@@ -140,7 +141,7 @@ def periodic_table(s: Session, rows: list[dict[str, Any]]) -> None:
     )
 
 
-def _flags(row: Mapping[str, Any]) -> str:
+def _flags(row: PeriodicEntryOutput) -> str:
     from redisq_ops.ops.inspect.periodic import missed_words
 
     flags = ["paused"] if row["paused"] else []

@@ -20,6 +20,7 @@ from redisq_ops.ops.terminal import size
 from ..completion import queues
 from ..options import argument, command, option, options
 from ..output import emit, printable, quantity, say, table, when
+from ..output_types.recording import FieldChange, QueueDifferenceOutput, RecordingSummaryOutput
 from ..session import Session
 from .consumers import print_reports
 from .overview import print_operations, print_queues
@@ -85,7 +86,7 @@ def record(
             samples += 1
             due = max(due + interval_ms / 1000, monotonic())
         if s.json:
-            emit({"file": str(out.path), "samples": samples, "bytes": out.size})
+            emit(RecordingSummaryOutput(file=str(out.path), samples=samples, bytes=out.size))
         else:
             say(printable(f"{quantity(samples, 'sample')}; {out.path} has {size(out.size)}"))
     return 0
@@ -203,17 +204,17 @@ def _print_differences(
     if s.json:
         for each in found:
             emit(
-                {
-                    "name": each.name,
-                    "before_ms": before.at_ms,
-                    "at_ms": after.at_ms,
-                    "appeared": each.appeared,
-                    "gone": each.gone,
-                    "changes": {
-                        field: {"before": old, "after": new}
+                QueueDifferenceOutput(
+                    name=each.name,
+                    before_ms=before.at_ms,
+                    at_ms=after.at_ms,
+                    appeared=each.appeared,
+                    gone=each.gone,
+                    changes={
+                        field: FieldChange(before=old, after=new)
                         for field, (old, new) in each.changes.items()
                     },
-                }
+                )
             )
         return
     rows: list[list[Any]] = []

@@ -18,6 +18,7 @@ from ..completion import fields
 from ..filter_options import filtered, pages, reads_payloads
 from ..options import Conditions, argument, command, flag, option, options
 from ..output import age, count, emit, printable, say, table
+from ..output_types.entries import EntryCountOutput, ValueCountOutput
 from ..rows import entry_cells, entry_row, entry_table, tell_unread
 from ..session import Session
 
@@ -210,16 +211,16 @@ def _print_values(s: Session, counts: ValueCounts, scans: list[Scan], queue: str
         at_least = ["entries", "by_state"] if counts.slack else []
         for each in ranked:
             emit(
-                {
-                    "queue": queue,
-                    "field": counts.field.name,
-                    "value": each.value,
-                    "entries": each.entries,
-                    "by_state": each.by_state,
-                    "at_least": at_least,
-                    "scanned": scanned,
-                    "complete": complete,
-                }
+                ValueCountOutput(
+                    queue=queue,
+                    field=counts.field.name,
+                    value=each.value,
+                    entries=each.entries,
+                    by_state=each.by_state,
+                    at_least=at_least,
+                    scanned=scanned,
+                    complete=complete,
+                )
             )
         return
     states = [state for state in STATES if any(state in each.by_state for each in ranked)]
@@ -246,26 +247,25 @@ def _print_values(s: Session, counts: ValueCounts, scans: list[Scan], queue: str
 
 def _print_counts(s: Session, scans: list[Scan]) -> None:
     rows = [
-        {
-            "queue": scan.queue.name,
-            "state": scan.state,
-            "matched": scan.found,
-            "scanned": scan.scanned,
-            "total": scan.total if scan.exact else None,
-            "complete": scan.complete,
-        }
+        EntryCountOutput(
+            queue=scan.queue.name,
+            state=scan.state,
+            matched=scan.found,
+            scanned=scan.scanned,
+            total=scan.total if scan.exact else None,
+            complete=scan.complete,
+        )
         for scan in scans
     ]
     if s.json:
         for row in rows:
             emit(row)
     elif rows:
-        shown = ("queue", "state", "matched", "scanned")
         lines = [
-            [*(row[name] for name in shown), scan.total_text]
+            [row["queue"], row["state"], row["matched"], row["scanned"], scan.total_text]
             for row, scan in zip(rows, scans, strict=True)
             if row["total"] != 0
         ]
         if lines:
-            table((*shown[:3], "looked at", "of"), lines)
+            table(("queue", "state", "matched", "looked at", "of"), lines)
         say(entries(sum(scan.found for scan in scans)))

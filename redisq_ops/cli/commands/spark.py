@@ -18,6 +18,7 @@ from redisq_ops.core.model.errors import RedisqError, Unreachable
 
 from ..options import argument, command, flag, option, options
 from ..output import emit, printable, quantity, say, table
+from ..output_types.spark import SparkColumnsOutput, SparkDoctorOutput
 from ..session import Session
 from ..spark_session import (
     announced,
@@ -122,7 +123,7 @@ def doctor(
     def report(findings: list[DoctorCheck]) -> None:
         for finding in findings:
             if s.json:
-                emit({"check": finding.name, "ok": finding.ok, "sentence": finding.says})
+                emit(SparkDoctorOutput(check=finding.name, ok=finding.ok, sentence=finding.says))
             else:
                 _say_finding(finding)
         found.extend(findings)
@@ -161,7 +162,7 @@ def schema(s: Session, *, name: str | None = argument("[TABLE]")) -> int:
     columns = table_named(name).columns
     if s.json:
         for column in columns:
-            emit({"name": column.name, "type": column.type, "meaning": column.says})
+            emit(SparkColumnsOutput(name=column.name, type=column.type, meaning=column.says))
     else:
         table(["column", "type", "what"], [(c.name, c.type, c.says) for c in columns])
     return 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 
 import typer
 
@@ -13,12 +13,17 @@ from redisq_ops.ops.filter.time import duration_ms
 from ..confirm_and_run import agreed, drive, ended, nothing_matched
 from ..options import QUEUE, Go, argument, command, flag, option, options
 from ..output import age_or_none, emit, printable, say, table, untouched, when
+from ..output_types.consumers import WorkerProcessOutput
 from ..session import Session
 
 commands = typer.Typer()
 _workers = typer.Typer()
 commands.add_typer(_workers, name="workers")
-STATES = {True: "alive", False: "silent", None: "unknown"}
+STATES: dict[bool | None, Literal["alive", "silent", "unknown"]] = {
+    True: "alive",
+    False: "silent",
+    None: "unknown",
+}
 
 
 @command(_workers, "ls", prints="WorkerProcess", repeats=True)
@@ -81,22 +86,22 @@ def ls(s: Session, *, name: str | None = argument("[QUEUE]", "Queue; default: al
     return PARTLY_DONE if any(problem for _, problem in problems) else DONE
 
 
-def _row(queue: str, process: Process) -> dict[str, Any]:
+def _row(queue: str, process: Process) -> WorkerProcessOutput:
     """A process with stable JSON names."""
-    return {
-        "queue": queue,
-        "name": process.name,
-        "state": "unreadable" if process.problem else STATES[process.alive],
-        "quiet": process.quiet if process.work_known else None,
-        "silent_ms": process.silent_ms,
-        "since_ms": process.since_ms,
-        "busy": len(process.work) if process.work_known else None,
-        "jobs": [work.id for work in process.work] if process.work_known else None,
-        "host": process.host,
-        "pid": process.pid,
-        "queues": process.queues,
-        "problem": process.problem,
-    }
+    return WorkerProcessOutput(
+        queue=queue,
+        name=process.name,
+        state="unreadable" if process.problem else STATES[process.alive],
+        quiet=process.quiet if process.work_known else None,
+        silent_ms=process.silent_ms,
+        since_ms=process.since_ms,
+        busy=len(process.work) if process.work_known else None,
+        jobs=[work.id for work in process.work] if process.work_known else None,
+        host=process.host,
+        pid=process.pid,
+        queues=[*process.queues],
+        problem=process.problem,
+    )
 
 
 @options
