@@ -164,9 +164,9 @@ def wait_when(
     from redisq_ops.ops.filter.count_condition import parse_condition
 
     holds = parse_condition(expression)
-    outage = _Outage(_timeout_s(timeout))
     name = queue_named(s, queue)
     watched = s.run(s.deployment.queue(name))
+    outage = _Outage(_timeout_s(timeout))
     with progress(f"waiting until {expression}") as meter:
         while True:
             try:
