@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 from redisq_ops.core.model.entry import GONE, Entry, Event
 
 from .output import printable, say, table, tell, when
-from .output_types.changes import OperationOutput
-from .output_types.entries import EntryError, EntryOutput
-from .output_types.queues import ClientOutput
 from .session import Session, redaction
 
 if TYPE_CHECKING:  # `redisq ls` needn't wait for them
     from redisq_ops.core.model.entry import Client, Request
     from redisq_ops.ops.change.audit_log import Operation
     from redisq_ops.ops.filter.scan import Scan
+
+    from .output_types.changes import OperationOutput
+    from .output_types.entries import EntryOutput
+    from .output_types.queues import ClientOutput
 
 NAMED = 8
 """number of an event's entries that a line names"""
@@ -31,44 +32,44 @@ def entry_row(queue: str, entry: Entry) -> EntryOutput:
     entry = redaction().entry(entry)
     at, done, error = entry.at_ms, entry.state == "done", entry.error
     failures, lost, attempts = _attempts(entry)
-    return EntryOutput(
-        queue=queue,
-        id=entry.id,
-        address=f"{queue}/{entry.id}",
-        state=entry.state,
-        since_ms=entry.since_ms,
-        deadline_ms=at if entry.state == "pending" else None,
-        ready_ms=at if entry.state in ("waiting", "delayed") else None,
-        first_ms=entry.first_ms,
-        failures=failures,
-        lost=lost,
-        attempts=attempts,
-        consumer=entry.consumer,
-        reason=entry.reason,
-        error=None
+    return {
+        "queue": queue,
+        "id": entry.id,
+        "address": f"{queue}/{entry.id}",
+        "state": entry.state,
+        "since_ms": entry.since_ms,
+        "deadline_ms": at if entry.state == "pending" else None,
+        "ready_ms": at if entry.state in ("waiting", "delayed") else None,
+        "first_ms": entry.first_ms,
+        "failures": failures,
+        "lost": lost,
+        "attempts": attempts,
+        "consumer": entry.consumer,
+        "reason": entry.reason,
+        "error": None
         if error is None
-        else EntryError(type=error.type, message=error.message, traceback=error.traceback),
-        op=entry.op,
-        client=entry.client,
-        task=entry.task,
-        owner_state=entry.called,
-        problem=entry.problem,
-        payload=None if done else entry.payload,
-        result=entry.payload if done else None,
-    )
+        else {"type": error.type, "message": error.message, "traceback": error.traceback},
+        "op": entry.op,
+        "client": entry.client,
+        "task": entry.task,
+        "owner_state": entry.called,
+        "problem": entry.problem,
+        "payload": None if done else entry.payload,
+        "result": entry.payload if done else None,
+    }
 
 
 def client_row(queue: str, client: Client) -> ClientOutput:
     """A client of a fair queue with stable JSON names."""
-    return ClientOutput(
-        queue=queue,
-        name=client.client,
-        waiting=client.waiting,
-        pending=client.pending,
-        weight=client.weight,
-        blocked=client.blocked,
-        cap=client.cap,
-    )
+    return {
+        "queue": queue,
+        "name": client.client,
+        "waiting": client.waiting,
+        "pending": client.pending,
+        "weight": client.weight,
+        "blocked": client.blocked,
+        "cap": client.cap,
+    }
 
 
 def request_row(queue: str, request: Request) -> dict[str, Any]:
@@ -80,26 +81,26 @@ def request_row(queue: str, request: Request) -> dict[str, Any]:
 
 def operation_row(operation: Operation) -> OperationOutput:
     """An operation of the audit log with stable JSON names."""
-    return OperationOutput(
-        id=operation.id,
-        queue=operation.queue,
-        verb=operation.verb,
-        started_ms=operation.started_ms,
-        what=operation.what,
-        source=operation.source,
-        target=operation.target,
-        matched=operation.matched,
-        done=operation.done,
-        undone=operation.undone,
-        undoable=operation.undoable,
-        ended=operation.ended,
-        into=operation.into,
-        origin=operation.origin,
-        rest=operation.rest,
-        user=operation.who,
-        host=operation.whence,
-        reason=operation.why,
-    )
+    return {
+        "id": operation.id,
+        "queue": operation.queue,
+        "verb": operation.verb,
+        "started_ms": operation.started_ms,
+        "what": operation.what,
+        "source": operation.source,
+        "target": operation.target,
+        "matched": operation.matched,
+        "done": operation.done,
+        "undone": operation.undone,
+        "undoable": operation.undoable,
+        "ended": operation.ended,
+        "into": operation.into,
+        "origin": operation.origin,
+        "rest": operation.rest,
+        "user": operation.who,
+        "host": operation.whence,
+        "reason": operation.why,
+    }
 
 
 ENTRY_HEADS = ("task", "failures", "lost", "consumer", "reason", "error")

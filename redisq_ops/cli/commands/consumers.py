@@ -18,13 +18,14 @@ from redisq_ops.ops.terminal import kind_of
 from ..confirm_and_run import agreed, drive, nothing_matched, tell_interrupted
 from ..options import ANY_QUEUE, MOST, PLAN, QUEUE, Go, argument, command, option, options
 from ..output import age, age_or_none, count, emit, printable, reading, say, table, tell
-from ..output_types.consumers import ConsumerReportOutput
 from ..rows import tell_sentence
 from ..session import Session
 
 if TYPE_CHECKING:
     from redisq_ops.ops.change.held_entries import HeldEntries
     from redisq_ops.ops.inspect.consumers import ConsumerReport
+
+    from ..output_types.consumers import ConsumerReportOutput
 
 commands = typer.Typer()
 consumers = typer.Typer()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -13,9 +14,11 @@ from redisq_ops.core.model.exit_codes import DONE, FAILED
 from .. import completion
 from ..options import argument, command, flag, option, options
 from ..output import emit, printable, tell
-from ..output_types.queues import AclRuleOutput
 from ..rows import tell_sentence
 from ..session import Session
+
+if TYPE_CHECKING:
+    from ..output_types.queues import AclRuleOutput
 
 commands = typer.Typer()
 MARKS = {"ok": "ok", "warning": "warning", "wrong": "WRONG", "unknown": "unknown"}
@@ -84,7 +87,9 @@ def acl(s: Session, given: AclOptions) -> int:
     )
     name = given.user or f"redisq-{role}"
     if s.json:
-        emit(AclRuleOutput(role=role, user=name, rules=words, command=setuser(name, words)))
+        rule: AclRuleOutput
+        rule = {"role": role, "user": name, "rules": words, "command": setuser(name, words)}
+        emit(rule)
     else:
         tell(setuser(name, words))
         if sys.stdout.isatty():

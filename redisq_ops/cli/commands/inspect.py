@@ -13,8 +13,6 @@ from redisq_ops.ops.terminal import count, entries, size
 from ..address import place
 from ..options import ADDRESS, command
 from ..output import age, emit, printable, quantity, table, tell, when
-from ..output_types.queues import PeriodicEntryOutput
-from ..output_types.requests import PendingDifference, PendingSubRequest
 from ..rows import client_row, entry_row, operation_row, request_row, tell_events
 from ..session import Session
 from .periodic import periodic_row, periodic_table
@@ -23,6 +21,9 @@ if TYPE_CHECKING:
     from redisq_ops.ops.inspect.details import QueueDetails, RequestDetails
     from redisq_ops.ops.inspect.history import EntryHistory
     from redisq_ops.ops.payload_content import PayloadContent
+
+    from ..output_types.queues import PeriodicEntryOutput
+    from ..output_types.requests import PendingDifference, PendingSubRequest
 
 commands = typer.Typer()
 inspect = typer.Typer()
@@ -148,16 +149,16 @@ def request(s: Session, *, address: str = ADDRESS) -> None:
     at = place(s, address, "request")
     view = s.run(request_details(at.queue, at.id or ""))
     request, now = view.request, view.now_ms
-    pending = [
-        PendingSubRequest(
+    pending: list[PendingSubRequest] = [
+        {
             **entry_row(view.queue.name, row.entry),
-            idle_ms=row.idle_ms,
-            lease_left_ms=(row.entry.at_ms or now) - now,
-        )
+            "idle_ms": row.idle_ms,
+            "lease_left_ms": (row.entry.at_ms or now) - now,
+        }
         for row in view.pending
     ]
-    differ = [
-        PendingDifference(consumer=consumer, entries=number, reason=reason)
+    differ: list[PendingDifference] = [
+        {"consumer": consumer, "entries": number, "reason": reason}
         for consumer, number, reason in view.differences
     ]
     if not s.json:

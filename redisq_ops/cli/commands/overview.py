@@ -12,7 +12,6 @@ import typer
 from redisq_ops.core.model.errors import Forbidden, Refused, Unreachable, Unreadable
 from redisq_ops.core.model.exit_codes import DONE, FAILED, PARTLY_DONE
 from redisq_ops.ops.hint import hint
-from redisq_ops.ops.trouble.judgement import redacted, troubles
 
 from ..completion import queues
 from ..options import ANY_QUEUE, MOST, QUEUE, command, flag, option
@@ -58,6 +57,7 @@ def ls(s: Session) -> int:
 
 def _listed(s: Session, row: QueueRow, now_ms: int) -> dict[str, Any]:
     from redisq_ops.ops.inspect.overview import queue_fields
+    from redisq_ops.ops.trouble.judgement import redacted, troubles
 
     found = redacted(troubles(row, now_ms), s.redaction.text)
     trouble = [

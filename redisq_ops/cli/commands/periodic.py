@@ -17,13 +17,14 @@ from redisq_ops.ops.filter.time import duration_ms
 from ..confirm_and_run import confirm_and_run
 from ..options import ANY_QUEUE, Go, argument, command, flag, option, options
 from ..output import emit, printable, say, table, when
-from ..output_types.queues import PeriodicEntryOutput
 from ..payload_argument import payload_bytes
 from ..session import Session, redaction
 
 if TYPE_CHECKING:
     from redisq_ops.core.engine.queue import Queue
     from redisq_ops.ops.inspect.periodic import PeriodicStatus
+
+    from ..output_types.queues import PeriodicEntryOutput
 
 commands = typer.Typer()
 periodic = typer.Typer()
@@ -102,24 +103,24 @@ def periodic_row(queue: str, status: PeriodicStatus) -> PeriodicEntryOutput:
     """A periodic entry as stable JSON names, redacted."""
     entry, spec = status.entry, status.entry.spec
     payload = None if spec is None else spec.payload
-    return PeriodicEntryOutput(
-        queue=queue,
-        name=entry.name,
-        address=f"{queue}/{entry.name}",
-        cron=spec.cron if spec else None,
-        zone=spec.zone if spec else None,
-        next_ms=entry.next_ms,
-        run=entry.run,
-        run_ms=entry.run_ms,
-        run_state=status.run_state,
-        missed_runs=status.missed,
-        held=status.held,
-        paused=entry.paused,
-        missed=spec.missed if spec else None,
-        overlap=spec.overlap if spec else None,
-        problem=entry.problem,
-        payload=redaction().entry(Entry(entry.name, "delayed", payload=payload)).payload,
-    )
+    return {
+        "queue": queue,
+        "name": entry.name,
+        "address": f"{queue}/{entry.name}",
+        "cron": spec.cron if spec else None,
+        "zone": spec.zone if spec else None,
+        "next_ms": entry.next_ms,
+        "run": entry.run,
+        "run_ms": entry.run_ms,
+        "run_state": status.run_state,
+        "missed_runs": status.missed,
+        "held": status.held,
+        "paused": entry.paused,
+        "missed": spec.missed if spec else None,
+        "overlap": spec.overlap if spec else None,
+        "problem": entry.problem,
+        "payload": redaction().entry(Entry(entry.name, "delayed", payload=payload)).payload,
+    }
 
 
 def periodic_table(s: Session, rows: list[PeriodicEntryOutput]) -> None:

@@ -18,7 +18,6 @@ from redisq_ops.core.model.errors import RedisqError, Unreachable
 
 from ..options import argument, command, flag, option, options
 from ..output import emit, printable, quantity, say, table
-from ..output_types.spark import SparkColumnsOutput, SparkDoctorOutput
 from ..session import Session
 from ..spark_session import (
     announced,
@@ -123,7 +122,7 @@ def doctor(
     def report(findings: list[DoctorCheck]) -> None:
         for finding in findings:
             if s.json:
-                emit(SparkDoctorOutput(check=finding.name, ok=finding.ok, sentence=finding.says))
+                emit({"check": finding.name, "ok": finding.ok, "sentence": finding.says})
             else:
                 _say_finding(finding)
         found.extend(findings)
@@ -162,7 +161,7 @@ def schema(s: Session, *, name: str | None = argument("[TABLE]")) -> int:
     columns = table_named(name).columns
     if s.json:
         for column in columns:
-            emit(SparkColumnsOutput(name=column.name, type=column.type, meaning=column.says))
+            emit({"name": column.name, "type": column.type, "meaning": column.says})
     else:
         table(["column", "type", "what"], [(c.name, c.type, c.says) for c in columns])
     return 0

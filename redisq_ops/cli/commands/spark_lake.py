@@ -13,7 +13,6 @@ from redisq_ops.core.model.errors import NotFound, Unreachable
 from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
 from redisq_ops.ops.filter.time import duration_ms
 from redisq_ops.ops.terminal import size
-from redisq_ops.pipeline.results import check_output, select_requests
 
 from ..options import argument, command, flag, option, options
 from ..output import count, emit, say, tell
@@ -186,7 +185,7 @@ def results(s: Session, given: CollectOptions) -> int:
       redisq spark results out.parquet r1 r2 --queue mail
       redisq spark results out.txt --single-file --queue mail --starting today- --overwrite
     """
-    from redisq_ops.pipeline.results import FORMATS, write
+    from redisq_ops.pipeline.results import FORMATS, check_output, select_requests, write
 
     if printed(given.running):
         return 0

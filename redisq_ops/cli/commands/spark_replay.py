@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from redisq_ops.core.model.errors import BadInput, Interrupted, RedisqError
 from redisq_ops.core.model.exit_codes import PARTLY_DONE
-from redisq_ops.core.model.states import VERBS, Verb
 from redisq_ops.ops.change.outcome import ChangeOutcome
 
 from ..confirm_and_run import agreed, ended
@@ -34,6 +32,7 @@ from .spark import SPARK_QUEUE, Between, Pace, Running, spark
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from redisq_ops.core.model.states import Verb
     from redisq_ops.pipeline.replay_plan import ReplayPlan, ReplayRequest
 
 
@@ -83,6 +82,9 @@ def requeue(
 
 
 def _replayed(s: Session, verb: Verb, named: str | None, given: Choosing) -> int:
+    import tempfile
+
+    from redisq_ops.core.model.states import VERBS
     from redisq_ops.ops.change.audit_log import Author
     from redisq_ops.pipeline.replay import check_plan
     from redisq_ops.pipeline.replay_plan import ReplayPlan, ReplayRequest

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from redisq_ops.core.model.errors import BadInput, NotFound
-from redisq_ops.ops.filter.regex import BadRegex, regex
 from redisq_ops.ops.hint import hint
-from redisq_ops.ops.private_files import atomic_write
 
 from .. import spark_tables
 from ..completion import queues
@@ -96,6 +94,8 @@ def report(s: Session, given: ReportOptions) -> int:
       redisq spark report --since 12:00 --until 16:00 --against yesterday --html incident.html
       redisq spark report --lake /data/queues --since 30d --html month.html --json
     """
+    from redisq_ops.ops.private_files import atomic_write
+
     html, parquet, queues = given.html, given.parquet, given.queues or ()
     _writable(html, parquet)
     if printed(given.running):
@@ -389,6 +389,8 @@ def _against(
 
 
 def _pattern(text: str | None) -> str | None:
+    from redisq_ops.ops.filter.regex import BadRegex, regex
+
     if text is None:
         return None
     try:

@@ -12,7 +12,6 @@ from redisq_ops.core.model.errors import BadInput, Refused
 from redisq_ops.core.model.exit_codes import FAILED, PARTLY_DONE
 from redisq_ops.core.model.settings import LIMIT, MAX_PAYLOAD, PRIORITY
 from redisq_ops.core.model.ulid import ulid
-from redisq_ops.ops.files.rejects import RejectFile
 from redisq_ops.ops.terminal import size as shown
 
 from ..options import SKIP_INVALID, argument, command, flag, option, options
@@ -72,6 +71,7 @@ def submit(s: Session, given: SparkSubmitOptions) -> int:
       redisq spark submit orders.csv --id order --dry-run
     """
     from redisq_ops.core.engine.registry import server_ms
+    from redisq_ops.ops.files.rejects import RejectFile
     from redisq_ops.pipeline.input_split import DatasetOptions, check_file, checked_format
     from redisq_ops.pipeline.spark_tuning import submit_conf
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
@@ -13,8 +13,10 @@ from redisq_ops.ops.filter.time import duration_ms
 from ..confirm_and_run import agreed, drive, ended, nothing_matched
 from ..options import QUEUE, Go, argument, command, flag, option, options
 from ..output import age_or_none, emit, printable, say, table, untouched, when
-from ..output_types.consumers import WorkerProcessOutput
 from ..session import Session
+
+if TYPE_CHECKING:
+    from ..output_types.consumers import WorkerProcessOutput
 
 commands = typer.Typer()
 _workers = typer.Typer()
@@ -88,20 +90,20 @@ def ls(s: Session, *, name: str | None = argument("[QUEUE]", "Queue; default: al
 
 def _row(queue: str, process: Process) -> WorkerProcessOutput:
     """A process with stable JSON names."""
-    return WorkerProcessOutput(
-        queue=queue,
-        name=process.name,
-        state="unreadable" if process.problem else STATES[process.alive],
-        quiet=process.quiet if process.work_known else None,
-        silent_ms=process.silent_ms,
-        since_ms=process.since_ms,
-        busy=len(process.work) if process.work_known else None,
-        jobs=[work.id for work in process.work] if process.work_known else None,
-        host=process.host,
-        pid=process.pid,
-        queues=[*process.queues],
-        problem=process.problem,
-    )
+    return {
+        "queue": queue,
+        "name": process.name,
+        "state": "unreadable" if process.problem else STATES[process.alive],
+        "quiet": process.quiet if process.work_known else None,
+        "silent_ms": process.silent_ms,
+        "since_ms": process.since_ms,
+        "busy": len(process.work) if process.work_known else None,
+        "jobs": [work.id for work in process.work] if process.work_known else None,
+        "host": process.host,
+        "pid": process.pid,
+        "queues": [*process.queues],
+        "problem": process.problem,
+    }
 
 
 @options
