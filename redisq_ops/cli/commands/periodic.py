@@ -68,7 +68,8 @@ def ls(s: Session, *, name: str | None = ANY_QUEUE) -> int:
 
     queues, unread = _queues(s, name)
     found = s.run(together(apart(periodic_status(queue)) for queue in queues))
-    rows, problem = list[PeriodicEntryOutput](), False
+    rows: list[PeriodicEntryOutput] = []
+    problem = False
     for queue, entries in zip(queues, found, strict=True):
         if isinstance(entries, RedisqError) and not name:
             unread[queue.name] = entries
