@@ -259,7 +259,7 @@ def test_the_sdk_of_opentelemetry_is_loaded_only_where_it_is_used() -> None:
     """Not by a command that doesn't report; a handler may still switch on redis-py's metrics."""
     ours = (
         "; from redisq_ops.cli.redis_import import import_redis; import_redis()"
-        "; import redisq_ops, redisq_ops.cli.actions.work, redisq_ops.cli.actions.submit"
+        "; import redisq_ops, redisq_ops.core.worker, redisq_ops.ops.files.submit"
         "; redisq_ops.Worker, redisq_ops.RequestQueue, redisq_ops.connect"
         "; print(*(name for name in sys.modules if 'telemetry.sdk' in name))"
     )

@@ -1,1 +1,1 @@
-"""`redisq`, the command line. `main` runs it; `commands` declares what `actions` carries out."""
+"""`redisq`, the command line. `main` runs it; `commands` has a module per subject."""

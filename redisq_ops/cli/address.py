@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.engine.registry import all_queues
 from redisq_ops.core.model.errors import BadInput, NotFound, Unreachable
-from redisq_ops.core.queues.request import RequestQueue
-from redisq_ops.core.redis.operation import apart, together
-from redisq_ops.ops.deployment import Address
-from redisq_ops.ops.required_features import requests_of
 
 from .session import Session
+
+if TYPE_CHECKING:
+    from redisq_ops.core.engine.queue import Queue
+    from redisq_ops.core.queues.request import RequestQueue
+    from redisq_ops.ops.deployment import Address
 
 SHOWN = 10
 """number of queues that the error lists when none is chosen"""
@@ -21,6 +20,8 @@ SHOWN = 10
 
 def queue_named(s: Session, name: str | None) -> str:
     """The name of the chosen queue: ``name``, else the configuration's, else `default`."""
+    from redisq_ops.core.engine.registry import all_queues
+
     if name is not None:
         return name
     name, config = s.config["queue"] or "default", s.config.values["queue"]
@@ -44,9 +45,9 @@ def _unanswered(s: Session, queues: Sequence[Queue[Any]]) -> dict[str, str]:
     """Queues of a Cluster whose node doesn't answer, with the reason."""
     from redis import RedisCluster
 
-    if not isinstance(
-        s.client, RedisCluster
-    ):  # if one server does not answer, the whole command fails
+    from redisq_ops.core.redis.operation import apart, together
+
+    if not isinstance(s.client, RedisCluster):  # one server that doesn't answer fails the command
         return {}
     replies = s.run(together(apart(queue.counts.op()) for queue in queues))
     return {
@@ -66,6 +67,8 @@ def place(s: Session, address: str, what: str) -> Address:
 
 def request_at(s: Session, text: str, queue: str | None) -> tuple[RequestQueue[Any], str]:
     """A request, by its address or id, or by its id in ``queue``."""
+    from redisq_ops.ops.required_features import requests_of
+
     if queue is not None:
         return requests_of(s.run(s.deployment.queue(queue))), text
     address = s.run(s.deployment.resolve(text))

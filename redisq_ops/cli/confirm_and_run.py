@@ -6,10 +6,8 @@ import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.engine.transfer_recovery import Recovered
 from redisq_ops.core.model.errors import (
     NotFound,
     RedisqError,
@@ -19,18 +17,20 @@ from redisq_ops.core.model.errors import (
     Unreachable,
 )
 from redisq_ops.core.model.exit_codes import DONE
-from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.outcome import ChangeOutcome
-from redisq_ops.ops.change.preview import Preview
-from redisq_ops.ops.change.runner import Run, take_all
-from redisq_ops.ops.change.unfinished import unfinished
-from redisq_ops.ops.change.wording import SKIPPED
 from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.hint import hint
 
 from .options import Go
 from .output import Meter, as_line, conclude, count, emit, printable, progress, say, untouched, when
 from .session import Session
+
+if TYPE_CHECKING:
+    from redisq_ops.core.engine.queue import Queue
+    from redisq_ops.core.engine.transfer_recovery import Recovered
+    from redisq_ops.ops.change.audit_log import Author
+    from redisq_ops.ops.change.preview import Preview
+    from redisq_ops.ops.change.runner import Run
 
 
 def agreed(s: Session, previews: Sequence[Preview], go: Go, rate: str | None = None) -> bool:
@@ -124,6 +124,8 @@ def drive(
 
     ``again``: the command that continues it. ``line`` is shown instead of a progress line.
     """
+    from redisq_ops.ops.change.runner import take_all
+
     outcome = change.outcome
     try:
         with line or progress(what, outcome.matched) as meter:
@@ -160,6 +162,8 @@ def ended(
 
     ``recovered``: unfinished moves of other commands that the change found.
     """
+    from redisq_ops.ops.change.wording import SKIPPED
+
     tell_recovered(s, recovered)
     if s.json:
         return conclude(as_line(asdict(outcome) | dict(more or {})))
@@ -192,6 +196,8 @@ def confirm_and_run(
     change: Callable[[Author], Coroutine[Any, Any, ChangeOutcome]],
 ) -> int:
     """Show the preview of a small change, ask, and carry it out; returns the exit code."""
+    from redisq_ops.ops.change.audit_log import Author
+
     if preview.facts.get("matched") == 0:
         return nothing_matched(s, [preview], go.dry_run)
     if not agreed(s, [preview], go):
@@ -209,5 +215,7 @@ def tell_recovered(s: Session, recovered: Sequence[Recovered]) -> None:
 
 def tell_unfinished(s: Session, queue: Queue[Any]) -> None:
     """Report the moves out of a queue that are still unfinished."""
+    from redisq_ops.ops.change.unfinished import unfinished
+
     for one in s.run(unfinished(queue)) if not s.json else ():
         say(printable(one.sentence(lambda ms: when(ms, s.utc))))

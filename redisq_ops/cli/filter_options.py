@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from redisq_ops.core.model.entry import Entry
 from redisq_ops.core.model.errors import BadInput
-from redisq_ops.core.redis.operation import together
-from redisq_ops.ops.filter.filter import Filter, match_pattern
-from redisq_ops.ops.filter.parser import parse
-from redisq_ops.ops.filter.scan import Scan
 from redisq_ops.ops.filter.time import duration_ms
 
 from .options import Conditions
 from .output import reading
 from .session import Session
 
+if TYPE_CHECKING:
+    from redisq_ops.ops.filter.filter import Filter
+    from redisq_ops.ops.filter.scan import Scan
+
 
 def filtered(asked: Conditions, utc: bool) -> Filter:
     """The filter of these options: an entry has to match all of them."""
+    from redisq_ops.ops.filter.filter import Filter, match_pattern
+    from redisq_ops.ops.filter.parser import parse
+
     if asked.window == 0:
         raise BadInput("--window 0: scan at least one entry")
     return Filter(
@@ -49,6 +53,8 @@ def reads_payloads(s: Session, scan: Scan, page: Sequence[Entry]) -> list[Entry]
     Nothing is read if the entries have their payloads already: because the filter needs them, or
     because the layout has no reads by id.
     """
+    from redisq_ops.core.redis.operation import together
+
     if all(entry.payload is not None for entry in page):
         return list(page)
     found = s.run(together(scan.queue.get.op(entry.id) for entry in page))

@@ -200,7 +200,7 @@ def _report(words: Sequence[str], message: str, code: int, error: Any) -> int:
     if len(message) > _LONGEST:  # it may quote a long line of a file
         message = f"{message[: _LONGEST - 250]} … {message[-250:]}"
     if _parted(words)[1][:1] == ["check"]:
-        from .actions.check import unknown
+        from .commands.check import unknown
 
         return unknown(as_json, error, " ".join(message.split()))
     return _print_error(message, code, as_json, error)

@@ -1,8 +1,7 @@
 """Declares commands: options and arguments, those that commands share, and how a command is run.
 
 A command is a function. Each of its parameters is an option, or a group of options: a dataclass
-whose fields are options or groups. Typer needs the types, so modules that declare commands don't
-make annotations text by an import from ``__future__``.
+whose fields are options or groups.
 """
 
 import gc
@@ -10,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from inspect import Parameter, Signature, cleandoc, signature
+from inspect import Parameter, Signature, cleandoc, get_annotations, signature
 from typing import Annotated, Any, NamedTuple, TypeGuard, TypeVar, dataclass_transform, get_args
 
 import typer
@@ -162,12 +161,13 @@ def _is_group(kind: Any) -> TypeGuard[type[Any]]:
 
 def _declarations(of: Callable[..., object]) -> Iterator[tuple[str, Any, Any]]:
     """Parameters of a command or fields of a group of options: name, type and declaration."""
+    types = get_annotations(of, eval_str=True)  # modules may make annotations text
     if _is_group(of):
         for each in fields(of):
-            yield each.name, each.type, each.metadata.get(_DECLARED)
+            yield each.name, types[each.name], each.metadata.get(_DECLARED)
     else:
         for parameter in list(signature(of).parameters.values())[1:]:  # without the session
-            yield parameter.name, parameter.annotation, parameter.default
+            yield parameter.name, types[parameter.name], parameter.default
 
 
 def _parameters(of: Callable[..., object], fixed: Mapping[str, object]) -> Iterator[Parameter]:

@@ -8,19 +8,21 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.model.errors import BadInput, file_error
 from redisq_ops.core.model.exit_codes import PARTLY_DONE
-from redisq_ops.ops.change.apply import ReportResult
 from redisq_ops.ops.change.outcome import ChangeOutcome
-from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.ndjson import Format, line
 from redisq_ops.ops.private_files import named, open_private, resolved_path
 from redisq_ops.ops.typed_json import json_object, plain_text
 
 from .output import count, emit, printable, say
 from .session import Session
+
+if TYPE_CHECKING:
+    from redisq_ops.ops.change.apply import ReportResult
+    from redisq_ops.ops.change.runner import ChangeRun
 
 PLAN, UNDO = "plan", "undo"
 _TAIL = 1 << 16

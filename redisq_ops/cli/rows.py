@@ -19,14 +19,19 @@ if TYPE_CHECKING:  # `redisq ls` needn't wait for them
     from redisq_ops.ops.change.audit_log import Operation
     from redisq_ops.ops.filter.scan import Scan
 
+    from .output_types.changes import OperationOutput
+    from .output_types.entries import EntryOutput
+    from .output_types.queues import ClientOutput
+
 NAMED = 8
 """number of an event's entries that a line names"""
 
 
-def entry_row(queue: str, entry: Entry) -> dict[str, Any]:
+def entry_row(queue: str, entry: Entry) -> EntryOutput:
     """An entry with stable JSON names, redacted."""
     entry = redaction().entry(entry)
-    at, done = entry.at_ms, entry.state == "done"
+    at, done, error = entry.at_ms, entry.state == "done", entry.error
+    failures, lost, attempts = _attempts(entry)
     return {
         "queue": queue,
         "id": entry.id,
@@ -36,10 +41,14 @@ def entry_row(queue: str, entry: Entry) -> dict[str, Any]:
         "deadline_ms": at if entry.state == "pending" else None,
         "ready_ms": at if entry.state in ("waiting", "delayed") else None,
         "first_ms": entry.first_ms,
-        **_attempts(entry),
+        "failures": failures,
+        "lost": lost,
+        "attempts": attempts,
         "consumer": entry.consumer,
         "reason": entry.reason,
-        "error": asdict(entry.error) if entry.error else None,
+        "error": None
+        if error is None
+        else {"type": error.type, "message": error.message, "traceback": error.traceback},
         "op": entry.op,
         "client": entry.client,
         "task": entry.task,
@@ -50,7 +59,7 @@ def entry_row(queue: str, entry: Entry) -> dict[str, Any]:
     }
 
 
-def client_row(queue: str, client: Client) -> dict[str, Any]:
+def client_row(queue: str, client: Client) -> ClientOutput:
     """A client of a fair queue with stable JSON names."""
     return {
         "queue": queue,
@@ -70,27 +79,24 @@ def request_row(queue: str, request: Request) -> dict[str, Any]:
     return row
 
 
-def operation_row(operation: Operation) -> dict[str, Any]:
+def operation_row(operation: Operation) -> OperationOutput:
     """An operation of the audit log with stable JSON names."""
-    same = (
-        "id",
-        "queue",
-        "verb",
-        "started_ms",
-        "what",
-        "source",
-        "target",
-        "matched",
-        "done",
-        "undone",
-        "undoable",
-        "ended",
-        "into",
-        "origin",
-        "rest",
-    )
     return {
-        **{name: getattr(operation, name) for name in same},
+        "id": operation.id,
+        "queue": operation.queue,
+        "verb": operation.verb,
+        "started_ms": operation.started_ms,
+        "what": operation.what,
+        "source": operation.source,
+        "target": operation.target,
+        "matched": operation.matched,
+        "done": operation.done,
+        "undone": operation.undone,
+        "undoable": operation.undoable,
+        "ended": operation.ended,
+        "into": operation.into,
+        "origin": operation.origin,
+        "rest": operation.rest,
         "user": operation.who,
         "host": operation.whence,
         "reason": operation.why,
@@ -116,14 +122,15 @@ def entry_cells(entry: Entry) -> list[Any]:
     entry = redaction().entry(entry)
     error = entry.error.line if entry.error else entry.problem
     reason = GONE if entry.called == GONE else entry.reason
-    known = _attempts(entry)
-    return [entry.task, known["failures"], known["lost"], entry.consumer, reason, error]
+    failures, lost, _ = _attempts(entry)
+    return [entry.task, failures, lost, entry.consumer, reason, error]
 
 
-def _attempts(entry: Entry) -> dict[str, int | None]:
+def _attempts(entry: Entry) -> tuple[int | None, int | None, int | None]:
     """The counts of failures, lost leases and attempts; unknown (None) for an orphan."""
-    names = ("failures", "lost", "attempts")
-    return {name: None if entry.orphan else getattr(entry, name) for name in names}
+    if entry.orphan:
+        return None, None, None
+    return entry.failures, entry.lost, entry.attempts
 
 
 def entries_found(scan: Scan) -> str:

@@ -289,7 +289,7 @@ def test_some_done_some_not(
         queue.move("other", 1, ["r1/2"], source="dead", target="waiting", high_water_ms=2**52)
         return original(*args)
 
-    monkeypatch.setattr("redisq_ops.cli.actions.change_entries.agreed", meanwhile)
+    monkeypatch.setattr("redisq_ops.cli.change_entries.agreed", meanwhile)
     (outcome,) = redisq.rows("replay", "mail", "--yes", code=3)
     assert (outcome["matched"], outcome["done"], outcome["skipped"]) == (3, 2, {"changed": 1})
 

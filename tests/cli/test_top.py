@@ -19,7 +19,7 @@ from redisq_ops.core.queues.request import RequestQueue
 
 pytestmark = pytest.mark.alike
 
-TOP = [sys.executable, "-c", "from redisq_ops.cli.actions.top import main; main()"]
+TOP = [sys.executable, "-c", "from redisq_ops.cli.commands.top import main; main()"]
 
 
 def top(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:

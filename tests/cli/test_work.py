@@ -150,7 +150,7 @@ def test_help_lists_the_commands_and_loads_nothing_heavy() -> None:
     code = (
         "import sys; from redisq_ops.cli.main import run; "
         "run(['--help']); run(['submit', '--help']);"
-        "print({m for m in ('redis', 'rich', 'textual', 'asyncio') if m in sys.modules})"
+        "print({m for m in ('redis', 'rich.console', 'textual', 'asyncio') if m in sys.modules})"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.endswith("set()\n")
@@ -355,13 +355,13 @@ def test_a_request_per_line_and_its_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     numbers(Path("in.txt"), 1_000)
-    monkeypatch.setattr("redisq_ops.cli.actions.submit._MANY", 1_000)
+    monkeypatch.setattr("redisq_ops.cli.commands.submit._MANY", 1_000)
     words = ["submit", "in.txt", "--id", "e", "--per-line", "--priority", "3"]
     assert cli.run(words) == 0
     assert capfd.readouterr() == ("e\n", "a request per line: e-1, e-2, …\n")
     assert queue.requests_total() == 1_000
     assert content(queue, "e-1000") == [b"999"]
-    monkeypatch.setattr("redisq_ops.cli.actions.submit._MANY", 999)
+    monkeypatch.setattr("redisq_ops.cli.commands.submit._MANY", 999)
     assert cli.run([*words, "--json"]) == 0
     out, err = capfd.readouterr()
     assert json.loads(out) == {

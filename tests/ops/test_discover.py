@@ -670,7 +670,7 @@ def test_registered_they_are_shown_like_any_other(redisq: Redisq, client: Client
 def test_fsck_flags_what_stays_wrong_and_says_what_it_left_out(
     redisq: Redisq, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("redisq_ops.cli.actions.overview.MOMENT_S", 0)
+    monkeypatch.setattr("redisq_ops.cli.commands.overview.MOMENT_S", 0)
     client.lpush("bqueues:processing:w", *(f"junk {n}" for n in range(1500)))
     redisq("discover", "--register", "--yes")
     (row,) = redisq.rows("fsck", "raw-fair:w", code=1)

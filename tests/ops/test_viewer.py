@@ -77,7 +77,7 @@ def test_read_commands_run_no_script(
     client: redis.Redis, viewer: Redisq, queue: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("redisq_ops.cli.actions.overview.MOMENT_S", 0)
+    monkeypatch.setattr("redisq_ops.cli.commands.overview.MOMENT_S", 0)
     for look in LOOKS:
         viewer(*look.format(queue.name).split())
         assert not scripts(client) | written(client), look

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from redisq_ops.cli import main as cli
-from redisq_ops.cli.actions import spark as spark_commands
-from redisq_ops.cli.actions import spark_session
+from redisq_ops.cli import spark_session
+from redisq_ops.cli.commands import spark as spark_commands
 from redisq_ops.demo.server import EmbeddedServer
 from tests.conftest import BINARIES
 from tests.docs.reader import PAGES, SHELL, SPARK, Reader, blocks, ending

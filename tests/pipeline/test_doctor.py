@@ -147,8 +147,8 @@ def test_sql_over_the_tables(
     everywhere(client)
     # The tests' session stays; its workers get the server's URL as an option.
     monkeypatch.setattr(type(spark), "stop", lambda self: None)
-    from redisq_ops.cli.actions import spark as module
-    from redisq_ops.cli.actions import spark_lake
+    from redisq_ops.cli.commands import spark as module
+    from redisq_ops.cli.commands import spark_lake
 
     commands: Any = module
     options = commands.frame_options

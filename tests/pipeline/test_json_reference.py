@@ -47,8 +47,8 @@ def test_spark_s_commands_print_what_they_declare_and_the_figures_of_a_real_hist
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from redisq_ops.cli.actions import spark as reading
-    from redisq_ops.cli.actions import spark_session as running
+    from redisq_ops.cli import spark_session as running
+    from redisq_ops.cli.commands import spark as reading
 
     monkeypatch.setattr(running, "started", lambda s, given, *, waits: SharedSession(spark))
     for module in (running, reading):

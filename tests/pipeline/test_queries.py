@@ -14,8 +14,8 @@ import pytest
 import redis
 
 from redisq_ops import RequestQueue, Settlement
-from redisq_ops.cli.actions import spark as spark_commands
-from redisq_ops.cli.actions import spark_report, spark_submit
+from redisq_ops.cli.commands import spark as spark_commands
+from redisq_ops.cli.commands import spark_report, spark_submit
 from redisq_ops.core.model.entry import Failure
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.ops.redaction import NO_REDACTION
@@ -387,7 +387,7 @@ def in_session(
     spark: SparkSession, client: redis.Redis, redisq: Redisq, monkeypatch: pytest.MonkeyPatch
 ) -> Redisq:
     """The command line in the tests' session, whose readers get the server by an option."""
-    from redisq_ops.cli.actions import spark as module
+    from redisq_ops.cli.commands import spark as module
 
     commands: Any = module
     options = commands.frame_options

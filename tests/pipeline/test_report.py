@@ -461,8 +461,8 @@ def test_a_page_escapes_foreign_text() -> None:
 def test_a_single_group_has_no_contrasts(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from redisq_ops.cli.actions.spark_tables import print_groups
     from redisq_ops.cli.session import Session
+    from redisq_ops.cli.spark_tables import print_groups
     from redisq_ops.pipeline.report_page import page
 
     figures = empty()
@@ -722,8 +722,8 @@ def test_spark_settings_follow_the_number_of_rows(client: redis.Redis, tmp_path:
 
 
 def test_foreign_bytes_are_escaped_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    from redisq_ops.cli.actions.spark_tables import print_groups
     from redisq_ops.cli.session import Session
+    from redisq_ops.cli.spark_tables import print_groups
 
     row = {
         "queue": HOSTILE,
@@ -759,7 +759,7 @@ def test_a_page_without_what_writes_it_is_refused_before_spark_starts(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from redisq_ops.cli.actions import spark_report
+    from redisq_ops.cli.commands import spark_report
     from redisq_ops.cli.main import run
 
     monkeypatch.setattr(spark_report, "find_spec", lambda name: None if name == absent else name)

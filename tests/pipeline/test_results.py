@@ -171,9 +171,9 @@ def redisq(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Redisq:
-    from redisq_ops.cli.actions import spark_lake, spark_replay
-    from redisq_ops.cli.actions import spark_session as running
-    from redisq_ops.cli.actions.spark_session import frame as read
+    from redisq_ops.cli import spark_session as running
+    from redisq_ops.cli.commands import spark_lake, spark_replay
+    from redisq_ops.cli.spark_session import frame as read
 
     def frame(s: Any, session: Any, name: str, **options: str) -> Any:
         return read(s, session, name, url=valkey_url, **options)
@@ -287,7 +287,7 @@ def without_jvm(
     valkey_url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Redisq:
     """The command line in a process that can start no Spark."""
-    from redisq_ops.cli.actions import spark_session as running
+    from redisq_ops.cli import spark_session as running
 
     monkeypatch.setattr(running, "started", None)
     return Redisq(valkey_url, capsys)

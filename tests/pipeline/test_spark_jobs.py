@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from pyspark.errors import PySparkException, PythonException
 
-from redisq_ops.cli.actions.server_watch import server_watched
+from redisq_ops.cli.server_watch import server_watched
 from redisq_ops.core.model.errors import BadInput, NotFound, RedisqError, Unreachable
 from redisq_ops.pipeline.job_errors import translate_job_error
 from redisq_ops.pipeline.spark_jobs import run_job, task_progress

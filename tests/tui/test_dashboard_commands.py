@@ -11,7 +11,7 @@ from textual.command import CommandPalette
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList
 
-from redisq_ops.cli.actions.top import _host
+from redisq_ops.cli.commands.top import _host
 from redisq_ops.cli.dashboard_completion import commands, completions
 from redisq_ops.cli.session import Session, begin
 from redisq_ops.core.queues.fair import FairQueue

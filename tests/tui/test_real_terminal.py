@@ -170,7 +170,7 @@ def broken(snapshot, *_):
     payload = snapshot.entry.entry.payload
     raise ZeroDivisionError("planted")
 entry_tree.outline_sections = broken
-from redisq_ops.cli.actions.top import main
+from redisq_ops.cli.commands.top import main
 sys.argv[1:] = ["--url", {url!r}]
 main()
 """

@@ -10,11 +10,11 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command_from_info, get_command_name, get_group_from_info
 
 COMMANDS = {
-    "submit": ("submit", "Submit a file as requests, a sub-request per line."),
+    "submit": ("submit", "Submit a file as one request, a sub-request per line."),
     "work": ("work", "Run a handler for every entry of a queue."),
     "wait": ("wait", "Wait until requests end or counts meet a condition."),
     "results": ("results", "Print the results of a request in order."),
-    "ls": ("overview", "List the queues: entries by state, rates, oldest age."),
+    "ls": ("overview", "List the queues: entries by state, rates, oldest age, trouble."),
     "inspect": ("inspect", "Show all about one queue, request or entry."),
     "explain": ("explain", "Explain why an entry, request or queue does not progress."),
     "select": ("select", "List or count the entries that match an expression."),
@@ -23,7 +23,7 @@ COMMANDS = {
     "waiting": ("states", "List and change waiting entries."),
     "pending": ("states", "List and change pending entries: those that consumers hold."),
     "delay": ("states", "List, schedule and change delayed entries."),
-    "dlq": ("states", "List, group and change dead letters."),
+    "dlq": ("states", "List, group and change dead letters: failed or lost too often."),
     "trash": ("states", "List, restore and remove purged entries."),
     "replay": ("states", "Move dead entries back to waiting."),
     "requeue": ("states", "Move pending or delayed entries back to waiting."),
@@ -37,17 +37,17 @@ COMMANDS = {
     "queue": ("admin", "Pause, resume, drain or destroy a queue."),
     "retention": ("admin", "Show or change the settings of a queue."),
     "periodic": ("periodic", "List, add, change, pause, run and remove periodic entries."),
-    "client": ("client", "Block a client; set its weight or cap."),
+    "client": ("client", "List the clients of a queue; block them, set weight or cap."),
     "consumers": ("consumers", "List consumers; claim their entries or remove them."),
-    "workers": ("workers", "List or prune worker processes of other programs."),
-    "export": ("export_import", "Write entries to a file as JSON Lines."),
+    "workers": ("workers", "List worker processes; prune those of other programs."),
+    "export": ("export_import", "Write entries as JSON Lines."),
     "import": ("export_import", "Add exported entries to a queue of the same kind."),
-    "discover": ("discover", "Find queues of other programs: RQ, Sidekiq and others."),
+    "discover": ("discover", "Find queues of other programs."),
     "forget": ("discover", "Remove another program's queue from the registry."),
     "kind": ("kind", "Write the package of a new kind of queue."),
     "fsck": ("overview", "Check the invariants of a queue, or of all queues."),
     "doctor": ("doctor", "Check server, connection, rights and queues; say what to do."),
-    "acl": ("doctor", "Print the ACL rule of a role, such as viewer or worker."),
+    "acl": ("doctor", "Print the ACL rule of a role."),
     "check": ("check", "Check all queues against rules, for a monitor."),
     "metrics": ("metrics", "Serve the numbers of all queues to Prometheus."),
     "record": ("recording", "Record all queues in a file."),
@@ -58,7 +58,8 @@ COMMANDS = {
     "demo": ("demo", "Open the dashboard on a demo server with incidents to solve."),
     "spark": ("spark_commands", "Read, report on, submit and replay queues with Spark."),
 }
-"""command -> the module here that defines it, and its line in the list of commands"""
+"""command -> the module here that defines it, and its line in the list of commands: the help of a
+group, the beginning of the help of a command"""
 
 
 class Commands(TyperGroup):
@@ -93,5 +94,6 @@ def load(name: str) -> Any:
             return get_command_from_info(command, **making)
     for group in module.commands.registered_groups:
         if name == group.name:
+            group.help = COMMANDS[name][1]
             return get_group_from_info(group, suggest_commands=True, **making)
     raise LookupError(f"{module.__name__} registers no command {name}")

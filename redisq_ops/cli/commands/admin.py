@@ -1,14 +1,34 @@
 """Changes that are not moves of entries: undo, requests, queues, retention."""
 
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING
+
 import typer
 
+from redisq_ops.core.model.errors import BadInput, NotFound, Refused, Unreachable
+from redisq_ops.core.model.exit_codes import INTERRUPTED
+from redisq_ops.core.model.keys import known_name
+from redisq_ops.ops.hint import hint
+
+from ..address import place
 from ..completion import operations
+from ..confirm_and_run import agreed, confirm_and_run, drive, ended, tell_interrupted
 from ..options import ADDRESS, QUEUE, Go, argument, command, flag, option
+from ..outcome_report import UNDO, check_report_file, reporting
+from ..output import count, emit, printable, say, table
 from ..session import Session
 
+if TYPE_CHECKING:
+    from redisq_ops.core.queues.request.queue import Control
+    from redisq_ops.ops.change.audit_log import Author
+    from redisq_ops.ops.change.undo import UndoSteps
+
 commands = typer.Typer()
-_request = typer.Typer(help="Cancel, pause or resume a request; set its limit or priority.")
-_queue = typer.Typer(help="Pause, resume, drain or destroy a queue.")
+_request = typer.Typer()
+_queue = typer.Typer()
 commands.add_typer(_request, name="request")
 commands.add_typer(_queue, name="queue")
 _CHANGE = "Plan Outcome"
@@ -22,9 +42,7 @@ def cancel(s: Session, *, address: str = ADDRESS, go: Go) -> int:
     Examples:
       redisq request cancel mail/r1 --reason duplicate
     """
-    from ..actions.admin import change_request
-
-    return change_request(s, "cancel", address, go)
+    return _change_request(s, "cancel", address, go)
 
 
 @command(_request, "pause", prints=_CHANGE)
@@ -34,9 +52,7 @@ def pause_request(s: Session, *, address: str = ADDRESS, go: Go) -> int:
     Examples:
       redisq request pause mail/r1
     """
-    from ..actions.admin import change_request
-
-    return change_request(s, "pause", address, go)
+    return _change_request(s, "pause", address, go)
 
 
 @command(_request, "resume", prints=_CHANGE)
@@ -46,9 +62,7 @@ def resume_request(s: Session, *, address: str = ADDRESS, go: Go) -> int:
     Examples:
       redisq request resume mail/r1
     """
-    from ..actions.admin import change_request
-
-    return change_request(s, "resume", address, go)
+    return _change_request(s, "resume", address, go)
 
 
 @command(_request, "limit", prints=_CHANGE)
@@ -64,9 +78,7 @@ def limit(
     Examples:
       redisq request limit mail/r1 16
     """
-    from ..actions.admin import change_request
-
-    return change_request(s, "limit", address, go, str(value))
+    return _change_request(s, "limit", address, go, str(value))
 
 
 @command(_request, "priority", prints=_CHANGE)
@@ -82,9 +94,7 @@ def priority(
     Examples:
       redisq request priority mail/r1 0
     """
-    from ..actions.admin import change_request
-
-    return change_request(s, "priority", address, go, str(value))
+    return _change_request(s, "priority", address, go, str(value))
 
 
 @command(_queue, "pause", prints=_CHANGE)
@@ -96,9 +106,7 @@ def pause_queue(s: Session, *, name: str = QUEUE, go: Go) -> int:
     Examples:
       redisq queue pause mail --yes
     """
-    from ..actions.admin import change_queue
-
-    return change_queue(s, "pause", name, go)
+    return _change_queue(s, "pause", name, go)
 
 
 @command(_queue, "resume", prints=_CHANGE)
@@ -108,9 +116,7 @@ def resume_queue(s: Session, *, name: str = QUEUE, go: Go) -> int:
     Examples:
       redisq queue resume mail --yes
     """
-    from ..actions.admin import change_queue
-
-    return change_queue(s, "resume", name, go)
+    return _change_queue(s, "resume", name, go)
 
 
 @command(_queue, "drain", prints=_CHANGE)
@@ -120,9 +126,7 @@ def drain(s: Session, *, name: str = QUEUE, go: Go) -> int:
     Examples:
       redisq queue drain mail --yes
     """
-    from ..actions.admin import change_queue
-
-    return change_queue(s, "drain", name, go)
+    return _change_queue(s, "drain", name, go)
 
 
 @command(_queue, "destroy", prints=_CHANGE)
@@ -139,9 +143,20 @@ def destroy(
       redisq queue destroy mail
       redisq queue destroy mail --hard --dry-run
     """
-    from ..actions.admin import destroy
+    from redisq_ops.ops.change.audit_log import Author
+    from redisq_ops.ops.change.destroy import DestroySteps, destroy_preview, destroyable
+    from redisq_ops.ops.change.runner import ChangeRun
 
-    return destroy(s, name, go, hard=hard)
+    queue = s.run(s.deployment.queue(name))
+    preview = destroy_preview(queue, s.run(destroyable(queue, hard)), hard)
+    if not agreed(s, [preview], go):
+        return 0
+    change = ChangeRun(DestroySteps(queue, hard=hard), Author.here(go.reason))
+    finished = drive(s, change, preview.what, s.again)
+    ended(s, change.outcome, f"{preview.what}, keys", undo=False)
+    if not finished and not s.json:
+        say(printable(f"interrupted: {queue.name} takes nothing more; continue with: {s.again}"))
+    return change.outcome.exit_code if finished else INTERRUPTED
 
 
 @command(commands, "undo", prints=_CHANGE)
@@ -163,9 +178,113 @@ def undo(
       redisq undo replay-5e8d3c91f0 --dry-run
       redisq undo replay-5e8d3c91f0 --report left.ndjson --yes
     """
-    from ..actions.admin import undo
+    from redisq_ops.ops.change import audit_log
+    from redisq_ops.ops.change.runner import ChangeRun
+    from redisq_ops.ops.change.transfer_undo import undo_of
+    from redisq_ops.ops.change.undo_preview import MOST_ASKED, MOST_DRY, undo_preview
 
-    return undo(s, op, report, go)
+    author = audit_log.Author.here(go.reason)
+    again = s.again
+    if not op:
+        op = _latest(s, author, go)
+        again += f" {op}"  # until then another change may be the latest
+    queue, operation = s.run(audit_log.find(s.deployment, op))
+    ahead = s.config.guard.max_rate is None
+    steps = s.run(undo_of(s.deployment, queue, operation, ahead=ahead))
+    if not go.dry_run:
+        check_report_file(report, op, UNDO)
+    now = s.run(queue.now.op())
+    most = MOST_DRY if go.dry_run else 0 if go.yes else MOST_ASKED
+    preview = s.run(undo_preview(steps, now, most=most, listed=go.dry_run))
+    if not agreed(s, [preview], go):
+        return 0
+    with reporting(s, report, op, of=UNDO) as written:
+        written.change = change = ChangeRun(steps, author)
+        steps.report = written.each
+        finished = drive(s, change, f"undo {op}", again)
+        unchanged = {"sample": steps.sample, "unnamed": steps.unnamed}
+        written.end(change.outcome, {"unnamed": steps.unnamed})
+    ended(s, change.outcome, f"undid {op}", undo=False, more=unchanged, recovered=steps.recovered)
+    if not s.json:
+        _tell_left(steps, operation.into or queue.name)
+        if finished and steps.rest:
+            one = steps.rest == 1
+            them = f"{count(steps.rest)} of them {'was' if one else 'were'} changed by operators"
+            back = "it comes" if one else "these come"
+            how = hint("undo", op)
+            say(printable(f"{them} there; once that is undone, {back} back with: {how}"))
+    if not finished:
+        tell_interrupted(s, change.outcome, again)
+    return change.outcome.exit_code if finished else INTERRUPTED
+
+
+def _latest(s: Session, author: Author, go: Go) -> str:
+    """The id of the latest change that can be undone. With --yes, it must be the latest of all
+    changes, and the caller's own.
+
+    So a script that runs twice, or beside another one, does not undo older and older changes.
+    """
+    from redisq_ops.ops.change import audit_log
+    from redisq_ops.ops.change.undo import why_not
+
+    found = s.run(audit_log.log(s.deployment))
+    changes = [o for o in found.operations if o.verb != "undo"]
+    for name, why in found.unread.items():
+        if isinstance(why, Unreachable):
+            raise Unreachable(f"the latest change is unknown: {name}: {why}; name the change")
+    latest = next((o for o in changes if o.undoable and not o.tried), None)
+    if latest is None:
+        raise NotFound(f"nothing to undo ({hint('log')} shows what was done)")
+    if not go.yes or go.dry_run:
+        return latest.id
+    command = f"to undo that one: {hint('undo', latest.id, yes=None)}"
+    if (last := changes[0]).id != latest.id:
+        raise Refused(
+            f"the latest change, {last.id}, can't be undone: {why_not(last)}; the one "
+            f"before that can is {latest.verb} in queue {latest.queue}, {command}"
+        )
+    if latest.by != f"{author.who}@{author.whence}":
+        raise Refused(
+            f"the latest change isn't yours: {latest.verb} in queue {latest.queue} by {latest.by}; "
+            f"{command}"
+        )
+    return latest.id
+
+
+def _tell_left(change: UndoSteps, queue: str) -> None:
+    """Report the known ids of entries that an undo left alone."""
+    if change.sample:
+        more = change.outcome.left - len(change.sample)
+        rest = f" and {count(more)} more" if more > 0 else ""
+        lists = "" if change.report or not rest else " (--report FILE lists them)"
+        ids = ", ".join(f"{queue}/{id}" for id in change.sample)
+        say(printable(f"left alone: {ids}{rest}{lists}"))
+
+
+def _change_request(s: Session, verb: Control, address: str, go: Go, value: str = "") -> int:
+    from redisq_ops.ops.change import control
+    from redisq_ops.ops.change.control_preview import request_preview
+
+    at = place(s, address, "request")
+    queue, id = at.queue, at.id or ""
+    now = s.run(control.changeable(queue, id, verb, value))
+    return confirm_and_run(
+        s,
+        request_preview(queue, [now], verb, value),
+        go,
+        lambda author: control.change_request(queue, id, verb, author, value),
+    )
+
+
+def _change_queue(s: Session, verb: str, name: str, go: Go) -> int:
+    from redisq_ops.ops.change import control
+    from redisq_ops.ops.change.control_preview import queue_preview
+
+    queue = s.run(s.deployment.queue(name))
+    control.settable(queue, verb)
+    preview = queue_preview([queue], [s.run(queue.counts.op())], verb)
+    act = {"pause": control.pause, "resume": control.resume, "drain": control.drain}[verb]
+    return confirm_and_run(s, preview, go, partial(act, queue))
 
 
 @command(commands, "retention", prints="Setting Plan Outcome")
@@ -173,7 +292,7 @@ def retention(
     s: Session,
     *,
     name: str = QUEUE,
-    changes: list[str] | None = argument("[NAME=VALUE]..."),
+    words: list[str] | None = argument("[NAME=VALUE]..."),
     go: Go,
 ) -> int:
     """Show or change the settings of a queue: what it keeps and how often it retries. An empty
@@ -183,6 +302,36 @@ def retention(
       redisq retention mail
       redisq retention mail keep_ms=48h max_failures=5 history=
     """
-    from ..actions.admin import retention
+    from redisq_ops.core.engine.registry import refuse_reserved_name
+    from redisq_ops.ops.change import control
+    from redisq_ops.ops.change.control_preview import setting_text, settings_preview
+    from redisq_ops.ops.files.submit import opened
 
-    return retention(s, name, changes or (), go)
+    queue = s.run(opened(s.deployment, known_name(name, "queue name")))
+    new = not s.run(queue.exists.op())
+    changes = {}
+    for word in words or ():
+        setting, equals, text = word.partition("=")
+        if not equals:
+            raise BadInput(f"{word!r} is not NAME=VALUE")
+        changes[setting] = control.checked_setting(setting, text)
+    settings = s.run(control.retention(queue))
+    if not changes:
+        if new:
+            say(printable(f"queue {queue.name} does not exist yet: these are the defaults"))
+        if s.json:
+            for each in settings:
+                emit({"queue": queue.name, **asdict(each)})
+        else:
+            rows = [[x.name, setting_text(x.name, x.value), x.default] for x in settings]
+            table(["setting", "value", "default"], rows)
+        return 0
+    control.settable(queue)
+    if new:
+        refuse_reserved_name(queue.name, queue.kind)
+    return confirm_and_run(
+        s,
+        settings_preview(queue, settings, changes, new),
+        go,
+        lambda author: control.set_flags(queue, "retention", author, changes),
+    )

@@ -1,12 +1,19 @@
 """`redisq client`: the clients of a fair queue, their entries and their rules."""
 
+from __future__ import annotations
+
+from dataclasses import asdict
+
 import typer
 
+from ..confirm_and_run import confirm_and_run
 from ..options import MOST, QUEUE, Go, argument, command, option
+from ..output import emit, say, table
+from ..rows import client_row
 from ..session import Session
 
 commands = typer.Typer()
-clients = typer.Typer(help="List the clients of a queue; block them, set their weight or cap.")
+clients = typer.Typer()
 commands.add_typer(clients, name="client")
 _CHANGE = "Plan Outcome"
 _CLIENT = argument("CLIENT")
@@ -26,9 +33,20 @@ def ls(
       redisq client ls jobs
       redisq client ls jobs --start 100 --json
     """
-    from ..actions.client import listed
+    from redisq_ops.ops.required_features import with_clients
 
-    return listed(s, name, start, max)
+    queue = s.run(s.deployment.queue(name))
+    found = s.run(with_clients(queue).clients.op(start, max))
+    rows = [asdict(client) for client in found.clients]
+    if s.json:
+        for client in found.clients:
+            emit(client_row(queue.name, client))
+        return 0
+    if rows:
+        table(list(rows[0]), [list(row.values()) for row in rows])
+    if len(rows) < found.total:
+        say(f"{len(rows)} of {found.total:,} shown")
+    return 0
 
 
 @command(clients, "block", prints=_CHANGE)
@@ -38,9 +56,7 @@ def block(s: Session, *, name: str = QUEUE, client: str = _CLIENT, go: Go) -> in
     Examples:
       redisq client block jobs acme
     """
-    from ..actions.client import change
-
-    return change(s, "block", name, client, go)
+    return _change(s, "block", name, client, go)
 
 
 @command(clients, "unblock", prints=_CHANGE)
@@ -50,9 +66,7 @@ def unblock(s: Session, *, name: str = QUEUE, client: str = _CLIENT, go: Go) -> 
     Examples:
       redisq client unblock jobs acme
     """
-    from ..actions.client import change
-
-    return change(s, "unblock", name, client, go)
+    return _change(s, "unblock", name, client, go)
 
 
 @command(clients, "weight", prints=_CHANGE)
@@ -69,9 +83,7 @@ def weight(
     Examples:
       redisq client weight jobs acme 3
     """
-    from ..actions.client import change
-
-    return change(s, "weight", name, client, go, value)
+    return _change(s, "weight", name, client, go, value)
 
 
 @command(clients, "cap", prints=_CHANGE)
@@ -88,6 +100,17 @@ def cap(
     Examples:
       redisq client cap jobs acme 10
     """
-    from ..actions.client import change
+    return _change(s, "cap", name, client, go, value)
 
-    return change(s, "cap", name, client, go, value)
+
+def _change(s: Session, verb: str, at: str, name: str, go: Go, typed: int | None = None) -> int:
+    from redisq_ops.ops.change import control
+    from redisq_ops.ops.change.control_preview import client_preview
+
+    queue = s.run(s.deployment.queue(at))
+    rule, value = control.client_rule(verb, typed)
+    now = s.run(control.client_changeable(queue, name, rule, value))
+    preview = client_preview(queue, now, verb, value)
+    return confirm_and_run(
+        s, preview, go, lambda author: control.change_client(queue, name, verb, author, value)
+    )

@@ -30,10 +30,10 @@ def demo(
         autocompletion=lambda incomplete: [n for n in FRAMEWORKS if n.startswith(incomplete)],
     ),
 ) -> int:
-    """Open the dashboard on a demo server; both end together.
+    """Open the dashboard on a demo server with incidents to solve; both end together.
 
-    The server is temporary and has queues of every kind, a workload, and incidents. A line
-    below the tabs names what is wrong and the next key. No other server is used.
+    The server is temporary and has queues of every kind and a workload. A line below the tabs
+    names what is wrong and the next key. No other server is used.
 
     Queues of other programs hold sample data. With --with, the programs themselves fill and
     work theirs; they end with the demo.
@@ -46,7 +46,6 @@ def demo(
       redisq demo --with celery,rq
       redisq demo --with celery,bullmq=~/shop,arq=~/jobs/.venv
     """
-    from ..actions.top import top
-    from .top import TopOptions
+    from .top import TopOptions, open_dashboard
 
-    return top(s, TopOptions(demo=True), incident, frameworks)
+    return open_dashboard(s, TopOptions(demo=True), incident, frameworks)

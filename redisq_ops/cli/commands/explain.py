@@ -1,8 +1,14 @@
 """`redisq explain`: the rule that holds something, and the command that helps."""
 
+from __future__ import annotations
+
+from functools import partial
+
 import typer
 
 from ..options import ADDRESS, command
+from ..output import age, emit, tell, when
+from ..rows import tell_sentence
 from ..session import Session
 
 commands = typer.Typer()
@@ -20,6 +26,25 @@ def explain(s: Session, *, address: str = ADDRESS) -> int:
       redisq explain mail/r1
       redisq explain mail --json
     """
-    from ..actions.explain import explain
+    from redisq_ops.ops.explain.explanation import explain_text
 
-    return explain(s, address)
+    show_time = partial(when, utc=s.utc)
+    found = s.run(explain_text(s.deployment, address, show_time, s.redaction))
+    if s.json:
+        emit(found.row())
+        return 0 if found.known else 1
+    first = found.reason
+    tell(f"{found.what} {found.address}: {found.state or 'not there'}")
+    tell_sentence(first.sentence)
+    if first.eta_ms is not None:
+        left = max(0, first.eta_ms - found.now_ms)
+        about = "≈ " if first.estimate else ""
+        basis = f": {first.basis}" if first.basis else ""
+        tell_sentence(f"when: {about}in {age(left)} ({when(first.eta_ms, s.utc)}){basis}")
+    for one in found.also:
+        tell_sentence(f"also: {one.sentence}")
+    for one in (first, *found.also):
+        if one.command is not None:
+            tell(f"  {one.deed}:")
+            tell(f"    {one.command}")
+    return 0 if found.known else 1

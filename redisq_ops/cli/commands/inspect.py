@@ -1,25 +1,141 @@
 """`redisq inspect`: everything known about one queue, request or entry."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, cast
+
 import typer
 
+from redisq_ops.core.model.entry import State
+from redisq_ops.ops.terminal import count, entries, size
+
+from ..address import place
 from ..options import ADDRESS, command
+from ..output import age, emit, printable, quantity, table, tell, when
+from ..rows import client_row, entry_row, operation_row, request_row, tell_events
 from ..session import Session
+from .periodic import periodic_row, periodic_table
+
+if TYPE_CHECKING:
+    from redisq_ops.ops.inspect.details import QueueDetails, RequestDetails
+    from redisq_ops.ops.inspect.flow import FlowMember
+    from redisq_ops.ops.inspect.history import EntryHistory
+    from redisq_ops.ops.payload_content import PayloadContent
+
+    from ..output_types.queues import PeriodicEntryOutput
+    from ..output_types.requests import PendingDifference, PendingSubRequest
 
 commands = typer.Typer()
-inspect = typer.Typer(help="Show all about one queue, request or entry.")
+inspect = typer.Typer()
 commands.add_typer(inspect, name="inspect")
+SHOWN = 20
+"""history events shown to a person"""
+READ = 2_000
+"""characters of a payload shown to a person"""
 
 
 @command(inspect, "queue", prints="QueueDetails", repeats=True)
-def queue(s: Session, *, address: str = ADDRESS) -> None:
+def queue(s: Session, *, name: str = ADDRESS) -> None:
     """Show a queue: counts, rates, settings, requests and priorities.
 
     Examples:
       redisq inspect queue mail
     """
-    from ..actions.inspect import inspect_queue
+    from redisq_ops.ops.change.unfinished import unfinished
+    from redisq_ops.ops.inspect.details import queue_details
+    from redisq_ops.ops.inspect.overview import QueueRow, queue_fields
 
-    inspect_queue(s, address)
+    queue = s.run(s.deployment.queue(name))
+    view = s.run(queue_details(queue))
+    rates = view.rates if view.rates.arrived else None
+    left = tuple(one.operation.id for one in s.run(unfinished(queue)))
+    periodic = [periodic_row(queue.name, one) for one in view.periodic or ()]
+    overdue = sum(bool(one["overdue"]) for one in periodic)
+    counted = None if view.periodic is None else (len(periodic), overdue)
+    row = queue_fields(
+        QueueRow(
+            queue.name,
+            queue.kind,
+            view.counts,
+            rates,
+            unfinished=left,
+            periodic=counted,
+            resize=s.run(queue.open_resize.op()),
+        ),
+        view.now_ms,
+    )
+    if s.json:
+        emit(row | _queue_row(view) | {"periodic_entries": periodic})
+    else:
+        _print_queue(s, view, row | {"unfinished": " ".join(left) or None}, periodic)
+
+
+def _queue_row(view: QueueDetails) -> dict[str, Any]:
+    open, settled = view.requests or (None, None)
+    queue = view.queue
+    return {
+        "open_requests": open,
+        "settled_requests": settled,
+        "levels": [asdict(level) for level in view.levels],
+        "shards": len(queue.shard_queues),
+        "settings": {setting.name: setting.value for setting in view.settings},
+        "history": view.history,
+        "consumers": [asdict(consumer) for consumer in view.consumers],
+        "known_faults": queue.layout_faults,
+        "faults": view.checkup.flaws,
+        "not_checked": view.checkup.unseen,
+        "clients": [client_row(queue.name, client) for client in view.clients.clients],
+        "options": view.options,
+    }
+
+
+def _print_queue(
+    s: Session, view: QueueDetails, row: dict[str, Any], periodic: list[PeriodicEntryOutput]
+) -> None:
+    queue = view.queue
+    _facts(s, {"": f"queue {queue.name}", **row, **_queue_facts(view)})
+    if view.consumers:
+        print()
+        table(
+            ["consumer", "pending", "idle"],
+            [[one.name, one.pending, age(one.idle_ms)] for one in view.consumers],
+        )
+    if clients := [asdict(client) for client in view.clients.clients]:
+        print()
+        table(list(clients[0]), [list(client.values()) for client in clients])
+        if len(clients) < view.clients.total:
+            tell(f"  {len(clients)} of {view.clients.total:,} shown")
+    if periodic:
+        print()
+        periodic_table(s, periodic)
+    for title, lines in (
+        ("wrong now", view.checkup.flaws),
+        ("not looked at", filter(None, [view.checkup.unseen])),
+        ("known faults of this layout", queue.layout_faults),
+    ):
+        for nth, line in enumerate(lines):
+            if not nth:
+                print()
+                tell(f"  {title}")
+            tell(f"    {line}")
+
+
+def _queue_facts(view: QueueDetails) -> dict[str, Any]:
+    queue, facts = view.queue, dict[str, Any]()
+    own = [f"{setting.name}={setting.value}" for setting in view.settings if not setting.default]
+    if len(queue.shard_queues) > 1:
+        facts["shards"] = len(queue.shard_queues)
+    if view.requests:
+        facts["open requests"], facts["settled requests"] = view.requests
+    if view.levels or view.requests:
+        facts["priorities"] = ", ".join(f"{x.priority}: {x.tokens} tokens" for x in view.levels)
+    if view.options:
+        facts["options"] = ", ".join(f"{name}={value}" for name, value in view.options.items())
+    if queue.has_settings:
+        facts["settings"] = ", ".join(own) or "all default"
+    return facts | {"history": quantity(view.history, "event")}
 
 
 @command(inspect, "request", prints="RequestDetails", repeats=True)
@@ -30,9 +146,100 @@ def request(s: Session, *, address: str = ADDRESS) -> None:
       redisq inspect request mail/r1
       redisq inspect request r1 --json
     """
-    from ..actions.inspect import inspect_request
+    from redisq_ops.ops.inspect.details import request_details
 
-    inspect_request(s, address)
+    at = place(s, address, "request")
+    view = s.run(request_details(at.queue, at.id or ""))
+    request, now = view.request, view.now_ms
+    pending: list[PendingSubRequest] = [
+        {
+            **entry_row(view.queue.name, row.entry),
+            "idle_ms": row.idle_ms,
+            "lease_left_ms": (row.entry.at_ms or now) - now,
+        }
+        for row in view.pending
+    ]
+    differ: list[PendingDifference] = [
+        {"consumer": consumer, "entries": number, "reason": reason}
+        for consumer, number, reason in view.differences
+    ]
+    if not s.json:
+        return _print_request(s, view, pending, differ)
+    tokens = {"tokens_free": request.tokens, "tokens_held": request.pending}
+    stream = {"key": view.stream, "length": view.length, "group": "g"}
+    emit(
+        {**request_row(view.queue.name, request), **tokens, "stream": stream}
+        | {"consumers": [asdict(consumer) for consumer in view.consumers]}
+        | {"pending_entries": pending, "pel_differs": differ}
+        | {"history": _history_row(view.history)}
+    )
+
+
+def _print_request(
+    s: Session,
+    view: RequestDetails,
+    pending: list[PendingSubRequest],
+    differ: list[PendingDifference],
+) -> None:
+    _facts(s, _request_facts(view))
+    for difference in differ:
+        tell(
+            f"  the group's own pending list: {difference['entries']:,} under "
+            f"{difference['consumer']} ({difference['reason']})"
+        )
+    if view.consumers:
+        print()
+        held: dict[str | None, int] = {}
+        for one in view.pending:
+            since = view.now_ms if one.entry.since_ms is None else one.entry.since_ms
+            held[one.entry.consumer] = max(held.get(one.entry.consumer, 0), view.now_ms - since)
+        table(
+            ["consumer", "pending", "oldest"],
+            [
+                [
+                    consumer.name,
+                    consumer.pending,
+                    age(held[consumer.name]) if consumer.name in held else None,
+                ]
+                for consumer in view.consumers
+            ],
+        )
+    if pending:
+        print()
+        table(
+            ["pending", "consumer", "idle", "attempt", "lease left"],
+            [
+                [
+                    row["id"],
+                    row["consumer"],
+                    row["idle_ms"] and age(row["idle_ms"]),
+                    None if row["attempts"] is None else row["attempts"] + 1,
+                    age(row["lease_left_ms"]),
+                ]
+                for row in pending
+            ],
+        )
+        if len(pending) < view.request.pending:
+            tell(f"  {len(pending)} of {view.request.pending:,} shown")
+    _tell_history(s, view.history)
+
+
+def _request_facts(view: RequestDetails) -> dict[str, Any]:
+    request = view.request
+    states = ("waiting", "pending", "delayed", "done", "dead", "trash")
+    return {
+        "": f"request {view.queue.name}/{request.id}",
+        "state": request.state + (", paused" if request.paused else ""),
+        "priority": request.priority,
+        "limit": f"{request.limit} (tokens: {request.pending} held, {request.tokens} free)",
+        "total": f"{request.total:,} = "
+        + " + ".join(f"{getattr(request, state):,} {state}" for state in states),
+        "created_ms": request.created_ms,
+        "added_ms": request.added_ms,
+        "closed_ms": request.closed_ms,
+        "results": f"{size(request.results_bytes)}, {request.results_dropped:,} over the limit",
+        "stream": f"{view.stream}: {entries(view.length)}, group g",
+    }
 
 
 @command(inspect, "entry", prints="EntryDetails", repeats=True)
@@ -43,6 +250,102 @@ def entry(s: Session, *, address: str = ADDRESS) -> None:
       redisq inspect entry mail/r1/17
       redisq inspect entry later/e1
     """
-    from ..actions.inspect import inspect_entry
+    from redisq_ops.ops.change.wording import state_entries
+    from redisq_ops.ops.inspect.details import entry_details
+    from redisq_ops.ops.payload_content import payload_content
 
-    inspect_entry(s, address)
+    at = place(s, address, "entry")
+    view = s.run(entry_details(at.queue, at.id or ""))
+    row: dict[str, Any] = {**entry_row(view.queue.name, view.entry)}
+    row |= {"idle_ms": view.idle_ms, "deliveries": view.entry.deliveries}
+    done = view.operation
+    if s.json:
+        operation = done and operation_row(done)
+        members = None if view.flow is None else [_member_row(one) for one in view.flow]
+        return emit(
+            row | {"operation": operation, "history": _history_row(view.history), "flow": members}
+        )
+    error = row.pop("error") or {"type": None, "message": None, "traceback": ""}
+    title = {"": f"entry {row.pop('address')}"}
+    del row["queue"], row["id"]
+    payload = view.entry.payload
+    content = None if payload is None else payload_content(payload, s.redaction)
+    if content is not None and content.was_encoded:  # below, by its lines
+        row |= {"payload": None, "result": None}
+    _facts(s, title | row | {"error": error["type"], "message": error["message"]})
+    for line in error["traceback"].splitlines():
+        tell(f"    {line}")
+    if content is not None and content.was_encoded:
+        _tell_decoded("result" if view.entry.state == "done" else "payload", content)
+    _tell_flow(view.flow)
+    _tell_history(s, view.history)
+    if done is not None:
+        state = cast("State", done.source or done.target)  # the audit log stores text
+        what = f"{done.verb} of {state_entries(done.done, state)} (op {done.id})"
+        why = f": {done.why}" if done.why else ""
+        tell(f"  {when(done.started_ms, s.utc)}  {what}  by {done.by}{why}")
+
+
+def _member_row(one: FlowMember) -> dict[str, Any]:
+    return {
+        "depth": one.depth,
+        "role": one.role or None,
+        "address": one.address,
+        "state": one.state,
+        "owner_state": one.called or None,
+        "holds": one.holds,
+        "waits_for": one.number,
+        "awaited_by": one.awaiting,
+        "counts": one.counts,
+        "note": one.note or None,
+    }
+
+
+def _tell_flow(members: Sequence[FlowMember] | None) -> None:
+    from redisq_ops.ops.inspect.flow import indented
+
+    if members == ():
+        return
+    print()
+    tell("  flow" if members else "  flow: it can't be read")
+    for indent, one in indented(members or ()):
+        tell(printable(f"    {indent}{one.line}"))
+
+
+def _tell_decoded(name: str, content: PayloadContent) -> None:
+    """What was decoded, and the beginning of it, by lines."""
+    text = content.content.decode("utf-8", "backslashreplace")
+    tell(f"  {name:<16}  {content.what}")
+    for line in text[:READ].splitlines():
+        tell(f"    {line}")
+    if len(text) > READ:
+        tell(f"    … {count(len(text) - READ)} more characters")
+
+
+def _facts(s: Session, facts: dict[str, Any]) -> None:
+    """Names and values, aligned; unknown values are left out, times are formatted."""
+    for name, value in facts.items():
+        if value is None:
+            continue
+        if name.endswith(("_age_ms", "idle_ms")):
+            value = age(value)
+        elif name.endswith("_ms"):
+            value = when(value, s.utc)
+        elif not isinstance(value, (str, bytes)):
+            value = f"{value:,}"
+        word = name.removesuffix("_ms").replace("_", " ")
+        tell(f"  {word:<16}  {printable(value, READ)}" if name else printable(value))
+
+
+def _history_row(history: EntryHistory) -> dict[str, Any]:
+    """The same events as for people, oldest first, as in `redisq history`."""
+    events = [asdict(event) for event in reversed(history.events)]
+    return {"events": events, "scanned": history.searched, "total": history.total}
+
+
+def _tell_history(s: Session, history: EntryHistory) -> None:
+    found, looked = len(history.events), f"the latest {history.searched:,} of {history.total:,}"
+    cut = f", the latest {SHOWN} of them" if found > SHOWN else ""
+    print()
+    tell(f"  history: {found:,} about it in {looked} events{cut}")
+    tell_events(s, reversed(history.events[:SHOWN]))

@@ -1,12 +1,17 @@
 """`redisq kind`: kinds of queues outside redisq."""
 
+from __future__ import annotations
+
+from pathlib import Path
+
 import typer
 
 from ..options import argument, command
+from ..output import emit, say
 from ..session import Session
 
 commands = typer.Typer()
-_kind = typer.Typer(help="Write the package of a new kind of queue.")
+_kind = typer.Typer()
 commands.add_typer(_kind, name="kind")
 
 
@@ -22,6 +27,15 @@ def new(
     Examples:
       redisq kind new shop
     """
-    from ..actions.kind import new
+    from redisq_ops.testing import new_kind
 
-    return new(s, name)
+    files = new_kind.write(name, into=Path())
+    for path in files:
+        if s.json:
+            emit({"file": str(path)})
+        else:
+            print(path)
+    say(
+        f"now: pip install -e ./{files[0].parts[0]}, and python {files[0].parts[0]}/specimen.py URL"
+    )
+    return 0

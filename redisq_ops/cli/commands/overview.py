@@ -1,14 +1,30 @@
 """Commands that look at all queues or their logs: ls, log, history, config, fsck. None writes."""
 
-from typing import Any
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from redisq_ops.core.model.errors import Forbidden, Refused, Unreachable, Unreadable
+from redisq_ops.core.model.exit_codes import DONE, FAILED, PARTLY_DONE
+from redisq_ops.ops.hint import hint
+
 from ..completion import queues
 from ..options import ANY_QUEUE, MOST, QUEUE, command, flag, option
+from ..output import age_or_none, emit, printable, say, table, tell, when
+from ..rows import operation_row, tell_events
 from ..session import Session
 
+if TYPE_CHECKING:
+    from redisq_ops.ops.change.audit_log import Operation
+    from redisq_ops.ops.inspect.overview import QueueRow
+
 commands = typer.Typer()
+MOMENT_S = 0.2
 
 
 def _latest(default: int) -> Any:
@@ -28,9 +44,74 @@ def ls(s: Session) -> int:
       redisq ls --json
       redisq ls --watch 2s
     """
-    from ..actions.overview import ls
+    from redisq_ops.ops.inspect.overview import overview
 
-    return ls(s)
+    found = s.run(overview(s.deployment))
+    rows = [_listed(s, row, found.now_ms) for row in found.rows]
+    print_queues(s, rows)
+    if not rows and not s.json:
+        finds = f"{hint('discover')} finds queues of other programs"
+        say(f"no queues here (prefix {s.deployment.prefix}): {finds}")
+    return PARTLY_DONE if any(row["problem"] for row in rows) else DONE
+
+
+def _listed(s: Session, row: QueueRow, now_ms: int) -> dict[str, Any]:
+    from redisq_ops.ops.inspect.overview import queue_fields
+    from redisq_ops.ops.trouble.judgement import redacted, troubles
+
+    found = redacted(troubles(row, now_ms), s.redaction.text)
+    trouble = [
+        {"severity": one.severity.name.lower(), "rule": one.rule, "reason": one.reason}
+        for one in found
+    ]
+    return queue_fields(row, now_ms) | {"trouble": trouble}
+
+
+def print_queues(s: Session, rows: list[dict[str, Any]]) -> None:
+    """Print rows of `queue_fields`, with what is wrong if that is known, else with flags."""
+    if s.json:
+        for row in rows:
+            emit(row)
+    elif rows:
+        shown = (
+            "name",
+            "kind",
+            "waiting",
+            "pending",
+            "delayed",
+            "dead",
+            "done",
+            "in_per_min",
+            "out_per_min",
+        )
+        judged = "trouble" in rows[0]
+        remarks = [_trouble(row) if judged else _flags(row) for row in rows]
+        last = "trouble" if judged else "flags"
+        heads = [*(name.removesuffix("_per_min") for name in shown), "oldest", last]
+        if not any(remarks):  # 80 columns are few
+            del heads[-1]
+        cells = [
+            [*(row[name] for name in shown), age_or_none(row["oldest_age_ms"]), remark]
+            for row, remark in zip(rows, remarks, strict=True)
+        ]
+        table(heads, [line[: len(heads)] for line in cells])
+
+
+def _trouble(row: dict[str, Any]) -> str:
+    why = [one["reason"] for one in row["trouble"]]
+    return "; ".join([*why, *([f"only shown: {row['only_shown']}"] if row["only_shown"] else [])])
+
+
+def _flags(row: dict[str, Any]) -> str:
+    named = ("paused", "draining", "only_shown", "problem")
+    flags = [f"{flag.replace('_', ' ')}: {row[flag]}" for flag in named if row[flag]]
+    if row["unfinished"]:
+        flags.append(f"unfinished: {' '.join(row['unfinished'])}")
+    if row["resizing"]:
+        flags.append(row["resizing"])
+    if n := row["periodic_overdue"]:
+        flags.append(f"{n:,} periodic overdue")
+    return ", ".join(flags)
 
 
 @command(commands, "log", prints="Operation", repeats=True)
@@ -48,22 +129,70 @@ def log(
       redisq log
       redisq log --queue mail --max 5 --json
     """
-    from ..actions.overview import log
+    from redisq_ops.ops.change import audit_log
 
-    return log(s, queue, max)
+    found = s.run(audit_log.log(s.deployment, max, queue))
+    print_operations(s, found.operations)
+    if not found.operations and not found.unread and not s.json:
+        say("no operations yet")
+    for name, why in found.unread.items():
+        say(printable(f"{name}: not looked at: {why}"))
+    return PARTLY_DONE if found.unread else DONE
+
+
+def print_operations(s: Session, operations: Sequence[Operation]) -> None:
+    """Print changes of operators."""
+    if s.json:
+        for operation in operations:
+            emit(operation_row(operation))
+    elif operations:
+        table(
+            ["when", "op", "queue", "by", "done", "of", "what", "undo"],
+            [
+                [
+                    when(o.started_ms, s.utc),
+                    o.id,
+                    o.queue,
+                    o.by,
+                    o.done,
+                    o.matched,
+                    " ".join(filter(None, (o.subject, o.why and f"({o.why})"))),
+                    _undo(o),
+                ]
+                for o in operations
+            ],
+        )
+
+
+def _undo(operation: Operation) -> str:
+    if operation.origin:  # only the queue in which it began can undo it
+        return f"see {operation.origin}"
+    if operation.undone:
+        return "undone" if not operation.undoable else f"{operation.undone:,} undone"
+    if not operation.ended:
+        return "unfinished" + (", possible" if operation.undoable else "")
+    return "possible" if operation.undoable else "no"
 
 
 @command(commands, "history", prints="Event", repeats=True)
-def history(s: Session, *, queue: str = QUEUE, max: int = _latest(100)) -> None:
+def history(s: Session, *, name: str = QUEUE, max: int = _latest(100)) -> None:
     """Show the latest events of a queue, oldest first.
 
     Examples:
       redisq history mail
       redisq history mail --max 1000 --json
     """
-    from ..actions.overview import history
+    from redisq_ops.core.redis.operation import both
+    from redisq_ops.ops.inspect.history import latest_events
 
-    history(s, queue, max)
+    queue = s.run(s.deployment.queue(name))
+    events, total = s.run(both(latest_events(queue, max), queue.history_length.op()))
+    if s.json:
+        for event in reversed(events):
+            emit(asdict(event))
+    else:
+        tell_events(s, reversed(events))
+        say(f"latest {len(events):,} of {total:,} events")
 
 
 @command(commands, "config", prints="ConfigurationValue Context")
@@ -81,12 +210,38 @@ def config(
       redisq config --context live --json
       redisq config --contexts
     """
-    from ..actions.overview import config, contexts_of_file
-
     if contexts:
-        contexts_of_file(s)
+        return _contexts_of_file(s)
+    values = s.config.display_values()
+    if s.json:
+        for value in values:
+            others = [{"value": text, "origin": origin} for text, origin in value.others]
+            emit({**asdict(value), "others": others})
     else:
-        config(s)
+        unit = {"max_rate": "/s"}
+        rows = []
+        for v in values:
+            with_unit = unit.get(v.name, "")
+            rows.append([v.name, v.value and v.value + with_unit, v.origin])
+            for text, origin in v.others:
+                rows.append(["", text + with_unit, f"not used, less strict: {origin}"])
+        table(["setting", "value", "from"], rows)
+    return None
+
+
+def _contexts_of_file(s: Session) -> None:
+    from redisq_ops.ops.config.contexts import NamedContext, contexts
+
+    found = contexts()
+    if s.json:
+        for one in found:
+            emit(one)
+    elif found:
+        names = [field.name for field in fields(NamedContext)]
+        rows = [list(asdict(one).values()) for one in found]
+        table([name.replace("_", " ") for name in names], rows)
+    else:
+        say("no contexts in the configuration")
 
 
 @command(commands, "fsck", prints="Consistency")
@@ -100,6 +255,65 @@ def fsck(s: Session, *, queue: str | None = ANY_QUEUE) -> int:
       redisq fsck
       redisq fsck mail --json
     """
-    from ..actions.overview import fsck
+    from redisq_ops.core.engine.registry import all_queues
+    from redisq_ops.core.redis.operation import apart
+    from redisq_ops.ops.change.allowed import only_shown
+    from redisq_ops.ops.fsck import QueueCheck
+    from redisq_ops.ops.unregistered import sentence, unregistered
 
-    return fsck(s, queue)
+    codes, corrupt = {0}, dict[str, str]()
+    if queue is not None:
+        names = [queue]
+    else:
+        entries = s.run(all_queues(s.deployment.prefix))
+        names = [entry.name for entry in entries]
+        corrupt = {entry.name: entry.problem for entry in entries if entry.problem is not None}
+        lost = s.run(unregistered(s.deployment))
+        names += [entry.name for entry in lost.entries]
+        corrupt |= {entry.name: sentence(entry) for entry in lost.entries}
+        if lost.unseen:
+            say(f"not searched for queues that the registry has lost: {lost.unseen}")
+    for name in names:
+        row: dict[str, Any] = {"queue": name, "kind": None, "reads": 0, "momentary": 0}
+        verdict, broken, unseen = "adds up", list[str](), None
+        shown: str | None = None
+        try:
+            if name in corrupt:
+                raise Unreadable(corrupt[name])
+            checked = s.run(s.deployment.queue(name))
+            row["queue"] = name = checked.name
+            check = QueueCheck(checked)
+            while (again := s.run(apart(check.check()))) is True:
+                time.sleep(MOMENT_S)
+            row |= {"kind": checked.kind, "reads": check.checks, "momentary": check.transient}
+            # One node of a cluster, or keys of another team: check the other queues.
+            if isinstance(again, (Unreachable, Forbidden)) and not queue:
+                verdict, unseen = "can't be read", str(again)
+            elif isinstance(again, Exception):
+                raise again
+            else:
+                broken = [*check.findings, *s.run(check.audit_log_findings())]
+                unseen = check.not_checked
+                shown = s.run(only_shown(checked))
+        except Refused as refusal:
+            if queue:
+                raise
+            broken = [f"can't be checked: {refusal}"]
+        if broken:
+            verdict = "broken"
+        codes.add(PARTLY_DONE if verdict == "can't be read" else FAILED if broken else DONE)
+        if s.json:
+            ok = None if verdict == "can't be read" else not broken
+            row |= {"ok": ok, "faults": broken, "not_checked": unseen, "only_shown": shown}
+            emit(row)
+        else:
+            gone = row["momentary"]
+            more = f" ({gone:,} findings were gone at the next check)" if gone else ""
+            tell(f"{name}: {verdict}{more}")
+            for line in broken:
+                tell(f"  {line}")
+            if shown:
+                tell(f"  only shown: {shown}")
+            if unseen:
+                tell(f"  not looked at: {unseen}")
+    return FAILED if FAILED in codes else max(codes)

@@ -1,15 +1,33 @@
 """`redisq periodic`: entries that run on a schedule."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
 import typer
 
+from redisq_ops.core.model.entry import Entry
+from redisq_ops.core.model.errors import BadInput, RedisqError
+from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
+from redisq_ops.core.model.keys import checked_name, known_name
+from redisq_ops.ops.filter.time import duration_ms
+
+from ..confirm_and_run import confirm_and_run
 from ..options import ANY_QUEUE, Go, argument, command, flag, option, options
-from ..session import Session
+from ..output import emit, printable, say, table, when
+from ..payload_argument import payload_bytes
+from ..session import Session, redaction
+
+if TYPE_CHECKING:
+    from redisq_ops.core.engine.queue import Queue
+    from redisq_ops.ops.inspect.periodic import PeriodicStatus
+
+    from ..output_types.queues import PeriodicEntryOutput
 
 commands = typer.Typer()
-periodic = typer.Typer(
-    help="List the periodic entries of delay sets; add, change, pause, run and remove them."
-    " Schedules of other programs are listed as well, and changed where the program can."
-)
+periodic = typer.Typer()
 commands.add_typer(periodic, name="periodic")
 _CHANGE = "Plan Outcome"
 _ADDRESS = argument("QUEUE/NAME", "Periodic entry.")
@@ -39,15 +57,108 @@ class Schedule:
 @command(periodic, "ls", prints="PeriodicEntry", repeats=True)
 def ls(s: Session, *, name: str | None = ANY_QUEUE) -> int:
     """List the periodic entries of a queue, or of all: next run, latest run, missed runs. Exit 3 if
-    an entry is corrupt or a queue could not be read; the others are shown.
+    an entry is corrupt or a queue could not be read; the others are shown. Schedules of other
+    programs are listed too, and changed where their program can.
 
     Examples:
       redisq periodic ls
       redisq periodic ls later --json
     """
-    from ..actions.periodic import listed
+    from redisq_ops.core.redis.operation import apart, together
+    from redisq_ops.ops.inspect.periodic import periodic_status
 
-    return listed(s, name)
+    queues, unread = _queues(s, name)
+    found = s.run(together(apart(periodic_status(queue)) for queue in queues))
+    rows: list[PeriodicEntryOutput] = []
+    problem = False
+    for queue, entries in zip(queues, found, strict=True):
+        if isinstance(entries, RedisqError) and not name:
+            unread[queue.name] = entries
+        elif isinstance(entries, Exception):
+            raise entries
+        else:
+            rows += [periodic_row(queue.name, one) for one in entries]
+            problem = problem or any(one.entry.problem for one in entries)
+    if s.json:
+        for row in rows:
+            emit(row)
+    elif rows:
+        periodic_table(s, rows)
+    elif not unread:
+        say("no periodic entries")
+    for unknown, why in unread.items():
+        say(printable(f"{unknown}: not looked at: {why}"))
+    return PARTLY_DONE if unread or problem else DONE
+
+
+def _queues(s: Session, name: str | None) -> tuple[list[Queue[Any]], dict[str, RedisqError]]:
+    """The queue of that name, or all that can have periodic entries; and the errors of others."""
+    from redisq_ops.core.engine.optional_features import HasPeriodicEntries
+
+    if name is not None:
+        return [s.run(s.deployment.queue(name))], {}
+    queues, refused = s.run(s.deployment.registered())
+    return [queue for queue in queues if isinstance(queue, HasPeriodicEntries)], dict(refused)
+
+
+def periodic_row(queue: str, status: PeriodicStatus) -> PeriodicEntryOutput:
+    """A periodic entry as stable JSON names, redacted."""
+    from redisq_ops.core.foreign.schedule import OwnersSchedule
+
+    entry = status.entry
+    spec = None if isinstance(entry, OwnersSchedule) else entry.spec
+    return {
+        "queue": queue,
+        "name": entry.name,
+        "address": f"{queue}/{entry.name}",
+        "program": entry.program if isinstance(entry, OwnersSchedule) else None,
+        "cron": entry.cron,
+        "zone": entry.zone,
+        "task": entry.task if isinstance(entry, OwnersSchedule) else None,
+        "next_ms": entry.next_ms,
+        "run": entry.run,
+        "run_ms": entry.run_ms,
+        "run_state": status.run_state,
+        "missed_runs": status.missed,
+        "overdue": status.overdue,
+        "held": status.held,
+        "paused": entry.paused,
+        "missed": spec.missed if spec else None,
+        "overlap": spec.overlap if spec else None,
+        "problem": entry.problem,
+        "payload": redaction().entry(Entry(entry.name, "delayed", payload=entry.payload)).payload,
+    }
+
+
+def periodic_table(s: Session, rows: list[PeriodicEntryOutput]) -> None:
+    """Rows of `periodic_row`, for people."""
+    table(
+        ["periodic entry", "task", "schedule", "zone", "next run", "latest run", "state", "flags"],
+        [
+            [
+                row["address"],
+                row["task"],
+                row["cron"],
+                row["zone"],
+                when(row["next_ms"], s.utc),
+                when(row["run_ms"], s.utc),
+                row["run_state"],
+                _flags(row),
+            ]
+            for row in rows
+        ],
+    )
+
+
+def _flags(row: PeriodicEntryOutput) -> str:
+    from redisq_ops.ops.inspect.periodic import missed_words
+
+    flags = ["paused"] if row["paused"] else []
+    if row["overdue"]:
+        flags.append(f"{missed_words(row['missed_runs'])} missed")
+    if row["held"]:
+        flags.append("waits for the end of the latest run")
+    return "; ".join([*flags, *filter(None, [row["problem"]])])
 
 
 @command(periodic, "add", prints=_CHANGE)
@@ -65,9 +176,7 @@ def add(
       redisq periodic add later/report --cron '0 6 * * mon-fri' --zone Europe/Berlin daily
       redisq periodic add later/poll --every 15m --missed none --yes
     """
-    from ..actions.periodic import scheduled
-
-    return scheduled(s, "add", address, schedule, payload, go)
+    return _scheduled(s, "add", address, schedule, payload, go)
 
 
 @command(periodic, "edit", prints=_CHANGE)
@@ -84,9 +193,26 @@ def edit(
     Examples:
       redisq periodic edit later/report --cron '30 6 * * *' --dry-run
     """
-    from ..actions.periodic import scheduled
+    return _scheduled(s, "edit", address, schedule, payload, go)
 
-    return scheduled(s, "edit", address, schedule, payload, go)
+
+def _scheduled(
+    s: Session, verb: str, address: str, asked: Schedule, payload: str | None, go: Go
+) -> int:
+    """Add a periodic entry, or change its schedule or payload."""
+    from redisq_ops.core.queues.delay.periodic import every
+
+    found = {name: getattr(asked, name) for name in ("cron", "zone", "missed", "overlap")}
+    if asked.interval is not None:
+        if asked.cron is not None:
+            raise BadInput("--cron or --every: give one of them")
+        found["cron"] = every(duration_ms(asked.interval))
+    elif verb == "add" and asked.cron is None:
+        raise BadInput("give either --cron or --every")
+    if payload is not None:
+        found["payload"] = payload_bytes(payload)
+    fields = {name: value for name, value in found.items() if value is not None}
+    return _change(s, verb, address, go, fields)
 
 
 @command(periodic, "pause", prints=_CHANGE)
@@ -96,9 +222,7 @@ def pause(s: Session, *, address: str = _ADDRESS, go: Go) -> int:
     Examples:
       redisq periodic pause later/report --yes
     """
-    from ..actions.periodic import change
-
-    return change(s, "pause", address, go)
+    return _change(s, "pause", address, go)
 
 
 @command(periodic, "resume", prints=_CHANGE)
@@ -108,9 +232,7 @@ def resume(s: Session, *, address: str = _ADDRESS, go: Go) -> int:
     Examples:
       redisq periodic resume later/report --yes
     """
-    from ..actions.periodic import change
-
-    return change(s, "resume", address, go)
+    return _change(s, "resume", address, go)
 
 
 @command(periodic, "run", prints=_CHANGE)
@@ -120,9 +242,7 @@ def run(s: Session, *, address: str = _ADDRESS, go: Go) -> int:
     Examples:
       redisq periodic run later/report --yes
     """
-    from ..actions.periodic import change
-
-    return change(s, "run", address, go)
+    return _change(s, "run", address, go)
 
 
 @command(periodic, "rm", prints=_CHANGE)
@@ -132,6 +252,32 @@ def rm(s: Session, *, address: str = _ADDRESS, go: Go) -> int:
     Examples:
       redisq periodic rm later/report --yes
     """
-    from ..actions.periodic import change
+    return _change(s, "rm", address, go)
 
-    return change(s, "rm", address, go)
+
+def _change(
+    s: Session, verb: str, address: str, go: Go, fields: Mapping[str, Any] | None = None
+) -> int:
+    """Change a periodic entry; ``fields``: those of a `Periodic` that are set."""
+    from redisq_ops.ops.change.periodic import carry_out, periodic_preview, prepare_change
+
+    queue, name = _place(s, address, verb)
+    prepared = s.run(prepare_change(queue, name, verb, dict(fields or {})))
+    new = verb == "add" and not prepared.same and not s.run(queue.exists.op())
+    preview = periodic_preview(prepared, new=new, utc=s.utc)
+    return confirm_and_run(s, preview, go, partial(carry_out, prepared))
+
+
+def _place(s: Session, address: str, verb: str) -> tuple[Queue[Any], str]:
+    from redisq_ops.core.queues.delay import DelaySet
+
+    name, slash, entry = address.partition("/")
+    if not slash:
+        raise BadInput(f"{address!r} lacks a name: QUEUE/NAME")
+    if verb != "add":
+        from redisq_ops.core.model.quoting import legal, raw_of
+
+        queue = s.run(s.deployment.queue(name))
+        return queue, legal(raw_of(entry)) if queue.owner else checked_name(entry, "periodic name")
+    there = s.run(s.deployment.named(known_name(name, "queue name")))
+    return there or DelaySet(s.client, name, prefix=s.deployment.prefix), entry

@@ -1,12 +1,40 @@
 """`redisq record | playback`: samples of all queues in a file, and the state at a moment of it."""
 
+from __future__ import annotations
+
+from contextlib import closing
+from math import inf
+from pathlib import Path
+from threading import Event
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
 import typer
+
+from redisq_ops.core.model.clock import wall_ms
+from redisq_ops.core.model.errors import BadInput, NotFound, Unreachable
+from redisq_ops.core.signals import handled
+from redisq_ops.ops.filter.time import duration_ms, moment_ms
+from redisq_ops.ops.terminal import size
 
 from ..completion import queues
 from ..options import argument, command, option, options
+from ..output import emit, printable, quantity, say, table, when
+from ..output_types.recording import FieldChange, QueueDifferenceOutput, RecordingSummaryOutput
 from ..session import Session
+from .consumers import print_reports
+from .overview import print_operations, print_queues
+
+if TYPE_CHECKING:
+    from redisq_ops.ops.recording.file import RecordedState
+    from redisq_ops.ops.recording.playback import QueueDifference
+    from redisq_ops.ops.recording.sampler import Sampler
 
 commands = typer.Typer()
+LOOKS = ("ls", "consumers", "log")
+LEAST_MS = 100
+STALE_MS = 5_000
+"""a state older than this at the requested time is shown with a note"""
 
 
 @command(commands, "record", prints="RecordingSummary")
@@ -34,9 +62,48 @@ def record(
       redisq record queues.rec
       redisq record /var/lib/redisq/queues.rec --interval 5s --max-size 2000
     """
-    from ..actions.recording import record
+    from redisq_ops.ops.recording.file import RecordingFile
+    from redisq_ops.ops.recording.sampler import Sampler
 
-    return record(s, file, interval, duration, most)
+    interval_ms = duration_ms(interval)
+    if interval_ms < LEAST_MS:
+        raise BadInput(f"--interval {interval}: at least {LEAST_MS}ms")
+    ends = inf if duration is None else monotonic() + duration_ms(duration) / 1000
+    stopped = Event()
+    with (
+        closing(RecordingFile(file, most * 1_000_000)) as out,
+        handled(lambda *_: stopped.set()),
+    ):
+        sampler = Sampler(s.deployment)
+        first = s.run(sampler.sample())  # an unreachable server is reported now
+        out.add(first)
+        if not s.json:
+            queues = quantity(len(first["queues"]), "queue")
+            say(printable(f"recording {queues} to {out.path}; Ctrl+C stops"))
+        samples, due = 1, monotonic() + interval_ms / 1000
+        while not stopped.wait(max(0.0, due - monotonic())) and monotonic() < ends:
+            out.add(_sample(s, sampler))
+            samples += 1
+            due = max(due + interval_ms / 1000, monotonic())
+        if s.json:
+            emit(RecordingSummaryOutput(file=str(out.path), samples=samples, bytes=out.size))
+        else:
+            say(printable(f"{quantity(samples, 'sample')}; {out.path} has {size(out.size)}"))
+    return 0
+
+
+def _sample(s: Session, sampler: Sampler) -> dict[str, Any]:
+    """The next sample. Reports once that the server is lost, and once that it is back."""
+    was_lost = sampler.state.lost is not None
+    try:
+        line = s.run(sampler.sample())
+    except Unreachable as error:
+        if not was_lost:
+            say(printable(f"connection lost: {error}; retrying"))
+        return sampler.lost(wall_ms(), str(error))
+    if was_lost:
+        say("the server answers again")
+    return line
 
 
 @options
@@ -59,6 +126,111 @@ def playback(s: Session, given: PlaybackOptions) -> int:
       redisq playback queues.rec --at 03:12 --diff 03:05
       redisq playback queues.rec log --at 03:12 --queue mail --json
     """
-    from ..actions.recording import playback
+    from redisq_ops.ops.recording.file import span_ms
 
-    return playback(s, given)
+    path, look, queue = Path(given.file), given.look or "ls", given.queue
+    if look not in LOOKS:
+        raise BadInput(f"{look!r} can't be played back; there are {', '.join(LOOKS)}")
+    if given.diff is not None and look == "consumers":
+        raise BadInput("--diff compares queues and lists changes: leave out consumers")
+    span = span_ms(path)
+    at_ms = span[1] if given.at is None else moment_ms(given.at, span[1], utc=s.utc)
+    state = _state(s, path, at_ms, span)
+    before = None
+    if given.diff is not None:
+        before_ms = moment_ms(given.diff, at_ms, utc=s.utc)
+        if before_ms > at_ms:
+            raise BadInput(f"--diff {given.diff}: later than --at")
+        before = _state(s, path, before_ms, span)
+    known = state.queues.keys() | (before.queues.keys() if before else set())
+    if queue is not None and queue not in known:
+        raise NotFound(f"no queue {queue!r} in the recording at that moment")
+    if not s.json:
+        since = "" if before is None else f", compared with {when(before.at_ms, s.utc)}"
+        say(f"recorded at {when(state.at_ms, s.utc)}{since}")
+    if state.lost is not None:
+        say(printable(f"the server could not be read at that moment: {state.lost}"))
+    elif at_ms - state.at_ms > STALE_MS:
+        say(f"no later sample up to {when(at_ms, s.utc)}")
+    _print_look(s, look, queue, state, before)
+    return 0
+
+
+def _print_look(
+    s: Session, look: str, queue: str | None, state: RecordedState, before: RecordedState | None
+) -> None:
+    """Print the part that ``look`` names; with ``before`` only what is new or changed since."""
+    from redisq_ops.ops.inspect.consumers import POISON
+    from redisq_ops.ops.recording.playback import (
+        differences,
+        recorded_operations,
+        recorded_queues,
+        recorded_reports,
+    )
+
+    if look == "consumers":
+        print_reports(s, recorded_reports(state, queue), POISON, first=True, all=queue is not None)
+    elif look == "log":
+        since_ms = 0 if before is None else before.at_ms
+        found = recorded_operations(state, queue)
+        print_operations(s, [each for each in found if each.started_ms > since_ms])
+    elif before is None:
+        print_queues(s, recorded_queues(state, queue))
+        if not state.queues and not s.json:
+            say("no queues at that moment")
+    else:
+        changed = [each for each in differences(before, state) if queue in (None, each.name)]
+        _print_differences(s, changed, before, state)
+
+
+def _state(s: Session, path: Path, at_ms: int, span: tuple[int, int]) -> RecordedState:
+    from redisq_ops.ops.recording.file import state_at
+
+    state = state_at(path, at_ms)
+    if state is None:
+        raise nothing_of(s, path, at_ms, span)
+    return state
+
+
+def nothing_of(s: Session, path: Path, at_ms: int, span: tuple[int, int]) -> NotFound:
+    """The error for a moment before the recording."""
+    at, begins, ends = (when(ms, s.utc) for ms in (at_ms, *span))
+    return NotFound(f"{path} has nothing of {at}: it begins at {begins} and ends at {ends}")
+
+
+def _print_differences(
+    s: Session, found: list[QueueDifference], before: RecordedState, after: RecordedState
+) -> None:
+    if s.json:
+        for each in found:
+            emit(
+                QueueDifferenceOutput(
+                    name=each.name,
+                    before_ms=before.at_ms,
+                    at_ms=after.at_ms,
+                    appeared=each.appeared,
+                    gone=each.gone,
+                    changes={
+                        field: FieldChange(before=old, after=new)
+                        for field, (old, new) in each.changes.items()
+                    },
+                )
+            )
+        return
+    rows: list[list[Any]] = []
+    for each in found:
+        if each.appeared or each.gone:
+            rows.append([each.name, "queue", None, None, "appeared" if each.appeared else "gone"])
+            continue
+        for field, (old, new) in each.changes.items():
+            number = type(old) is type(new) is int
+            change = f"{new - old:+,}" if number else None
+            rows.append([each.name, field, _shown(old), _shown(new), change])
+    if rows:
+        table(["queue", "field", "before", "after", "change"], rows)
+    else:
+        say("nothing changed")
+
+
+def _shown(value: Any) -> Any:
+    return " ".join(value) or None if isinstance(value, list) else value

@@ -4,14 +4,18 @@ The core's table says which verb is possible in which state; here are its help a
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import typer
 
 from redisq_ops.core.model.entry import State
+from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.states import VERBS, Verb
+from redisq_ops.ops.filter.time import duration_ms, moment_ms
 
 from ..completion import grouped_by, queues, states
+from ..confirm_and_run import confirm_and_run
 from ..options import (
     PLAN,
     QUEUE,
@@ -29,17 +33,14 @@ from ..options import (
 )
 from ..session import Session
 
-NOUNS: dict[str, tuple[State, str]] = {
-    "waiting": ("waiting", "List and change waiting entries."),
-    "pending": ("pending", "List and change pending entries: those that consumers hold."),
-    "dlq": (
-        "dead",
-        "List, group and change dead letters: entries that failed or were lost too often.",
-    ),
-    "delay": ("delayed", "List, schedule and change delayed entries."),
-    "trash": ("trash", "List, restore and remove purged entries."),
+NOUNS: dict[str, State] = {
+    "waiting": "waiting",
+    "pending": "pending",
+    "dlq": "dead",
+    "delay": "delayed",
+    "trash": "trash",
 }
-GROUPS = {noun: typer.Typer(help=help, no_args_is_help=True) for noun, (_, help) in NOUNS.items()}
+GROUPS = {noun: typer.Typer(no_args_is_help=True) for noun in NOUNS}
 commands = typer.Typer()
 for _noun, _group in GROUPS.items():
     commands.add_typer(_group, name=_noun)
@@ -47,12 +48,12 @@ for _noun, _group in GROUPS.items():
 
 def ls(s: Session, *, selecting: Selecting, state: State) -> int:
     """List the entries."""
-    from ..actions.entries import listed
+    from ..entries import listed
 
     return listed(s, state, selecting)
 
 
-for _noun, (_state, _) in NOUNS.items():
+for _noun, _state in NOUNS.items():
     command(
         GROUPS[_noun],
         "ls",
@@ -94,7 +95,7 @@ def _verb(
         command(group, name or verb, prints="Plan Outcome", examples=examples, fixed=fixed)(act)
 
     def declare(act: Act) -> Act:
-        for noun, (state, _) in NOUNS.items():
+        for noun, state in NOUNS.items():
             if state in VERBS[verb][0] and (verb != "hard" or noun == "trash"):
                 add(act, GROUPS[noun], f"redisq {noun}", "", {"state": state})
         if bare:
@@ -132,7 +133,7 @@ def requeue(
 ) -> int:
     """Move pending or delayed entries back to waiting. A worker that holds one can't settle it any
     more."""
-    from ..actions.change_entries import changed
+    from ..change_entries import changed
 
     return changed(s, "requeue", state, selecting, changing)
 
@@ -149,7 +150,7 @@ def claim(
     state: str | None = _state_of("claim"),
 ) -> int:
     """Give pending entries to another consumer. The old receipts become invalid."""
-    from ..actions.change_entries import changed
+    from ..change_entries import changed
 
     return changed(s, "claim", state, selecting, changing, consumer=consumer)
 
@@ -165,7 +166,7 @@ def replay(
 ) -> int:
     """Move dead entries back to waiting. Attempts restart at zero; jobs of BullMQ, Bull, RQ and
     Sidekiq keep the attempts they used up, and get at least one."""
-    from ..actions.change_entries import changed
+    from ..change_entries import changed
 
     return changed(s, "replay", state, selecting, changing, ramping=ramping)
 
@@ -181,7 +182,7 @@ def purge(
 ) -> int:
     """Move entries to the trash, or remove them for good with --hard. Undo restores entries from
     the trash; there is no undo of --hard."""
-    from ..actions.change_entries import changed
+    from ..change_entries import changed
 
     return changed(s, "purge", state, selecting, changing, hard=hard)
 
@@ -189,7 +190,7 @@ def purge(
 @_verb("hard", name="empty", bare=False)
 def empty(s: Session, *, selecting: Selecting, changing: Changing, state: State) -> int:
     """Remove entries in the trash for good. There is no undo."""
-    from ..actions.change_entries import changed
+    from ..change_entries import changed
 
     return changed(s, "hard", state, selecting, changing)
 
@@ -197,7 +198,7 @@ def empty(s: Session, *, selecting: Selecting, changing: Changing, state: State)
 @_verb("restore", bare=False)
 def restore(s: Session, *, selecting: Selecting, changing: Changing, state: State) -> int:
     """Move entries back to the state they were purged from."""
-    from ..actions.change_entries import changed
+    from ..change_entries import changed
 
     return changed(s, "restore", state, selecting, changing)
 
@@ -207,7 +208,7 @@ def reschedule(
     s: Session, *, selecting: Selecting, when: When, changing: Changing, state: State
 ) -> int:
     """Change the ready time of delayed entries."""
-    from ..actions.change_entries import changed
+    from ..change_entries import changed
 
     return changed(s, "reschedule", state, selecting, changing, at=when)
 
@@ -230,7 +231,7 @@ def move(
 ) -> int:
     """Move entries to another queue of the same kind, unchanged. An entry that the other queue has
     already, or refuses, stays where it is."""
-    from ..actions.change_entries import changed
+    from ..change_entries import changed
 
     return changed(s, "move", state, selecting, changing, to=to)
 
@@ -260,7 +261,7 @@ def groups(
       redisq dlq groups --by task,error,release
       redisq dlq groups 'sidekiq:*' --by task,error --window -500
     """
-    from ..actions.groups import grouped
+    from ..groups import grouped
 
     return grouped(s, selecting, by)
 
@@ -274,7 +275,7 @@ def group(s: Session, *, queue: str = QUEUE, group: str = argument("GROUP")) -> 
       redisq dlq group mail 1f6c0a52
       redisq dlq group mail 1f6c0a52 --json
     """
-    from ..actions.groups import compared
+    from ..groups import compared
 
     return compared(s, queue, group)
 
@@ -297,9 +298,27 @@ def acknowledge(
       redisq dlq acknowledge mail --until 3d --reason "fixed on Monday"
       redisq dlq acknowledge mail --end
     """
-    from ..actions.admin import acknowledge
+    from redisq_ops.core.redis.operation import both
+    from redisq_ops.ops.change.acknowledge import acknowledge, acknowledge_preview
 
-    return acknowledge(s, name, until, go, end=end)
+    if end and until:
+        raise BadInput("--until and --end contradict each other")
+    queue = s.run(s.deployment.queue(name))
+    counts, now = s.run(both(queue.counts.op(), queue.now.op()))
+    until_ms = _until(until, now, utc=s.utc) if until else None
+    preview = acknowledge_preview(queue, counts, until_ms, end=end)
+    act = partial(acknowledge, queue, until_ms=until_ms, end=end)
+    return confirm_and_run(s, preview, go, act)
+
+
+def _until(typed: str, now_ms: int, *, utc: bool) -> int:
+    """A time, or a time span from now."""
+    if typed[-1:] in "smhd" and typed[:1].isdigit():
+        return now_ms + duration_ms(typed)
+    at_ms = moment_ms(typed, now_ms, ahead=True, utc=utc)
+    if at_ms <= now_ms:
+        raise BadInput(f"--until {typed}: that is over already")
+    return at_ms
 
 
 def edit(
@@ -313,7 +332,7 @@ def edit(
 ) -> int:
     """Change the payload of one entry, in $EDITOR or with --payload, or of many entries with
     --patch. An entry that changed since it was read is skipped. Undo restores the old payloads."""
-    from ..actions.edit import edit
+    from ..edit import edit
 
     return edit(s, state, selecting, patch, payload, go)
 
@@ -330,7 +349,7 @@ for _noun, _address in (("dlq", "mail/r1/17"), ("delay", "later/e1")):
             f"redisq {_noun} edit {_address} --payload @fixed.json --yes",
             f"redisq {_noun} edit --queue {_queue} --match Timeout --patch {_patch} --dry-run",
         ),
-        fixed={"state": NOUNS[_noun][0]},
+        fixed={"state": NOUNS[_noun]},
     )(edit)
 
 
@@ -350,6 +369,6 @@ def schedule(
       redisq delay schedule later/e1 --in 5m hello
       redisq delay schedule later/e2 --at 2026-11-20T03:12:00+01:00 -
     """
-    from ..actions.entries import schedule
+    from ..entries import schedule
 
     return schedule(s, address, payload, when)

@@ -41,7 +41,14 @@ SECTIONS = {
     "spark": "Spark",
 }
 """module of output types -> its heading in the reference"""
-PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", Any: "any"}
+PLAIN = {
+    str: "string",
+    bytes: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    Any: "any",
+}
 """types that JSON has too -> their names there"""
 
 

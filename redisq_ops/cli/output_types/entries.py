@@ -131,7 +131,7 @@ class ValueCountOutput(TypedDict):
     value: str | None
     """text, or JSON of a payload; `null`: entries whose field has no value"""
     entries: int
-    by_state: dict[str, int]
+    by_state: dict[State, int]
     """entries by state, without states that have none"""
     at_least: list[str]
     """the fields here that are lower bounds: there were more than 2,000 values"""

@@ -1,8 +1,4 @@
-"""Entries by state: `waiting`, `pending`, `dlq` …, and the same verbs without a noun.
-
-`core.model.states` says which verbs a state has. It is loaded when a noun is used, because it loads
-the Redis client, which `redisq --help` must not.
-"""
+"""The entries that a command selects: `ls` of a state, `redisq delay schedule`."""
 
 from __future__ import annotations
 
@@ -27,13 +23,13 @@ from redisq_ops.ops.hint import hint
 from redisq_ops.ops.inspect.cancelled_trash import cancelled_trash
 from redisq_ops.ops.terminal import kind_of, no_list
 
-from ..address import queue_named
-from ..filter_options import filtered, pages, reads_payloads
-from ..options import Selecting, When
-from ..output import age, emit, printable, say, when
-from ..payload_argument import payload_bytes
-from ..rows import entries_found, entry_cells, entry_row, entry_table, tell_unread
-from ..session import Session
+from .address import queue_named
+from .filter_options import filtered, pages, reads_payloads
+from .options import Selecting, When
+from .output import age, emit, printable, say, when
+from .payload_argument import payload_bytes
+from .rows import entries_found, entry_cells, entry_row, entry_table, tell_unread
+from .session import Session
 
 
 def targets_of(

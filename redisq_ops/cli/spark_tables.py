@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from redisq_ops.ops.terminal import percent
 
-from ..output import emit, printable, say, table, when
-from ..session import Session
+from .output import emit, printable, say, table, when
+from .session import Session
 
 if TYPE_CHECKING:
     from redisq_ops.pipeline.figures import Figures, Row

@@ -24,13 +24,13 @@ from redisq_ops.ops.groups.traits import GroupComparison, Trait, trait_sentence
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.terminal import percent
 
-from ..address import every_queue
-from ..filter_options import filtered, pages
-from ..options import Selecting
-from ..output import age, count, emit, printable, quantity, reading, say, table, tell, when
-from ..rows import entries_found, entry_row, tell_unread
-from ..session import Session
+from .address import every_queue
 from .entries import targets_of, tell_mismatch, unknown_state
+from .filter_options import filtered, pages
+from .options import Selecting
+from .output import age, count, emit, printable, quantity, reading, say, table, tell, when
+from .rows import entries_found, entry_row, tell_unread
+from .session import Session
 
 STATE: State = "dead"
 VERBS: tuple[Verb, ...] = ("replay", "purge")

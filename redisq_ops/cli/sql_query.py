@@ -1,9 +1,8 @@
-"""`redisq sql`, and what `redisq spark sql` shares with it: what a query reads, and its rows."""
+"""What `redisq sql` and `redisq spark sql` share: what a query reads, and how rows are printed."""
 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -11,21 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.engine.registry import all_queues
-from redisq_ops.core.model.clock import wall_ms
-from redisq_ops.core.model.errors import BadInput, RedisqError, Refused
-from redisq_ops.ops.terminal import size
+from redisq_ops.core.model.errors import BadInput, RedisqError
 
-from ..output import count, emit, quantity, say, table
-from ..session import Session
-from .spark_session import bounds, check_queues, table_options
+from .output import emit, quantity, say, table
+from .session import Session
+from .spark_session import bounds, check_queues
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from redisq_ops.pipeline.query_bounds import Clock
     from redisq_ops.pipeline.query_tables import TableUse
 
-    from ..commands.spark import Asked
+    from .commands.spark import Asked
 
 SHOWN = 100
 """rows shown to a person; programs get all"""
@@ -115,47 +110,3 @@ def print_answer(
     table(names, shown[:SHOWN])
     more = "; more are there: --json has all" if len(shown) > SHOWN else ""
     say(quantity(min(len(shown), SHOWN), "row") + more)
-
-
-def queried(s: Session, asked: Asked) -> int:
-    from redisq_ops.pipeline.duckdb_query import answer, translated
-    from redisq_ops.pipeline.query_bounds import Clock
-
-    now = wall_ms()
-    tables = query_tables(s, asked, Clock(now), None)
-    query = translated(asked.query, now)
-    if asked.explain:
-        return explained(s, tables)
-
-    def ask(uses: Sequence[TableUse]) -> Answer:
-        read = {use.table: _rows(s, use, tables) for use in uses}
-        return query.names, answer(query, read, s.redaction)
-
-    print_answer(s, ask, tables)
-    return 0
-
-
-def _rows(s: Session, use: TableUse, tables: QueryTables) -> pa.Table:
-    """A table's rows in this process, redacted; `Refused` if they are too many for it."""
-    from redisq_ops.pipeline.duckdb_query import MOST_BYTES, MOST_ROWS
-    from redisq_ops.pipeline.options import parse_options
-    from redisq_ops.pipeline.query_tables import ELSEWHERE, NO_BOUNDS
-    from redisq_ops.pipeline.redaction import redact_rows
-    from redisq_ops.pipeline.schemas import arrow
-    from redisq_ops.pipeline.table_reader import TableReader
-
-    name, own = use.table, tables.own[use.table]
-    options = parse_options(table_options(s, name, **use.options(own)))
-    if use.bounds.impossible:
-        return arrow(options.definition, options.column_names).empty_table()
-    rows = None
-    if use.bounds != NO_BOUNDS or tables.rows[name] <= MOST_ROWS:
-        if sys.stderr.isatty():
-            say(f"reading {use.describe(own)}")
-        rows = TableReader(options, s.config.server_address()).whole(MOST_ROWS, MOST_BYTES)
-    if rows is None:
-        raise Refused(
-            f"{name} is too large for redisq sql ({count(MOST_ROWS)} rows, {size(MOST_BYTES)}; "
-            f"its queues have {count(tables.rows[name])} rows): {ELSEWHERE}"
-        )
-    return redact_rows(rows, s.redaction)

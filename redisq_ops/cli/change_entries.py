@@ -23,7 +23,9 @@ from redisq_ops.ops.change.watched_replay import check_watchable
 from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.hint import hint
 
-from ..confirm_and_run import (
+from .canary import limits, ramped
+from .commands.apply import draft, written
+from .confirm_and_run import (
     agreed,
     drive,
     ended,
@@ -32,15 +34,13 @@ from ..confirm_and_run import (
     tell_recovered,
     tell_unfinished,
 )
-from ..options import Go, Ramping, Selecting, When
-from ..output import reading, say
-from ..session import Session
-from .apply import draft, written
-from .canary import limits, ramped
 from .entries import ready_time, targets_of, tell_cancelled
+from .options import Go, Ramping, Selecting, When
+from .output import reading, say
+from .session import Session
 
 if TYPE_CHECKING:
-    from ..commands.states import Changing
+    from .commands.states import Changing
 
 
 def changed(

@@ -23,7 +23,7 @@ from redisq_ops.ops.change.preview import Preview
 from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.filter.selection import Selection, select
 
-from ..confirm_and_run import (
+from .confirm_and_run import (
     agreed,
     drive,
     ended,
@@ -31,11 +31,11 @@ from ..confirm_and_run import (
     nothing_matched,
     tell_interrupted,
 )
-from ..options import Go, Selecting
-from ..output import emit, printable, progress, reading, say, untouched
-from ..payload_argument import text_or_file
-from ..session import Session
 from .entries import targets_to_read
+from .options import Go, Selecting
+from .output import emit, printable, progress, reading, say, untouched
+from .payload_argument import text_or_file
+from .session import Session
 
 
 def edit(

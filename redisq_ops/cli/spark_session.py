@@ -15,23 +15,20 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from redisq_ops.core.engine.registry import server_ms
 from redisq_ops.core.model.clock import wall_ms
 from redisq_ops.core.model.errors import BadInput, Interrupted, Unreachable
-from redisq_ops.core.redis.client import connect
-from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.filter.time import duration_ms, moment_ms, per_second
 
-from ..output import progress, say
-from ..session import Session
+from .output import progress, say
 from .server_watch import server_watched
+from .session import Session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from redisq_ops.pipeline.connection import Server
 
-    from ..commands.spark import Between, Running
+    from .commands.spark import Between, Running
 
 T = TypeVar("T")
 SPARK_PAYS = 300_000
@@ -166,6 +163,10 @@ def on_spark(
 
 def _own_clock(s: Session) -> Callable[[], int]:
     """A function for another thread: asks the server for its time, on its own connection."""
+    from redisq_ops.core.engine.registry import server_ms
+    from redisq_ops.core.redis.client import connect
+    from redisq_ops.core.redis.operation import run
+
     client = connect(s.config.server_address(), "spark")
     return lambda: run(client, server_ms())
 
@@ -262,6 +263,8 @@ def between(rows: DataFrame, column: str, since: int | None, until: int | None) 
 
 def now_ms(s: Session, lake: Path | None) -> int:
     """The present time, for ages: the server's, or this machine's if a lake is read."""
+    from redisq_ops.core.engine.registry import server_ms
+
     return s.run(server_ms()) if lake is None else wall_ms()
 
 

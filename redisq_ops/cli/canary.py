@@ -19,10 +19,10 @@ from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.watched_replay import WatchedReplay
 from redisq_ops.ops.filter.time import duration_ms
 
-from ..confirm_and_run import drive, ended
-from ..options import Ramping
-from ..output import Meter, printable, say
-from ..session import Session
+from .confirm_and_run import drive, ended
+from .options import Ramping
+from .output import Meter, printable, say
+from .session import Session
 
 _SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*(%?)")
 _LATENCY = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s)")

@@ -1,1 +1,0 @@
-"""What the commands do, with the session and the values of their options."""
