@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from redisq_ops.core.engine.optional_features import HasDoneEntries
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import STATES, Entry, State
 from redisq_ops.core.model.errors import BadInput, Refused, Unreachable, Unreadable, WrongKind
@@ -22,6 +23,7 @@ from ..address import every_queue, queue_named
 from ..filter_options import filtered, pages, reads_payloads
 from ..output import age, count, emit, printable, say, table
 from ..rows import entry_cells, entry_row, entry_table, tell_unread
+from .entries import done_unlisted
 from ..session import Session
 
 if TYPE_CHECKING:
@@ -84,13 +86,8 @@ def _counted_field(name: str) -> Field:
 
 
 def _why_nothing(filter: Filter, queues: Sequence[Queue[Any]]) -> str:
-    from redisq_ops.core.engine.optional_features import HasRequests
-
     if queues and filter.where is not None and filter.where.states == frozenset[State]({"done"}):
-        if all(isinstance(queue, HasRequests) for queue in queues):
-            return "of done entries only the results are kept (redisq results)"
-        more = "" if len(queues) > 1 else f" in a {queues[0].kind} queue"
-        return f"done entries are not listed{more}"
+        return done_unlisted(queues[0])
     return filter.state_mismatch("dead") or "there is no queue here"
 
 
@@ -117,9 +114,12 @@ def _scan_queue(
     needs = found.needs if isinstance(found, ValueCounts) else frozenset()
     now = s.run(queue.now.op())
     left = filter.max
+    named = filter.where is not None and filter.where.states is not None
     for state in STATES:
-        # Done entries are not kept, only their results.
-        if state == "done" or filter.state_mismatch(state) or left == 0:
+        # There may be millions of done entries: they are read where the expression names them.
+        if state == "done" and not (named and isinstance(queue, HasDoneEntries)):
+            continue
+        if filter.state_mismatch(state) or left == 0:
             continue
         scan = Scan(queue, state, replace(filter, max=left), now, needs=needs, partly=True)
         try:

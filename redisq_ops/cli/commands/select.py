@@ -25,12 +25,14 @@ class SelectOptions:
 
 @command(commands, "select", prints="Entry EntryCount ValueCount")
 def select(s: Session, given: SelectOptions) -> int:
-    """List or count the entries that match an expression, in every state of a queue. Nothing is
-    changed. The expressions are the same as in --where of other commands.
+    """List or count the entries that match an expression, in every state of a queue; done ones,
+    which may be millions, only if the expression names them (state=done). Nothing is changed. The
+    expressions are the same as in --where of other commands.
 
     Examples:
       redisq select mail --where 'error~timeout age>2h'
       redisq select mail --where 'state:dead,delayed payload.region=eu' --json
+      redisq select rq:low --where 'state=done run>5s'
       redisq select --all-queues --where 'client=acme' --count
       redisq select jobs --by task
     """

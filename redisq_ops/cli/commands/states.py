@@ -37,6 +37,10 @@ NOUNS: dict[str, tuple[State, str]] = {
         "List, group and change dead letters: entries that failed or were lost too often.",
     ),
     "delay": ("delayed", "List, schedule and change delayed entries."),
+    "done": (
+        "done",
+        "List done entries, run them again and remove them, where their program keeps them.",
+    ),
     "trash": ("trash", "List, restore and remove purged entries."),
 }
 GROUPS = {noun: typer.Typer(help=help, no_args_is_help=True) for noun, (_, help) in NOUNS.items()}
@@ -163,8 +167,9 @@ def replay(
     changing: Changing,
     state: str | None = _state_of("replay"),
 ) -> int:
-    """Move dead entries back to waiting. Attempts restart at zero; jobs of BullMQ, Bull, RQ and
-    Sidekiq keep the attempts they used up, and get at least one."""
+    """Move dead entries back to waiting, or run done ones again (`redisq done replay`). Attempts
+    restart at zero; jobs of BullMQ, Bull, RQ and Sidekiq keep the attempts they used up, and get
+    at least one."""
     from ..actions.change_entries import changed
 
     return changed(s, "replay", state, selecting, changing, ramping=ramping)

@@ -162,6 +162,8 @@ class Entry:
     """its record is corrupt: why; the other fields are unknown"""
     partly: str | None = None
     """the parts of its record that were too long to be read; the rest is here"""
+    run_ms: int | None = None
+    """how long its latest run took, if that has ended and the owner keeps it"""
     handed: bool = field(default=False, compare=False, repr=False)
     """whether it was ever delivered, also before a replay"""
     put_ms: int | None = field(default=None, compare=False, repr=False)

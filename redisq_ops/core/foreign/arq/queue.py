@@ -9,7 +9,7 @@ from functools import partial
 from hashlib import sha1
 from typing import ClassVar
 
-from ...engine.optional_features import HasTimeline, HasWorkerTraces
+from ...engine.optional_features import HasDoneEntries, HasTimeline, HasWorkerTraces
 from ...engine.state_scan import positions
 from ...model.entry import Entry, State
 from ...model.quoting import bytes_of, legal
@@ -32,7 +32,9 @@ FRONT = 1000
 """first jobs that are checked for a worker's mark: workers take jobs with the lowest scores"""
 
 
-class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
+class ArqQueue(
+    ForeignChanges[C_co], HasTimeline[C_co], HasDoneEntries[C_co], HasWorkerTraces[C_co]
+):
     """``arq:KEY``, the key being arq's ``queue_name``. An id is arq's job id."""
 
     kind: ClassVar[str] = "arq"
@@ -69,6 +71,9 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
         "requeue pending": "nobody can tell whether its worker lives, and a job started twice"
         " is recorded as failed; arq runs it again when its mark expires",
         "claim": "only arq's workers can take a job",
+        "replay done": "arq keeps one result for an id, and your application may still read it:"
+        " enqueue the job anew, under another id",
+        "purge done": "arq forgets them when their time (`keep_result`) is over",
         "purge pending": "it runs: `Job(ID, redis).abort()` stops it, if its worker allows that",
     }
     workers_unknown: ClassVar[str] = (

@@ -17,6 +17,7 @@ from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, operation
 from ...redis.parsers import moment
 from ...redis.whole_keys import members, set_members
+from ..changes import JOB_VERBS, PURGED_DONE, RUN_AGAIN
 from ..declarations import Declared, List, Zset
 from ..job_hashes import JobHash, JobHashQueue
 from ..places import LocatedEntry, Place
@@ -56,11 +57,9 @@ class AsynqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
         "done": (Zset("completed", "completed"),),
     }
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
-        "replay": ("dead",),
-        "requeue": ("delayed",),
-        "purge": ("waiting", "delayed", "dead", "done"),
-        "hard": ("waiting", "delayed", "dead", "done", "trash"),
-        "restore": ("trash",),
+        **{verb: states for verb, states in JOB_VERBS.items() if verb != "reschedule"},
+        **PURGED_DONE,
+        **RUN_AGAIN,
     }
     orphan_states: ClassVar[tuple[State, ...]] = ("pending",)
     releases: ClassVar[Releases] = Releases((), known=("0.23", "0.24", "0.25", "0.26"))

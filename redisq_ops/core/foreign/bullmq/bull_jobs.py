@@ -14,7 +14,7 @@ from ...model.quoting import bytes_of
 from ...model.states import Verb
 from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, attempt_reads, operation
-from ..changes import JOB_VERBS
+from ..changes import JOB_VERBS, PURGED_DONE
 from ..job_hashes import JobHash, JobHashQueue
 from ..json_text import decoded
 from ..places import Place
@@ -50,9 +50,10 @@ class BullJobs(JobHashQueue[C_co], HasWorkerTraces[C_co]):
     wait_fields: ClassVar[tuple[str, ...]] = ("timestamp", "opts", *TRIES)
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
         **JOB_VERBS,
+        **PURGED_DONE,
         "requeue": ("pending", "delayed"),
     }
-    orphan_states: ClassVar[tuple[State, ...]] = ("pending", "done")
+    orphan_states: ClassVar[tuple[State, ...]] = ("pending",)
     verbs: ClassVar[Mapping[str, str]] = {
         "requeue": "they wait for the next worker now",
         "hard": "they are removed for good: no undo",

@@ -14,7 +14,7 @@ from hashlib import sha1
 from typing import Any, ClassVar
 
 from ...engine.operator_changes import MoveStep
-from ...engine.optional_features import HasWorkerTraces
+from ...engine.optional_features import HasDoneEntries, HasWorkerTraces
 from ...model.activity import Activity
 from ...model.entry import Entry, State
 from ...model.queue_position import QueuePosition
@@ -49,7 +49,7 @@ _HELD = (
 )
 
 
-class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
+class CeleryQueue(ForeignChanges[C_co], HasDoneEntries[C_co], HasWorkerTraces[C_co]):
     """``celery:<queue>``. An id is the task's, which it keeps when it is tried again."""
 
     kind: ClassVar[str] = "celery"
@@ -93,6 +93,8 @@ class CeleryQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         "reschedule": _HELD,
         "purge pending": _HELD,
         "purge delayed": _HELD + ", and `celery control revoke` stops them",
+        "replay done": "their results would be overwritten, and your application may still read"
+        " them: send the task anew",
         "purge done": "they are results that your application may still read:"
         " `app.AsyncResult(ID).forget()` removes one",
     }

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from ...engine.optional_features import HasTimeline
+from ...engine.optional_features import HasDoneEntries, HasTimeline
 from ...engine.replay_tracking import ReplayTracker
 from ...model.entry import Entry, Page, PageQuery, State
 from ...model.quoting import bytes_of, legal, raw_of, text
@@ -28,7 +28,7 @@ from .job import COMPARED, Job, error_of, retry_status, time_ms
 from .recogniser import horizons_of
 
 
-class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co]):
+class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co], HasDoneEntries[C_co]):
     """``laravel:<queue>``; or the failed jobs of a Horizon whose queues have no keys.
 
     An id is the job's ``uuid``, the same at each attempt; Horizon's retry has another."""
@@ -60,7 +60,9 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co]):
     }
     refusals: ClassVar[Mapping[str, str]] = {
         "claim": "only Laravel's workers can take a job",
+        "replay done": "Horizon retries failed jobs only: dispatch the job anew",
         "purge pending": "a worker has them; requeue them once `retry_after` is over",
+        "purge done": "Horizon forgets them an hour after their end, unless it is set otherwise",
     }
     layout_faults: ClassVar[tuple[str, ...]] = (
         "a job that runs for longer than `retry_after` is run a second time meanwhile",

@@ -30,7 +30,7 @@ from ...redis.operation import (
 from ...redis.parsers import optional
 from ...redis.whole_keys import set_members
 from ..call_descriptions import call_of
-from ..changes import JOB_VERBS
+from ..changes import JOB_VERBS, PURGED_DONE, RUN_AGAIN
 from ..declarations import Declared, List, Zset
 from ..iso_times import iso_ms
 from ..job_hashes import JobHash, JobHashQueue
@@ -106,8 +106,8 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
     timed: ClassVar[Mapping[str, float]] = {"started": 1000, "scheduled": 1000}
     wait_fields: ClassVar[tuple[str, ...]] = ("enqueued_at",)
     of_every_job: ClassVar[tuple[str, ...]] = ("data", "origin")
-    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = JOB_VERBS
-    orphan_states: ClassVar[tuple[State, ...]] = ("pending", "done")
+    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {**JOB_VERBS, **PURGED_DONE, **RUN_AGAIN}
+    orphan_states: ClassVar[tuple[State, ...]] = ("pending",)
     fields: ClassVar[tuple[str, ...]] = FIELDS
     identity: ClassVar[tuple[str, ...]] = ("created_at", "enqueued_at", "ended_at", "status")
     releases: ClassVar[Releases] = Releases(
@@ -124,7 +124,6 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
         " the failed ones when its time is over: then replay it",
         "claim": "only RQ's workers can take a job",
         "purge pending": "a worker is at them: stop them by `rq.command.send_stop_job_command`",
-        "purge done": "RQ removes them when their time (`result_ttl`) is over",
     }
     layout_faults: ClassVar[tuple[str, ...]] = (
         "a replayed job keeps the time at which its failure would have been forgotten: RQ's own"

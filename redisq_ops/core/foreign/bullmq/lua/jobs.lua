@@ -5,7 +5,7 @@
 local IDENTITY = {'timestamp', 'processedOn', 'finishedOn', 'atm', 'attemptsMade', 'name', 'data',
   'opts', 'priority'}
 local FIELDS = {'timestamp', 'processedOn', 'finishedOn', 'attemptsMade', 'priority', 'parentKey',
-  'defa', 'rjk', 'deid', 'failedReason', 'delay', 'retriedOn'}
+  'defa', 'rjk', 'deid', 'failedReason', 'returnvalue', 'delay', 'retriedOn'}
 
 -- Where an entry was read: `base`, and `state`, the rest of the key's name.
 local places = {}
