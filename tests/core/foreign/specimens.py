@@ -392,6 +392,7 @@ def laravel_jobs(client: Any) -> Stated:
         "pending": [*named("lost", 5), laravel_program.uuid("runs")],
         "delayed": named("late", 6),
         "dead": named("bad", 5)[::-1],
+        "done": named("good", 4)[::-1],
     }
 
 

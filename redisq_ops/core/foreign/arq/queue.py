@@ -20,6 +20,7 @@ from ...redis.parsers import moment
 from ...redis.whole_keys import strings
 from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, Zset
+from ..iso_times import span_ms
 from ..long_records import not_read
 from ..places import DuePart, GatheredPlace, LocatedEntry, Place, Row, orphan
 from ..record_sizes import string_sizes
@@ -226,6 +227,7 @@ class ArqQueue(
             failures=record.number("t") or 0 if dead else 0,
             reason="failed" if dead else None,
             error=record.error() if dead else None,
+            run_ms=span_ms(record.number("st"), ended),
             task=record.fields["f"],
             record=record,
         )

@@ -15,6 +15,7 @@ from ...model.states import Verb
 from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, attempt_reads, operation
 from ..changes import JOB_VERBS, PURGED_DONE
+from ..iso_times import span_ms
 from ..job_hashes import JobHash, JobHashQueue
 from ..json_text import decoded
 from ..places import Place
@@ -116,6 +117,7 @@ class BullJobs(JobHashQueue[C_co], HasWorkerTraces[C_co]):
             consumer=job.text("pb") or None,
             error=job.error() if state != "done" else None,
             reason=("lost" if job.stalled else "failed") if dead else None,
+            run_ms=span_ms(job.number("processedOn"), job.number("finishedOn")),
             record=job,
         )
 

@@ -19,6 +19,7 @@ from ...redis.operation import C_co, Call, operation, together
 from ...redis.parsers import moment
 from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, List, Zset
+from ..iso_times import span_ms
 from ..job_hashes import JobHash, Note, hash_fields
 from ..json_text import text_member
 from ..long_records import LONG_RECORD, whole_sizes
@@ -26,6 +27,10 @@ from ..places import LocatedEntry, Place, Row
 from ..releases import Releases
 from .job import COMPARED, Job, error_of, retry_status, time_ms
 from .recogniser import horizons_of
+
+ENDED: Mapping[State, str] = {"dead": "failed", "done": "completed"}
+"""states that Horizon keeps -> the status of their jobs"""
+SHOWN = ("exception", "completed_at", "reserved_at")
 
 
 class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co], HasDoneEntries[C_co]):
@@ -47,6 +52,10 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co], HasDoneEntries[C_co]
         "pending": (Zset("queues:{q}:reserved", "reserved"),),
         "delayed": (Zset("queues:{q}:delayed", "delayed", ready=True),),
         "dead": (Zset("horizon:failed_jobs", "failed"),),
+        "done": (
+            Zset("horizon:completed_jobs", "completed"),
+            Zset("horizon:silenced_jobs", "silenced"),
+        ),
     }
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
         **JOB_VERBS,
@@ -87,27 +96,31 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co], HasDoneEntries[C_co]
         return await (self._has_horizon() if self.whole else ForeignChanges.exists(self))
 
     def _shared(self, state: State) -> bool:
-        return state == "dead"
+        return state in ENDED
 
     async def places_of(self, state: State, names: Sequence[str]) -> list[Place]:
         found = await super().places_of(state, names)
-        if state == "dead":
-            return [replace(found[0], key=at + "failed_jobs", sizes=_sizes) for at in self.horizons]
-        return found
+        if state not in ENDED:
+            return found
+        return [
+            replace(place, key=at + place.key.rpartition(":")[2], sizes=_sizes)
+            for at in self.horizons
+            for place in found
+        ]
 
     async def _found_by_id(self, place: Place, wanted: Any) -> bool:
-        """Only Horizon's failed jobs are found by their ids."""
+        """Only jobs that Horizon keeps are found by their ids."""
         return place.sizes is not None and await super()._found_by_id(place, wanted)
 
     async def _size(self, state: State, places: Sequence[Place]) -> int | None:
-        """Unknown: failed jobs without Horizon, which are in a database; and other jobs of a whole
-        Horizon, which doesn't name the keys of its queues."""
-        known = await self._has_horizon() if state == "dead" else not self.whole or state == "trash"
+        """Unknown: jobs that ended, without Horizon; and other jobs of a whole Horizon, which
+        doesn't name the keys of its queues."""
+        known = await self._has_horizon() if state in ENDED else not self.whole or state == "trash"
         return await super()._size(state, places) if known else None
 
     async def _page(self, state: State, query: PageQuery) -> Page:
         page = await super()._page(state, query)
-        return page if state != "dead" or await self._has_horizon() else replace(page, exact=False)
+        return page if state not in ENDED or await self._has_horizon() else replace(page, exact=False)
 
     async def _oldest_ms(self, waiting: Sequence[Place]) -> int | None:
         """Of the next job; unknown where jobs are large."""
@@ -118,13 +131,13 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co], HasDoneEntries[C_co]
     # --- records ---------------------------------------------------------------------------------
 
     async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:
-        if state != "dead":
+        if state not in ENDED:
             return [self._job(state, place, row) for row in rows]
-        names = COMPARED if place.brief else (*COMPARED, "exception")
+        names = COMPARED if place.brief else (*COMPARED, *SHOWN)
         keys = [job_key(place, row.member) for row in rows]
         sizes = [row.size or 0 for row in rows]
         found = await hash_fields(keys, names, sizes, place.reads)
-        return [self._failed(place, row, each) for row, each in zip(rows, found, strict=True)]
+        return [self._ended(state, place, row, each) for row, each in zip(rows, found, strict=True)]
 
     def _job(self, state: State, place: Place, row: Row) -> Entry:
         job, waits = Job.read(row.member), state == "waiting"
@@ -140,22 +153,32 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co], HasDoneEntries[C_co]
             problem=None if job.fields else "not a job of Laravel's",
         )
 
-    def _failed(self, place: Place, row: Row, found: Any) -> Entry | None:
-        """None: it is another queue's, was retried, or Horizon has forgotten it."""
-        entry = Entry(legal(row.member), "dead", called=place.called, reason="failed")
+    def _ended(self, state: State, place: Place, row: Row, found: Any) -> Entry | None:
+        """A job that failed or completed. None: it is another queue's, was retried, or Horizon has
+        forgotten it."""
+        dead, id = state == "dead", legal(row.member)
+        entry = Entry(id, state, called=place.called, reason="failed" if dead else None)
         if isinstance(found, Exception):
             return replace(entry, problem=f"its job: {found}")
         hash, payload = JobHash(found), found["payload"] or b""
-        mine = hash.text("status") == "failed" and self._means(hash.text("queue"))
-        if not mine or retry_status(hash):
+        mine = hash.text("status") == ENDED[state] and self._means(hash.text("queue"))
+        if not mine or (dead and retry_status(hash)):
             return None
-        at, job = time_ms(hash.text("failed_at")), Job.read(payload)
-        entry = replace(entry, at_ms=at, since_ms=at, failures=job.attempts, record=hash)
+        job = Job.read(payload)
+        failures = max(0, job.attempts - (not dead))
+        entry = replace(entry, failures=failures, record=hash)
+        if dead:
+            at = time_ms(hash.text("failed_at"))
+            entry = replace(entry, at_ms=at, since_ms=at)
         if isinstance(payload, Note):
             return replace(entry, problem=payload.decode())
-        thrown = None if place.brief else error_of(hash.text("exception"))
-        task = text_member(job.fields, self.task_in)
-        return replace(entry, payload=payload, error=thrown, task=task)
+        entry = replace(entry, payload=payload, task=text_member(job.fields, self.task_in))
+        if place.brief:
+            return entry
+        ended = time_ms(hash.text("failed_at" if dead else "completed_at"))
+        run_ms = span_ms(time_ms(hash.text("reserved_at")), ended)
+        thrown = error_of(hash.text("exception")) if dead else None
+        return replace(entry, since_ms=ended, run_ms=run_ms, error=thrown)
 
     def _failures(self, payload: bytes) -> int:
         return Job.read(payload).attempts
@@ -218,8 +241,8 @@ class RetryTracker(ReplayTracker):
 
 
 def job_key(place: Place, id: bytes) -> bytes:
-    """The key of a failed job's hash."""
-    return bytes_of(place.key.removesuffix("failed_jobs")) + id
+    """The key of the hash of a job that Horizon keeps."""
+    return bytes_of(place.key.rpartition(":")[0]) + b":" + id
 
 
 async def _sizes(place: Place, rows: Sequence[Row], /) -> Sequence[int]:

@@ -32,7 +32,7 @@ from ...redis.whole_keys import set_members
 from ..call_descriptions import call_of
 from ..changes import JOB_VERBS, PURGED_DONE, RUN_AGAIN
 from ..declarations import Declared, List, Zset
-from ..iso_times import iso_ms
+from ..iso_times import iso_ms, span_ms
 from ..job_hashes import JobHash, JobHashQueue
 from ..json_text import encoded
 from ..list_place import DEPTH
@@ -196,6 +196,7 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
             consumer=legal(job.values["worker_name"] or b"") or None,
             reason=("lost" if lost else "failed") if state == "dead" else None,
             error=job.error() if state in ("dead", "delayed") else None,
+            run_ms=span_ms(job.ms("started_at"), job.ms("ended_at")),
             record=job,
         )
 
