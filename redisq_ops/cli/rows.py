@@ -26,7 +26,7 @@ NAMED = 8
 def entry_row(queue: str, entry: Entry) -> dict[str, Any]:
     """An entry with stable JSON names, redacted."""
     entry = redaction().entry(entry)
-    at, done = entry.at_ms, entry.state == "done"
+    at = entry.at_ms
     return {
         "queue": queue,
         "id": entry.id,
@@ -45,8 +45,8 @@ def entry_row(queue: str, entry: Entry) -> dict[str, Any]:
         "task": entry.task,
         "owner_state": entry.called,
         "problem": entry.problem,
-        "payload": None if done else entry.payload,
-        "result": entry.payload if done else None,
+        "run_ms": entry.run_ms,
+        "payload": entry.payload,
     }
 
 

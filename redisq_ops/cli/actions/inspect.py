@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, cast
 
 from redisq_ops.core.model.entry import State
@@ -17,8 +17,8 @@ from redisq_ops.ops.inspect.details import (
 )
 from redisq_ops.ops.inspect.history import EntryHistory
 from redisq_ops.ops.inspect.overview import QueueRow, queue_fields
-from redisq_ops.ops.payload_content import PayloadContent, payload_content
-from redisq_ops.ops.terminal import count, entries, size
+from redisq_ops.ops.payload_content import PayloadContent, attachment_content, payload_content
+from redisq_ops.ops.terminal import count, entries, size, took
 
 from ..address import place
 from ..output import age, emit, printable, quantity, table, tell, when
@@ -222,6 +222,10 @@ def inspect_entry(s: Session, address: str) -> None:
     row |= {"idle_ms": view.idle_ms, "deliveries": view.entry.deliveries}
     done = view.operation
     if s.json:
+        kept = [replace(a, content=s.redaction.payload(a.content)) for a in view.attachments]
+        whole = [one.content for one in kept if one.name == "result" and not one.left_out]
+        others = [asdict(one) for one in kept if one.name != "result" or one.left_out]
+        row |= {"result": whole[0] if whole else None, "attachments": others}
         operation = done and operation_row(done)
         return emit(row | {"operation": operation, "history": _history_row(view.history)})
     error = row.pop("error") or {"type": None, "message": None, "traceback": ""}
@@ -230,12 +234,14 @@ def inspect_entry(s: Session, address: str) -> None:
     payload = view.entry.payload
     content = None if payload is None else payload_content(payload, s.redaction)
     if content is not None and content.was_encoded:  # below, by its lines
-        row |= {"payload": None, "result": None}
+        row |= {"payload": None}
     _facts(s, title | row | {"error": error["type"], "message": error["message"]})
     for line in error["traceback"].splitlines():
         tell(f"    {line}")
     if content is not None and content.was_encoded:
-        _tell_decoded("result" if view.entry.state == "done" else "payload", content)
+        _tell_decoded("payload", content)
+    for one in view.attachments:
+        _tell_decoded(one.name, attachment_content(one, s.redaction))
     _tell_history(s, view.history)
     if done is not None:
         state = cast("State", done.source or done.target)  # the audit log stores text
@@ -261,6 +267,8 @@ def _facts(s: Session, facts: dict[str, Any]) -> None:
             continue
         if name.endswith(("_age_ms", "idle_ms")):
             value = age(value)
+        elif name == "run_ms":
+            value = took(value)
         elif name.endswith("_ms"):
             value = when(value, s.utc)
         elif not isinstance(value, (str, bytes)):

@@ -23,8 +23,8 @@ from ..address import every_queue, queue_named
 from ..filter_options import filtered, pages, reads_payloads
 from ..output import age, count, emit, printable, say, table
 from ..rows import entry_cells, entry_row, entry_table, tell_unread
-from .entries import done_unlisted
 from ..session import Session
+from .entries import done_unlisted
 
 if TYPE_CHECKING:
     from ..commands.select import SelectOptions

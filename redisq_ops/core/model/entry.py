@@ -170,7 +170,8 @@ class Entry:
     """when it was put into its present state, if its record has that; an undo restores the old
     ``since_ms``, but sets this to its own time"""
     record: Any = field(default=None, compare=False, repr=False)
-    """another program's record as it was read, if a change of the entry has to compare it"""
+    """another program's record as it was read, if a change of the entry has to compare it; the
+    result of a sub-request that is done"""
 
     @property
     def orphan(self) -> bool:

@@ -13,12 +13,13 @@ from redisq_ops.core.engine.optional_features import (
     HasRequests,
 )
 from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.model.attachment import Attachment
 from redisq_ops.core.model.entry import Checkup, Clients, Consumer, Counts, Entry, Level, Request
 from redisq_ops.core.model.errors import NotFound
 from redisq_ops.core.model.rates import Rates
 from redisq_ops.core.queues.request.records import found
 from redisq_ops.core.queues.request.stream import PendingSubRequest
-from redisq_ops.core.redis.operation import both, together
+from redisq_ops.core.redis.operation import attempt, both, together
 
 from ..change import audit_log
 from ..change.audit_log import Operation
@@ -94,6 +95,13 @@ class EntryDetails:
     history: EntryHistory
     operation: Operation | None = None
     """the operator's change that touched it last, if the audit log still has it"""
+    attachments: tuple[Attachment, ...] = ()
+    """its result, progress, logs"""
+
+    @property
+    def content_bytes(self) -> int:
+        """Bytes of its payload and attachments."""
+        return sum(map(len, [self.entry.payload or b"", *(a.content for a in self.attachments)]))
 
 
 async def queue_details(queue: Queue[Any]) -> QueueDetails:
@@ -179,8 +187,19 @@ async def entry_details(queue: Queue[Any], id: str, window: int = PAGE) -> Entry
     )
     if entry is None:
         raise await _no_entry(queue, id)
-    row, operation = await both(_pending_row(queue, id), _last_change(queue, entry))
-    return EntryDetails(queue, now, entry, row.idle_ms if row else None, history, operation)
+    (row, operation), attachments = await both(
+        both(_pending_row(queue, id), _last_change(queue, entry)), _attachments(queue, entry)
+    )
+    idle_ms = row.idle_ms if row else None
+    return EntryDetails(queue, now, entry, idle_ms, history, operation, attachments)
+
+
+async def _attachments(queue: Queue[Any], entry: Entry) -> tuple[Attachment, ...]:
+    """What is kept beside an entry; if it can't be read, why."""
+    found = await attempt(queue.attachments.op(entry))
+    if isinstance(found, Exception):
+        return (Attachment("attachments", b"", str(found)),)
+    return tuple(found)
 
 
 async def _no_entry(queue: Queue[Any], id: str) -> NotFound:

@@ -17,7 +17,7 @@ from textual.pilot import Pilot
 from redisq_ops.core.engine.registry import Registered
 from redisq_ops.core.foreign.arq import ArqQueue
 from redisq_ops.core.foreign.arq.job import Record
-from redisq_ops.core.foreign.arq.pickled import Unmade, unpickled
+from redisq_ops.core.foreign.pickled import Unmade, unpickled
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.deployment import Deployment

@@ -8,8 +8,8 @@ from typing import Any
 
 from ...model.entry import NOT_READ, Failure
 from ..json_text import encoded
+from ..pickled import TooManySteps, Unmade, first_items, unpickled
 from ..python_values import SHORT, plain
-from .pickled import TooManySteps, Unmade, first_items, unpickled
 
 _JOB = ("t", "f", "a", "k", "et")
 """what a job consists of; a result begins with it"""

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from ...engine.optional_features import HasDoneEntries, HasTimeline, HasWorkerTraces
 from ...engine.state_scan import positions
+from ...model.attachment import Attachment
 from ...model.entry import Entry, State
 from ...model.quoting import bytes_of, legal
 from ...model.states import Verb
@@ -18,6 +19,7 @@ from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import moment
 from ...redis.whole_keys import strings
+from ..attachments import value_shown
 from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, Zset
 from ..iso_times import span_ms
@@ -231,6 +233,14 @@ class ArqQueue(
             task=record.fields["f"],
             record=record,
         )
+
+    @operation
+    async def attachments(self, entry: Entry) -> list[Attachment]:
+        """What its function returned."""
+        record = entry.record
+        if entry.state != "done" or not isinstance(record, Record):
+            return []
+        return value_shown("result", record.fields.get("r"))
 
     # --- what operators change -------------------------------------------------------------------
 

@@ -9,14 +9,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from ...engine.optional_features import HasWorkerProcesses
+from ...model.attachment import Attachment
 from ...model.cut_element import name
 from ...model.entry import Entry, State
-from ...model.quoting import bytes_of, text
+from ...model.quoting import bytes_of, raw_of, text
 from ...model.states import Verb
 from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, operation
 from ...redis.parsers import moment
 from ...redis.whole_keys import members, set_members
+from ..attachments import attached, fields
 from ..changes import JOB_VERBS, PURGED_DONE, RUN_AGAIN
 from ..declarations import Declared, List, Zset
 from ..job_hashes import JobHash, JobHashQueue
@@ -155,6 +157,13 @@ class AsynqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
             task=job.message.text(1) or None,
             error=job.error() if state != "done" else None,
         )
+
+    @operation
+    async def attachments(self, entry: Entry) -> list[Attachment]:
+        """What its handler wrote by `ResultWriter`."""
+        key = bytes_of(self.keys["t_job_"]) + raw_of(entry.id)
+        (result,) = await fields(key, "result")
+        return attached("result", result)
 
     def waits_since(self, job: JobHash) -> int | None:
         """By a time in nanoseconds, which `RunTask` doesn't write."""

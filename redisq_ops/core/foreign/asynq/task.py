@@ -15,7 +15,7 @@ from ..job_hashes import JobHash, Note
 from ..json_text import decoded, encoded
 from .protobuf import Message
 
-FIELDS = ("msg", "state", "pending_since", "unique_key", "group", "result")
+FIELDS = ("msg", "state", "pending_since", "unique_key", "group")
 _LOST = "asynq: task lease expired"
 _NUMBERS = {"retry": 5, "retried": 6, "timeout": 8, "deadline": 9, "retention": 12}
 _TEXTS = {"unique_key": 10, "group": 14}
@@ -39,7 +39,7 @@ class Task(JobHash):
             return cls(values, until_ms, Message(), problem=why)
         try:
             message = Message(msg)
-            return cls(values, until_ms, message, _payload(message, values.get("result")))
+            return cls(values, until_ms, message, _payload(message))
         except ValueError as error:
             return cls(values, until_ms, Message(), problem=f"its task's message: {error}")
 
@@ -63,14 +63,14 @@ class Task(JobHash):
         return max(0, retried - lost), int(lost), None if archived_ms is None else why
 
 
-def _payload(message: Message, result: bytes | None) -> bytes:
-    """Shown as the payload: type, data, options, headers, and the result if there is one."""
+def _payload(message: Message) -> bytes:
+    """Shown as the payload: type, data, options and headers."""
     shown: dict[str, Any] = {"type": message.text(1), "data": _data(message.data(2))}
     shown |= {name: message.number(n) for name, n in _NUMBERS.items() if message.number(n)}
     shown |= {name: message.text(n) for name, n in _TEXTS.items() if message.text(n)}
     if headers := {one.text(1): one.text(2) for one in message.messages(15)}:
         shown["headers"] = headers
-    return encoded(shown if result is None else shown | {"result": _data(result)})
+    return encoded(shown)
 
 
 def _data(data: bytes) -> Any:

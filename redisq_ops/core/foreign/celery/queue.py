@@ -11,11 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from hashlib import sha1
+from itertools import chain
 from typing import Any, ClassVar
 
 from ...engine.operator_changes import MoveStep
 from ...engine.optional_features import HasDoneEntries, HasWorkerTraces
 from ...model.activity import Activity
+from ...model.attachment import Attachment
 from ...model.entry import Entry, State
 from ...model.queue_position import QueuePosition
 from ...model.quoting import bytes_of, legal, text
@@ -24,6 +26,7 @@ from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, attempt, both, operation, together
 from ...redis.parsers import moment, optional
 from ...redis.whole_keys import set_members, strings
+from ..attachments import value_shown
 from ..changes import ForeignChanges
 from ..declarations import Declared, Hash, List
 from ..json_text import text_member
@@ -296,6 +299,16 @@ class CeleryQueue(ForeignChanges[C_co], HasDoneEntries[C_co], HasWorkerTraces[C_
             task=text_member(result.fields, ("name",)),
             record=result,
         )
+
+    @operation
+    async def attachments(self, entry: Entry) -> list[Attachment]:
+        """What the task returned, and the tasks that it sent."""
+        result = entry.record
+        if entry.state != "done" or not isinstance(result, Result):
+            return []
+        names = {"result": "result", "children": "sent tasks"}
+        found = ((names[name], result.fields.get(name)) for name in names)
+        return [*chain(*(value_shown(*each) for each in found if each[1] not in (None, [])))]
 
     # --- what operators change -------------------------------------------------------------------
 

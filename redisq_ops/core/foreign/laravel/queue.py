@@ -12,11 +12,13 @@ from typing import Any, ClassVar
 
 from ...engine.optional_features import HasDoneEntries, HasTimeline
 from ...engine.replay_tracking import ReplayTracker
+from ...model.attachment import Attachment
 from ...model.entry import Entry, Page, PageQuery, State
 from ...model.quoting import bytes_of, legal, raw_of, text
 from ...model.states import Verb
 from ...redis.operation import C_co, Call, operation, together
 from ...redis.parsers import moment
+from ..attachments import attached, fields
 from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, List, Zset
 from ..iso_times import span_ms
@@ -120,7 +122,9 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co], HasDoneEntries[C_co]
 
     async def _page(self, state: State, query: PageQuery) -> Page:
         page = await super()._page(state, query)
-        return page if state not in ENDED or await self._has_horizon() else replace(page, exact=False)
+        return (
+            page if state not in ENDED or await self._has_horizon() else replace(page, exact=False)
+        )
 
     async def _oldest_ms(self, waiting: Sequence[Place]) -> int | None:
         """Of the next job; unknown where jobs are large."""
@@ -186,6 +190,19 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co], HasDoneEntries[C_co]
     def _trait(self, id: str) -> str:
         """The id itself, unless it may be a digest, or JSON may write it in another way."""
         return id if len(id) > 24 and id.isascii() and id.replace("-", "").isalnum() else ""
+
+    @operation
+    async def attachments(self, entry: Entry) -> list[Attachment]:
+        """What Horizon keeps beside the exception: its context, and the retries of a failed job."""
+        if entry.state not in ENDED:
+            return []
+        keys = [bytes_of(at) + raw_of(entry.id) for at in self.horizons]
+        found = await together(fields(key, "context", "retried_by") for key in keys)
+        return [
+            each
+            for context, retries in found
+            for each in (*attached("context", context), *attached("retries", retries))
+        ]
 
     # --- what operators change -------------------------------------------------------------------
 

@@ -12,6 +12,8 @@ from itertools import chain
 from typing import Any, ClassVar
 
 from ...engine.optional_features import HasWorkerProcesses
+from ...model.attachment import Attachment
+from ...model.cut_element import LARGEST
 from ...model.entry import Entry, State
 from ...model.quoting import bytes_of, legal, raw_of
 from ...model.states import Verb
@@ -29,6 +31,7 @@ from ...redis.operation import (
 )
 from ...redis.parsers import optional
 from ...redis.whole_keys import set_members
+from ..attachments import attached, fields, python_value
 from ..call_descriptions import call_of
 from ..changes import JOB_VERBS, PURGED_DONE, RUN_AGAIN
 from ..declarations import Declared, List, Zset
@@ -39,7 +42,7 @@ from ..list_place import DEPTH
 from ..long_records import bytes_used, not_read
 from ..places import LocatedEntry, Place
 from ..releases import Releases
-from .job import Record
+from .job import Record, ended, returned
 from .recogniser import OF_A_QUEUE
 from .workers import workers
 
@@ -66,6 +69,8 @@ SINCE = {
     "scheduled": "created_at",
     "deferred": "created_at",
 }
+RESULTS = 10
+"""results of a job that are read: RQ keeps ten, unless it is set otherwise"""
 _EXECUTION = re.compile(rb"(.+):[0-9a-f]{32}", re.DOTALL)
 
 
@@ -199,6 +204,25 @@ class RqQueue(JobHashQueue[C_co], HasWorkerProcesses[C_co]):
             run_ms=span_ms(job.ms("started_at"), job.ms("ended_at")),
             record=job,
         )
+
+    @operation
+    async def attachments(self, entry: Entry) -> list[Attachment]:
+        """What its function returned, its `meta`, and how its earlier runs ended."""
+        begins = self.keys["t_job_"], self.keys["t_results_"]
+        key, results = (bytes_of(begin) + raw_of(entry.id) for begin in begins)
+        (meta, value), used = await both(  # `result`: before RQ 1.12
+            fields(key, "meta", "result"), bytes_used(results, samples=0)
+        )
+        if used > LARGEST:
+            return [*python_value("meta", meta), *attached("results", used)]
+        ask = Call(("XREVRANGE", results, "+", "-", "COUNT", RESULTS), list[Any], key=results)
+        runs = await ask
+        value = returned(runs) or value
+        return [
+            *python_value("result", value if entry.state == "done" else None),
+            *python_value("meta", meta),
+            *attached("earlier runs", encoded([*map(ended, runs[1:])]) if runs[1:] else None),
+        ]
 
     def is_whole(self, values: Sequence[bytes | None]) -> bool:
         return all(values) and (self.whole or values[1] == bytes_of(self.own_name))
