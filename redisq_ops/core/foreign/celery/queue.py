@@ -281,9 +281,9 @@ class CeleryQueue(ForeignChanges[C_co], HasDoneEntries[C_co], HasWorkerTraces[C_
         known = await attempt(all_queues(self.prefix))
         others = [] if isinstance(known, Exception) else known
         reading = {self.name: self.at} | {
-            one.name: one.at
+            one.name: one.at or ""
             for one in others
-            if one.kind == self.kind and begin in _result_prefixes(one.at)
+            if one.kind == self.kind and begin in _result_prefixes(one.at or "")
         }
         usual = f"{self.kind}:{USUAL}"
         return self.name == min(
