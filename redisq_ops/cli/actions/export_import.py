@@ -16,7 +16,7 @@ from redisq_ops.core.model.exit_codes import DONE, INTERRUPTED, PARTLY_DONE
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.runner import ChangeRun
-from redisq_ops.ops.files.export import STATES, Export
+from redisq_ops.ops.files.export import EXPORTED, STATES, Export
 from redisq_ops.ops.files.import_check import FileContents
 from redisq_ops.ops.files.import_preview import accepted, import_preview, receiver, undoable
 from redisq_ops.ops.files.import_steps import ImportSteps
@@ -82,9 +82,9 @@ def _forced(s: Session) -> str:
 
 def _states(named: list[str] | None) -> list[State]:
     for state in named or ():
-        if state not in STATES:
-            raise BadInput(f"--state must be one of {', '.join(STATES)}, not {state!r}")
-    return [x for x in STATES if x in named] if named else [x for x in STATES if x != "trash"]
+        if state not in EXPORTED:
+            raise BadInput(f"--state must be one of {', '.join(EXPORTED)}, not {state!r}")
+    return [x for x in EXPORTED if x in named] if named else [x for x in STATES if x != "trash"]
 
 
 def _write(s: Session, section: Export, out: BinaryIO, rate: str | None) -> None:
