@@ -71,7 +71,7 @@ class EntryHistory(TypedDict):
     """events in the history"""
 
 
-class AttachmentOutput(TypedDict):
+class Attachment(TypedDict):
     name: str
     """`progress`, `logs`, `children` …"""
     content: Bytes
@@ -82,7 +82,7 @@ class AttachmentOutput(TypedDict):
 class EntryDetailsOutput(EntryOutput):
     result: Bytes | None
     """result, if it is done"""
-    attachments: list[AttachmentOutput]
+    attachments: list[Attachment]
     """what else its program keeps of it"""
     idle_ms: Duration | None
     """pending in a stream: time since its consumer received or claimed it"""
