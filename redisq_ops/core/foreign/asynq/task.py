@@ -15,7 +15,7 @@ from ..job_hashes import JobHash, Note
 from ..json_text import decoded, encoded
 from .protobuf import Message
 
-FIELDS = ("msg", "state", "pending_since", "unique_key", "group")
+FIELDS = ("msg", "state", "pending_since", "unique_key", "group", "result")
 _LOST = "asynq: task lease expired"
 _NUMBERS = {"retry": 5, "retried": 6, "timeout": 8, "deadline": 9, "retention": 12}
 _TEXTS = {"unique_key": 10, "group": 14}
