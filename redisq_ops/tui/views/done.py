@@ -18,7 +18,7 @@ class DoneView(EntryView):
     name_ = "done"
     title = "done"
     short = "done"
-    about = "Done: what other programs ran"
+    about = "Done: of other programs"
     state = "done"
     needs = "HasDoneEntries"
     verbs = frozenset({"replay", "purge"})
