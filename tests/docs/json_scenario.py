@@ -129,8 +129,8 @@ def deployment(client: redis.Redis) -> None:
     )
     client.hset("bull:sums:meta", "version", "bullmq:6.7.0")
     client.zadd("bull:sums:completed", {"j1": 1_700_000_000_000})
-    sum_ = {"name": "sum", "data": "{}", "opts": "{}", "timestamp": 1, "progress": "50"}
-    client.hset("bull:sums:j1", mapping=sum_)
+    written: dict[Any, Any] = {"name": "sum", "data": "{}", "opts": "{}", "progress": 50}
+    client.hset("bull:sums:j1", mapping=written | {"timestamp": 1})
 
 
 def run(redisq: Redisq, client: redis.Redis, tmp_path: Path, configuration: Path) -> Collector:

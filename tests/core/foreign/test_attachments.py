@@ -99,6 +99,10 @@ def test_long_logs_and_many_children_are_read_in_part(job: Client) -> None:
         ("progress", lambda client, long: client.hset(KEY, "progress", long)),
         ("logs", lambda client, long: client.rpush(f"{KEY}:logs", long)),
         ("children", lambda client, long: client.hset(f"{KEY}:processed", "bull:mail:c1", long)),
+        (
+            "earlier stack traces",
+            lambda client, long: client.hset(KEY, "stacktrace", f'["{long}"]'),
+        ),
     ],
 )
 def test_what_is_too_long_is_left_out_and_said(

@@ -66,8 +66,7 @@ def test_results_are_listed_where_their_names_tell_the_queue(client: Client) -> 
     program = Program(client)
     sent, raised = program.fine.send("a"), program.fine.send("b")
     plain, hashed = (
-        RedisBackend(client=client, use_namespace_prefix_keys=by_name)  # type: ignore[no-untyped-call]
-        for by_name in (True, False)
+        RedisBackend(client=client, use_namespace_prefix_keys=by_name) for by_name in (True, False)
     )
     for backend in (plain, hashed):
         backend.store_exception(raised, ValueError("no b"), 60_000)
