@@ -76,9 +76,9 @@ async def _target(
     ids = tuple(named)
     if verb is not None and len(states) > 1:
         # What is done runs again only where the entries or the expression name it.
-        unnamed = not named and (filter.where is None or filter.where.states is None)
-        can = () if verb == "replay" and unnamed else queue.actions.get(verb, ())
-        states = [state for state in states if state != "done" or state in can]
+        expressed = (filter.where is not None and filter.where.states) or ()
+        can = () if verb == "replay" and not named else queue.actions.get(verb, ())
+        states = [s for s in states if s != "done" or s in expressed or s in can]
     requests: tuple[str, ...] = ()
     reads: list[Description[Request | None]] = []
     if isinstance(queue, HasRequests):
