@@ -6,7 +6,11 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from redisq_ops.core.engine.optional_features import HasConsumerGroups
+from redisq_ops.core.engine.optional_features import (
+    HasConsumerGroups,
+    HasDoneEntries,
+    HasRequests,
+)
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import server_ms
 from redisq_ops.core.model.entry import GONE, Entry, State
@@ -100,9 +104,18 @@ def listed(s: Session, state: State, selecting: Selecting) -> int:
 def unknown_state(s: Session, scan: Scan) -> str:
     """A message if nothing was found because the queue can't list this state; else empty."""
     queue, state = scan.queue, scan.state
+    if state == "done" and not isinstance(queue, HasDoneEntries):
+        return f"{queue.name}: {done_unlisted(queue)}"
     if scan.found or state not in s.run(queue.counts.op()).unknown:
         return ""
     return f"{queue.name}: {no_list(queue.kind, state, queue.unlisted.get(state))}"
+
+
+def done_unlisted(queue: Queue[Any]) -> str:
+    """Why no done entry of a queue is listed."""
+    if isinstance(queue, HasRequests):
+        return "of done entries only the results are kept (redisq results)"
+    return f"done entries are not listed in a {queue.kind} queue"
 
 
 def tell_cancelled(s: Session, target: Target) -> None:

@@ -30,7 +30,7 @@ NAMED = 8
 def entry_row(queue: str, entry: Entry) -> EntryOutput:
     """An entry with stable JSON names, redacted."""
     entry = redaction().entry(entry)
-    at, done, error = entry.at_ms, entry.state == "done", entry.error
+    at, error = entry.at_ms, entry.error
     failures, lost, attempts = _attempts(entry)
     return {
         "queue": queue,
@@ -54,8 +54,8 @@ def entry_row(queue: str, entry: Entry) -> EntryOutput:
         "task": entry.task,
         "owner_state": entry.called,
         "problem": entry.problem,
-        "payload": None if done else entry.payload,
-        "result": entry.payload if done else None,
+        "run_ms": entry.run_ms,
+        "payload": entry.payload,
     }
 
 

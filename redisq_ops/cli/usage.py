@@ -34,7 +34,9 @@ _SYNONYMS: Final = {
 """name of a command in other tools -> its names here, the likeliest first"""
 _DEFAULT_COMMAND: Final = {"inspect": "queue", "wait": "request"}
 """group -> the command to suggest if a name follows the group directly"""
-_VERB_GROUPS: Final = ("queue", "request", "periodic", "client", "delay", "trash", "dlq", "workers")
+_VERB_GROUPS: Final = (
+    *("queue", "request", "periodic", "client", "delay", "trash", "dlq", "done", "workers"),
+)
 """the groups to look through for a verb that was written without its group: `redisq pause`"""
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final, Literal
+
+from redisq_ops.core.model.attachment import Attachment
 
 from .encodings import MOST, Decoded, decoded
 from .json_numbers import JsonNumber
 from .redaction import MASK, NO_REDACTION, Redaction
-from .terminal import size
+from .terminal import printable, size
 
 BEGINNING: Final = 64 * 1024
 """bytes shown of a payload, or of decoded content, of more than `MOST`"""
@@ -47,6 +49,18 @@ def payload_content(payload: bytes, redaction: Redaction = NO_REDACTION) -> Payl
     how = format if not (layers and layers[-1].reading) else layers[-1].reading
     what = f"{_sizes(payload, layers)}, {how}{cut}" if payload else "empty"
     return PayloadContent(what, format, shown, document, bool(layers))
+
+
+@lru_cache(16)
+def attachment_content(
+    attachment: Attachment, redaction: Redaction = NO_REDACTION
+) -> PayloadContent:
+    """The same of an attachment; ``what`` also says what is left out."""
+    content, left_out = payload_content(attachment.content, redaction), attachment.left_out
+    if left_out is None:
+        return content
+    what = f"{content.what}, without {left_out}" if attachment.content else left_out
+    return replace(content, what=printable(what))
 
 
 def _sizes(payload: bytes, layers: list[Decoded]) -> str:

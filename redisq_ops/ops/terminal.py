@@ -69,6 +69,11 @@ def age(ms: int) -> str:
     return f"{sign}{seconds}s"
 
 
+def took(ms: int) -> str:
+    """A duration as `age` says it, below a second in ms: ``340 ms``."""
+    return age(ms) if ms >= 1000 else f"{ms} ms"
+
+
 def kind_of(kind: str) -> str:
     """A kind of queue with its article: ``an arq queue``."""
     return f"{'an' if kind.startswith(('a', 'e', 'i', 'o', 'u', 'rq')) else 'a'} {kind} queue"

@@ -167,7 +167,7 @@ class ReplayPlan:
 
 def _preview(replay: QueueReplay, queue: Queue[Any]) -> Preview:
     header = replay.header
-    means = meaning(header.verb, queue)
+    means = meaning(header.verb, queue, header.state)
     lines = effects(queue, header.verb, header.state, replay.count, header.rate, means)
     if replay.groups:
         largest = list(replay.groups.items())[:4]

@@ -188,6 +188,7 @@ def _looks(stage: Stage) -> Iterator[str]:
         "activity": lambda: queue.activity(now - 60_000),
         "rates": lambda: queue.rates(now, 60),
         **{f"the {state} entries": _page_of(stage, state) for state in STATES},
+        "attachments": lambda: _attachments(stage),
     }
     for name, look in looks.items():
         try:
@@ -200,6 +201,12 @@ def _looks(stage: Stage) -> Iterator[str]:
 
 def _page_of(stage: Stage, state: State) -> Callable[[], object]:
     return lambda: stage.queue.page(state, max=1000, payloads=True)
+
+
+def _attachments(stage: Stage) -> None:
+    for state in STATES:
+        for entry in stage.queue.page(state, max=3, payloads=True).entries:
+            stage.queue.attachments(entry)
 
 
 def _some(ids: Sequence[str]) -> str:

@@ -285,7 +285,7 @@ async def located(deployment: Deployment, address: str) -> VisitedPlace:
 
     Raises the errors of `Deployment.resolve`, and `NotFound` if the entry is gone.
     """
-    from redisq_ops.core.engine.optional_features import HasRequests
+    from redisq_ops.core.engine.optional_features import HasDoneEntries, HasRequests
     from redisq_ops.core.model.errors import NotFound
 
     found = await deployment.resolve(address)
@@ -297,6 +297,6 @@ async def located(deployment: Deployment, address: str) -> VisitedPlace:
     entry = await queue.get.op(id)
     if entry is None:
         raise NotFound(f"{found} is not here: it never was, or it is done and removed")
-    # No view lists done entries, but their details can be opened from any view.
-    view: View = "waiting" if entry.state == "done" else entry.state
-    return VisitedPlace(view, queue.name, row=id)
+    # Where no view lists done entries, their details can be opened from any view.
+    unlisted = entry.state == "done" and not isinstance(queue, HasDoneEntries)
+    return VisitedPlace("waiting" if unlisted else entry.state, queue.name, row=id)

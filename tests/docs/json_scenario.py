@@ -127,6 +127,10 @@ def deployment(client: redis.Redis) -> None:
         "web:1:0123456789ab",
         mapping={"info": json.dumps(info), "busy": 0, "beat": 1.0, "quiet": "false"},
     )
+    client.hset("bull:sums:meta", "version", "bullmq:6.7.0")
+    client.zadd("bull:sums:completed", {"j1": 1_700_000_000_000})
+    written: dict[Any, Any] = {"name": "sum", "data": "{}", "opts": "{}", "progress": 50}
+    client.hset("bull:sums:j1", mapping=written | {"timestamp": 1})
 
 
 def run(redisq: Redisq, client: redis.Redis, tmp_path: Path, configuration: Path) -> Collector:
@@ -170,6 +174,8 @@ def _looks(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]
     client.lpush(f"{at}wait", "child")
     collect("EntryDetails", "inspect", "entry", "bullmq:flow/child")
     client.delete(f"{at}meta", f"{at}child", f"{at}wait")
+    collect("EntryDetails", "inspect", "entry", "bullmq:sums/j1")
+    collect("Entry", "done", "ls", "bullmq:sums")
     collect("Result", "results", "mail/r1")
     collect("Event", "history", "mail")
     collect("Consistency", "fsck")
@@ -332,6 +338,8 @@ def _every_change(collect: Collector, client: redis.Redis, tmp: Path) -> Iterato
     for verb in ("claim", "move", "purge", "requeue", "replay"):
         more = (*own.get(verb, ()), *(("--state", "dead") if verb == "move" else ()))
         collect("Plan", verb, "--queue", "later", *more, "--dry-run")
+    for verb in ("purge", "replay"):
+        collect("Plan", "done", verb, "bullmq:sums", "--dry-run")
     collect("Plan", "delay", "edit", "later/e4", "--payload", "new", "--dry-run")
     for verb in ("block", "weight", "unblock"):
         more = ("4",) if verb == "weight" else ()
@@ -365,7 +373,7 @@ def every_look(collect: Collector, names: Sequence[str]) -> None:
         collect("QueueDetails", "inspect", "queue", name)
         collect("Explanation", "explain", name)
         collect.some("Condition", "wait", "when", "waiting>=0", "--queue", name)
-        for noun in ("waiting", "pending", "delay", "dlq", "trash"):
+        for noun in ("waiting", "pending", "delay", "dlq", "done", "trash"):
             for row in collect.some("Entry", noun, "ls", "--queue", name)[:1]:
                 collect("EntryDetails", "inspect", "entry", row["address"])
                 collect("Explanation", "explain", row["address"])

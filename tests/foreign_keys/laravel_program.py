@@ -179,6 +179,9 @@ def specimen(client: Any) -> None:
     for n in range(5):
         program.push(program.payload(f"bad{n}", "Charge", order=n, region="eu"))
         program.fail(program.pop(), str(n))
+    for n in range(4):
+        program.push(program.payload(f"good{n}"))
+        program.complete(program.pop())
     for n in range(5):
         program.push(program.payload(f"lost{n}", "Export"))
         program.pop(retry_after=n - 90)
@@ -189,6 +192,8 @@ def specimen(client: Any) -> None:
         program.later(9000 + n, program.payload(f"late{n}"))
     other.push(other.payload("elsewhere", "Charge"))
     other.fail(other.pop())
+    other.push(other.payload("over"))
+    other.complete(other.pop())
     other.push(other.payload("waits"))
     # An hour later Horizon has forgotten what is still pending.
     for id in client.zrange("laravel_horizon:pending_jobs", 0, -1):

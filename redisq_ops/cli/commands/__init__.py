@@ -24,6 +24,7 @@ COMMANDS = {
     "pending": ("states", "List and change pending entries: those that consumers hold."),
     "delay": ("states", "List, schedule and change delayed entries."),
     "dlq": ("states", "List, group and change dead letters: failed or lost too often."),
+    "done": ("states", "List done entries of other programs, and run them again."),
     "trash": ("states", "List, restore and remove purged entries."),
     "replay": ("states", "Move dead entries back to waiting."),
     "requeue": ("states", "Move pending or delayed entries back to waiting."),

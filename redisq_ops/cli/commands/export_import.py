@@ -106,12 +106,12 @@ def _forced(s: Session) -> str:
 
 
 def _states(named: list[str] | None) -> list[State]:
-    from redisq_ops.ops.files.export import STATES
+    from redisq_ops.ops.files.export import EXPORTED, STATES
 
     for state in named or ():
-        if state not in STATES:
-            raise BadInput(f"--state must be one of {', '.join(STATES)}, not {state!r}")
-    return [x for x in STATES if x in named] if named else [x for x in STATES if x != "trash"]
+        if state not in EXPORTED:
+            raise BadInput(f"--state must be one of {', '.join(EXPORTED)}, not {state!r}")
+    return [x for x in EXPORTED if x in named] if named else [x for x in STATES if x != "trash"]
 
 
 def _write(s: Session, section: Export, out: BinaryIO, rate: str | None) -> None:

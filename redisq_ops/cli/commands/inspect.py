@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
 from redisq_ops.core.model.entry import State
-from redisq_ops.ops.terminal import count, entries, size
+from redisq_ops.ops.terminal import count, entries, size, took
 
 from ..address import place
 from ..options import ADDRESS, command
@@ -252,7 +252,7 @@ def entry(s: Session, *, address: str = ADDRESS) -> None:
     """
     from redisq_ops.ops.change.wording import state_entries
     from redisq_ops.ops.inspect.details import entry_details
-    from redisq_ops.ops.payload_content import payload_content
+    from redisq_ops.ops.payload_content import attachment_content, payload_content
 
     at = place(s, address, "entry")
     view = s.run(entry_details(at.queue, at.id or ""))
@@ -260,6 +260,10 @@ def entry(s: Session, *, address: str = ADDRESS) -> None:
     row |= {"idle_ms": view.idle_ms, "deliveries": view.entry.deliveries}
     done = view.operation
     if s.json:
+        kept = [replace(a, content=s.redaction.payload(a.content)) for a in view.attachments]
+        whole = [one.content for one in kept if one.name == "result" and not one.left_out]
+        others = [asdict(one) for one in kept if one.name != "result" or one.left_out]
+        row |= {"result": whole[0] if whole else None, "attachments": others}
         operation = done and operation_row(done)
         members = None if view.flow is None else [_member_row(one) for one in view.flow]
         return emit(
@@ -271,12 +275,14 @@ def entry(s: Session, *, address: str = ADDRESS) -> None:
     payload = view.entry.payload
     content = None if payload is None else payload_content(payload, s.redaction)
     if content is not None and content.was_encoded:  # below, by its lines
-        row |= {"payload": None, "result": None}
+        row |= {"payload": None}
     _facts(s, title | row | {"error": error["type"], "message": error["message"]})
     for line in error["traceback"].splitlines():
         tell(f"    {line}")
     if content is not None and content.was_encoded:
-        _tell_decoded("result" if view.entry.state == "done" else "payload", content)
+        _tell_decoded("payload", content)
+    for one in view.attachments:
+        _tell_decoded(one.name, attachment_content(one, s.redaction))
     _tell_flow(view.flow)
     _tell_history(s, view.history)
     if done is not None:
@@ -329,6 +335,8 @@ def _facts(s: Session, facts: dict[str, Any]) -> None:
             continue
         if name.endswith(("_age_ms", "idle_ms")):
             value = age(value)
+        elif name == "run_ms":
+            value = took(value)
         elif name.endswith("_ms"):
             value = when(value, s.utc)
         elif not isinstance(value, (str, bytes)):

@@ -50,12 +50,14 @@ class SelectOptions:
 
 @command(commands, "select", prints="Entry EntryCount ValueCount")
 def select(s: Session, given: SelectOptions) -> int:
-    """List or count the entries that match an expression, in every state of a queue. Nothing is
-    changed. The expressions are the same as in --where of other commands.
+    """List or count the entries that match an expression, in every state of a queue; done ones,
+    which may be millions, only if the expression names them (state=done). Nothing is changed. The
+    expressions are the same as in --where of other commands.
 
     Examples:
       redisq select mail --where 'error~timeout age>2h'
       redisq select mail --where 'state:dead,delayed payload.region=eu' --json
+      redisq select rq:low --where 'state=done run>5s'
       redisq select --all-queues --where 'client=acme' --count
       redisq select jobs --by task
     """
@@ -115,13 +117,10 @@ def _counted_field(name: str) -> Field:
 
 
 def _why_nothing(filter: Filter, queues: Sequence[Queue[Any]]) -> str:
-    from redisq_ops.core.engine.optional_features import HasRequests
-
     if queues and filter.where is not None and filter.where.states == frozenset[State]({"done"}):
-        if all(isinstance(queue, HasRequests) for queue in queues):
-            return "of done entries only the results are kept (redisq results)"
-        more = "" if len(queues) > 1 else f" in a {queues[0].kind} queue"
-        return f"done entries are not listed{more}"
+        from ..entries import done_unlisted
+
+        return done_unlisted(queues[0])
     return filter.state_mismatch("dead") or "there is no queue here"
 
 
@@ -144,6 +143,7 @@ def _scan_queue(
     found: list[list[Any]] | ValueCounts,
 ) -> list[Scan]:
     """Scan all states of a queue. Its entries are added to ``found``, or printed as JSON."""
+    from redisq_ops.core.engine.optional_features import HasDoneEntries
     from redisq_ops.ops.filter.scan import Scan
     from redisq_ops.ops.groups.value_counts import ValueCounts
 
@@ -151,9 +151,12 @@ def _scan_queue(
     needs = found.needs if isinstance(found, ValueCounts) else frozenset()
     now = s.run(queue.now.op())
     left = filter.max
+    named = filter.where is not None and filter.where.states is not None
     for state in STATES:
-        # Done entries are not kept, only their results.
-        if state == "done" or filter.state_mismatch(state) or left == 0:
+        # There may be millions of done entries: they are read where the expression names them.
+        if state == "done" and not (named and isinstance(queue, HasDoneEntries)):
+            continue
+        if filter.state_mismatch(state) or left == 0:
             continue
         some, brief = replace(filter, max=left), isinstance(found, ValueCounts)
         scan = Scan(queue, state, some, now, needs=needs, partly=True, brief=brief)

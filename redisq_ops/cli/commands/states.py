@@ -38,6 +38,7 @@ NOUNS: dict[str, State] = {
     "pending": "pending",
     "dlq": "dead",
     "delay": "delayed",
+    "done": "done",
     "trash": "trash",
 }
 GROUPS = {noun: typer.Typer(no_args_is_help=True) for noun in NOUNS}
@@ -164,8 +165,9 @@ def replay(
     changing: Changing,
     state: str | None = _state_of("replay"),
 ) -> int:
-    """Move dead entries back to waiting. Attempts restart at zero; jobs of BullMQ, Bull, RQ and
-    Sidekiq keep the attempts they used up, and get at least one."""
+    """Move dead entries back to waiting, or run done ones again (`redisq done replay`). Attempts
+    restart at zero; jobs of BullMQ, Bull, RQ and Sidekiq keep the attempts they used up, and get
+    at least one."""
     from ..change_entries import changed
 
     return changed(s, "replay", state, selecting, changing, ramping=ramping)

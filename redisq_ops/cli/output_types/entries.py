@@ -57,9 +57,9 @@ class EntryOutput(TypedDict):
     stream"""
     problem: Text | None
     """why its record cannot be read"""
+    run_ms: Duration | None
+    """how long its latest run took, where its program keeps that"""
     payload: Bytes | None
-    result: Bytes | None
-    """result, if it is done"""
 
 
 class EntryHistory(TypedDict):
@@ -95,7 +95,19 @@ class FlowEntry(TypedDict):
     """what else its program keeps of it, such as how far a chord of Celery came"""
 
 
+class Attachment(TypedDict):
+    name: str
+    """`progress`, `logs`, `children` …"""
+    content: Bytes
+    left_out: str | None
+    """what isn't in `content`, and why"""
+
+
 class EntryDetailsOutput(EntryOutput):
+    result: Bytes | None
+    """result, if it is done"""
+    attachments: list[Attachment]
+    """what else its program keeps of it"""
     idle_ms: Duration | None
     """pending in a stream: time since its consumer received or claimed it"""
     deliveries: int | None

@@ -149,6 +149,10 @@ class HasTimeline(Queue[C_co]):
     """Every entry has a ready time, delayed and waiting ones alike; operators can change it."""
 
 
+class HasDoneEntries(Queue[C_co]):
+    """Entries that are done are kept for a while, and listed like those of other states."""
+
+
 class HasPeriodicEntries(Queue[C_co]):
     """Entries of the queue run on a schedule, ours or the owner's."""
 
@@ -266,6 +270,7 @@ FEATURES: tuple[type, ...] = (
     HasPriorityLevels,
     HasClients,
     HasTimeline,
+    HasDoneEntries,
     HasPeriodicEntries,
     HasOwnersPause,
     HasWorkerTraces,

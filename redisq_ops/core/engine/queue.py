@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar
 
+from ..model.attachment import Attachment
 from ..model.clock import Duration, checked_ms
 from ..model.entry import Delivery, Entry, Settlement, TakeResult
 from ..model.keys import checked_consumer
@@ -52,6 +53,13 @@ class Queue(OperatorChanges[C_co]):
         """For each entry, which others it waits for, and which wait for it: the first ones, in a
         fixed number of round trips; none for most kinds."""
         return [NO_LINKS] * len(entries)
+
+    @operation
+    async def attachments(self, entry: Entry) -> list[Attachment]:
+        """What is kept of an entry besides its record: its result, progress, logs. ``entry`` as
+        `get` returned it."""
+        result = entry.record if entry.state == "done" else None
+        return [Attachment("result", result)] if isinstance(result, bytes) else []
 
     @operation
     async def take(self, n: int = 1, *, consumer: str, lease_ms: Duration = LEASE_MS) -> TakeResult:

@@ -40,6 +40,12 @@ JOB_VERBS: Mapping[Verb, tuple[State, ...]] = {
     "restore": ("trash",),
 }
 """the verbs for jobs that have ids and are held by their owner's workers only"""
+PURGED_DONE: Mapping[Verb, tuple[State, ...]] = {
+    "purge": (*JOB_VERBS["purge"], "done"),
+    "hard": (*JOB_VERBS["purge"], "done", "trash"),
+}
+RUN_AGAIN: Mapping[Verb, tuple[State, ...]] = {"replay": ("dead", "done")}
+"""the same where the owner has verbs for jobs that are done"""
 
 
 class ForeignChanges(PlacedQueue[C_co]):

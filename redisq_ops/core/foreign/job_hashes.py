@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha1
 from typing import Any, ClassVar
 
-from ..engine.optional_features import HasTimeline
+from ..engine.optional_features import HasDoneEntries, HasTimeline
 from ..model.entry import Entry, State
 from ..model.errors import WrongKind
 from ..model.quoting import bytes_of, legal, raw_of
@@ -102,7 +102,7 @@ def _size(key: bytes, field: str) -> Call[int]:
     return Call(("HSTRLEN", key, field), int, key=key)
 
 
-class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co]):
+class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co], HasDoneEntries[C_co]):
     """A queue whose jobs are hashes. An entry's id is the job's."""
 
     by_id: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""Results that are strings of their own: no key lists them, and SCAN finds them."""
+"""Results that are keys of their own: no key lists them, and SCAN finds them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCANNED = 1000
 
 @dataclass(frozen=True, slots=True)
 class ScannedResults(Place):
-    """The strings whose keys are ``begin`` and an id, also those of other queues.
+    """The results whose keys are ``begin`` and an id, also those of other queues.
 
     SCAN finds them, page after page. The ids of one reply are shown in order. A page's cursor has
     SCAN's cursor and the last id shown. ``key`` is the queue's.

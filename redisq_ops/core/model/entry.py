@@ -162,13 +162,16 @@ class Entry:
     """its record is corrupt: why; the other fields are unknown"""
     partly: str | None = None
     """the parts of its record that were too long to be read; the rest is here"""
+    run_ms: int | None = None
+    """how long its latest run took, if that has ended and the owner keeps it"""
     handed: bool = field(default=False, compare=False, repr=False)
     """whether it was ever delivered, also before a replay"""
     put_ms: int | None = field(default=None, compare=False, repr=False)
     """when it was put into its present state, if its record has that; an undo restores the old
     ``since_ms``, but sets this to its own time"""
     record: Any = field(default=None, compare=False, repr=False)
-    """another program's record as it was read, if a change of the entry has to compare it"""
+    """another program's record as it was read, if a change of the entry has to compare it; the
+    result of a sub-request that is done"""
 
     @property
     def orphan(self) -> bool:

@@ -21,7 +21,7 @@ FIXED = {
 VERBS: dict[Verb, tuple[tuple[State, ...], str]] = {
     "requeue": (("pending", "delayed"), "waiting"),
     "claim": (("pending",), "pending"),
-    "replay": (("dead",), "waiting"),
+    "replay": (("dead", "done"), "waiting"),
     "purge": (("waiting", "pending", "delayed", "dead", "done"), "trash"),
     "hard": (("waiting", "pending", "delayed", "dead", "done", "trash"), "gone"),
     "restore": (("trash",), "restore"),

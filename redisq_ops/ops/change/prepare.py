@@ -267,7 +267,7 @@ async def prepare_plan(
     why = f": {header.why}" if header.why else ""
     lines = [
         f"planned {ago} ago by {header.who}@{header.whence}{why} (filter: {header.filter})",
-        request.means or meaning(header.verb, queue),
+        request.means or meaning(header.verb, queue, header.state),
         *consequences(computed, header.verb),
     ]
     facts: dict[str, Any] = {

@@ -76,7 +76,8 @@ def preview(
     """
     n, queue, state = selection.count, selection.queue.name, selection.state
     title, filter = what(verb, n, state, queue, into), str(selection.filter)
-    carried_out, means = past(verb, state, queue, into), means or meaning(verb, selection.queue)
+    carried_out = past(verb, state, queue, into)
+    means = means or meaning(verb, selection.queue, state)
     ids = [entry.id for entry in selection.sample]
     reasons = Counter[str]()  # some are the same once they are redacted
     for reason, k in selection.reasons.items():

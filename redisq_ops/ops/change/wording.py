@@ -72,9 +72,10 @@ def past(verb: str, state: State, queue: str, into: str = "") -> str:
     return f"{PAST[verb]} {state} entries of {queue}" + (f" to {into}" if into else "")
 
 
-def meaning(verb: str, queue: Queue[Any]) -> str:
-    """What a verb does, in words that are true of this kind of queue."""
+def meaning(verb: str, queue: Queue[Any], state: State | None = None) -> str:
+    """What a verb does, in words that are true of this kind of queue, and of this state."""
     means = queue.verbs.get(verb, MEANS[verb])
+    means += " and run a second time" if (verb, state) == ("replay", "done") else ""
     return f"{means}, {queue.replay_note}" if verb == "replay" else means
 
 

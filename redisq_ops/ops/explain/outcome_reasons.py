@@ -130,7 +130,7 @@ class OutcomeReasons(ReasonParts):
             return Reason("done", sentence, facts=facts)
         keep = self._setting("keep_ms")
         until = None if request.closed_ms is None else request.closed_ms + keep
-        has = "its result is" if entry.payload is not None else "it has no result and is"
+        has = "its result is" if entry.record is not None else "it has no result and is"
         if until is None:
             sentence += f"; {has} kept until request {request.id} is done, and for {age(keep)} then"
         elif request.dead or request.trash:
@@ -143,7 +143,7 @@ class OutcomeReasons(ReasonParts):
             sentence,
             "results",
             hint("results", f"{self.queue.name}/{request.id}"),
-            facts=facts | {"kept_until_ms": until, "result": entry.payload is not None},
+            facts=facts | {"kept_until_ms": until, "result": entry.record is not None},
         )
 
     def _cancelled(self, request: Request, subject: str) -> Reason:

@@ -23,6 +23,8 @@ from ..redaction import NO_REDACTION, Redaction
 EXPORT = Format("export")
 STATES: tuple[State, ...] = ("delayed", "waiting", "pending", "dead", "trash")
 """in the order of reading: an entry that becomes due meanwhile is written twice, not missed"""
+EXPORTED: tuple[State, ...] = (*STATES, "done")
+"""done entries of other programs only where they are asked for: no import takes them"""
 REQUEST = ("priority", "limit", "total")
 """fields of the request in a sub-request's line"""
 

@@ -250,6 +250,12 @@ _ALL = (
     Field("error.message", "text", "the message of the last error", _error_part("message")),
     Field("group", "text", "the fingerprint of its error", _group),
     Field("age", "span", "how long it has been in its state", _age),
+    Field(
+        "run",
+        "span",
+        "how long its latest run took, where its program keeps that",
+        lambda s: s.entry.run_ms,
+    ),
     Field("ready", "left", "time until it is ready", _left("waiting", "delayed")),
     Field("lease", "left", "time until its lease ends", _left("pending")),
     Field("since", "moment", "when it entered its state", lambda s: s.entry.since_ms),

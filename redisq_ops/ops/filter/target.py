@@ -74,6 +74,11 @@ async def _target(
     verb: Verb | None,
 ) -> Target:
     ids = tuple(named)
+    if verb is not None and len(states) > 1:
+        # What is done runs again only where the entries or the expression name it.
+        expressed = (filter.where is not None and filter.where.states) or ()
+        can = () if verb == "replay" and not named else queue.actions.get(verb, ())
+        states = [s for s in states if s != "done" or s in expressed or s in can]
     requests: tuple[str, ...] = ()
     reads: list[Description[Request | None]] = []
     if isinstance(queue, HasRequests):

@@ -13,6 +13,7 @@ from redisq_ops.core.engine.optional_features import (
     HasRequests,
 )
 from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.model.attachment import Attachment
 from redisq_ops.core.model.entry import Checkup, Clients, Consumer, Counts, Entry, Level, Request
 from redisq_ops.core.model.errors import NotFound
 from redisq_ops.core.model.rates import Rates
@@ -97,6 +98,13 @@ class EntryDetails:
     """the operator's change that touched it last, if the audit log still has it"""
     flow: tuple[FlowMember, ...] | None = ()
     """the entries that wait for each other with it, as they are drawn; None: they can't be read"""
+    attachments: tuple[Attachment, ...] = ()
+    """its result, progress, logs"""
+
+    @property
+    def content_bytes(self) -> int:
+        """Bytes of its payload and attachments."""
+        return sum(map(len, [self.entry.payload or b"", *(a.content for a in self.attachments)]))
 
 
 async def queue_details(queue: Queue[Any]) -> QueueDetails:
@@ -182,12 +190,21 @@ async def entry_details(queue: Queue[Any], id: str, window: int = PAGE) -> Entry
     )
     if entry is None:
         raise await _no_entry(queue, id)
-    (row, operation), linked = await both(
-        both(_pending_row(queue, id), _last_change(queue, entry)), attempt(flow(queue, entry))
+    (row, operation), (linked, attachments) = await both(
+        both(_pending_row(queue, id), _last_change(queue, entry)),
+        both(attempt(flow(queue, entry)), _attachments(queue, entry)),
     )
     members = None if isinstance(linked, Exception) else linked
     idle_ms = row.idle_ms if row else None
-    return EntryDetails(queue, now, entry, idle_ms, history, operation, members)
+    return EntryDetails(queue, now, entry, idle_ms, history, operation, members, attachments)
+
+
+async def _attachments(queue: Queue[Any], entry: Entry) -> tuple[Attachment, ...]:
+    """What is kept beside an entry; if it can't be read, why."""
+    found = await attempt(queue.attachments.op(entry))
+    if isinstance(found, Exception):
+        return (Attachment("attachments", b"", str(found)),)
+    return tuple(found)
 
 
 async def _no_entry(queue: Queue[Any], id: str) -> NotFound:

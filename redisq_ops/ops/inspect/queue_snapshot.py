@@ -70,7 +70,7 @@ async def _shown(queue: Queue[Any], snapshot: Snapshot, redaction: Redaction) ->
             return replace(snapshot, levels=tuple(levels), requests=requests, open=open)
         case "requests" if isinstance(queue, HasRequests):
             return await _requests(queue, snapshot)
-        case "waiting" | "pending" | "dead" | "trash" as state:
+        case "waiting" | "pending" | "dead" | "done" | "trash" as state:
             return await _entries(queue, snapshot, state)
         case "groups":
             return await _grouped(queue, snapshot, redaction)

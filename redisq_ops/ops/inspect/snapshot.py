@@ -40,6 +40,7 @@ View: TypeAlias = Literal[
     "groups",
     "consumers",
     "waiting",
+    "done",
     "trash",
     "clients",
     "processes",

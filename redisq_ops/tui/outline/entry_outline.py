@@ -14,7 +14,7 @@ from redisq_ops.ops.encodings import MOST
 from redisq_ops.ops.inspect.flow import FlowMember, indented
 from redisq_ops.ops.inspect.history import change_words
 from redisq_ops.ops.inspect.snapshot import Snapshot
-from redisq_ops.ops.terminal import age, count, printable, size
+from redisq_ops.ops.terminal import age, count, printable, size, took
 from redisq_ops.tui.outline.client_outline import client_sections
 from redisq_ops.tui.outline.outline import LINE, Line, OutlineSection, Parts, aligned, fact
 from redisq_ops.tui.outline.payload_outline import payload_parts
@@ -23,6 +23,7 @@ from redisq_ops.tui.theme import BAD, DEAD, DELAYED, DIM, HELD, OK, WARN
 from redisq_ops.tui.views.delayed import moment
 
 if TYPE_CHECKING:
+    from redisq_ops.core.model.attachment import Attachment
     from redisq_ops.ops.inspect.details import EntryDetails, RequestDetails
     from redisq_ops.ops.inspect.history import EntryHistory
     from redisq_ops.ops.payload_content import PayloadContent
@@ -34,11 +35,11 @@ READ_ONCE: Final = 256 * 1024
 
 
 def outline_sections(
-    snapshot: Snapshot, zone: tzinfo | None, payload: OutlineSection | None = None
+    snapshot: Snapshot, zone: tzinfo | None, contents: Sequence[OutlineSection] = ()
 ) -> list[OutlineSection]:
     """The sections of the snapshot's entry, request or client; empty if it is gone.
 
-    ``payload``: the section of an entry's payload.
+    ``contents``: the sections of an entry's payload and attachments.
     """
     if snapshot.client is not None:
         return client_sections(snapshot.client, snapshot, zone)
@@ -46,7 +47,7 @@ def outline_sections(
         return list(_request_sections(snapshot.request, snapshot.now_ms, zone))
     if snapshot.entry is not None:
         sections = list(_entry_sections(snapshot.entry, snapshot.now_ms, zone))
-        return sections if payload is None else [*sections, payload]
+        return [*sections, *contents]
     return []
 
 
@@ -93,6 +94,16 @@ def payload_section(
     return OutlineSection("payload", line, (content, width, wraps), 0)
 
 
+def attachment_section(
+    attachment: Attachment, content: PayloadContent, width: int, wraps: bool
+) -> OutlineSection:
+    """What else is kept of an entry, as `payload_section` shows the payload."""
+    title = Text.assemble((printable(attachment.name), "bold"), (f"  {content.what}", DIM))
+    parts = payload_parts(content, width, wraps, False)
+    line = Line(title, content.content, parts=parts)
+    return OutlineSection(attachment.name, line, (content, width, wraps), 1)
+
+
 def _about(id: str, state: str, style: str, summary: str, facts: list[Line]) -> OutlineSection:
     title = Text.assemble((printable(id), "bold"), (f"  {state}", f"bold {style}"))
     line = Line(title, id, f"id={_quoted(id)}", Parts.of(facts), summary=summary)
@@ -119,6 +130,8 @@ def _entry_facts(entry: Entry, now_ms: int, zone: tzinfo | None) -> Iterator[Lin
         yield fact("attempts", attempts, condition=f"attempts={entry.attempts}")
     if entry.at_ms is not None:
         yield fact(at.get(entry.state, "ready"), _when(entry.at_ms, now_ms, zone))
+    if entry.run_ms is not None:
+        yield fact("took", took(entry.run_ms))
     if entry.since_ms is not None and entry.since_ms != entry.at_ms:
         yield fact(f"{entry.state} since", _when(entry.since_ms, now_ms, zone))
     yield fact("first taken", _when(entry.first_ms, now_ms, zone))

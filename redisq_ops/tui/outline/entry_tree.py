@@ -16,11 +16,12 @@ from textual.widgets import Static
 
 from redisq_ops.core.model.entry import Entry
 from redisq_ops.ops.inspect.snapshot import Snapshot
-from redisq_ops.ops.payload_content import payload_content
+from redisq_ops.ops.payload_content import attachment_content, payload_content
 from redisq_ops.ops.redaction import NO_REDACTION
 from redisq_ops.ops.terminal import printable
 from redisq_ops.tui.outline.entry_outline import (
     READ_ONCE,
+    attachment_section,
     outline_sections,
     payload_section,
     redacted,
@@ -77,9 +78,9 @@ class EntryTree(SectionTree):
 
     @property
     def wanted(self) -> str | None:
-        """The id to read with the next snapshot. A large payload isn't read a second time."""
-        payload = self._read.payload if self._read is not None else None
-        large = payload is not None and len(payload) > READ_ONCE
+        """The id to read with the next snapshot. What is large isn't read a second time."""
+        details = self._latest.entry if self._latest is not None else None
+        large = details is not None and details.content_bytes > READ_ONCE
         fresh = self.once and self._fresh
         return self.about if self.reads and not large and not fresh else None
 
@@ -112,13 +113,19 @@ class EntryTree(SectionTree):
         if self.about is None or snapshot.viewport.detail != self.about:
             return
         self._fresh, self._latest = True, snapshot
-        shown, payload = self._redacted(snapshot), None
+        shown, contents = self._redacted(snapshot), list[OutlineSection]()
         if snapshot.entry is not None and shown.entry is not None:
             raw, redaction = snapshot.entry.entry.payload, redaction_of(self) or NO_REDACTION
             content = None if raw is None else payload_content(raw, redaction)
             width = self.size.width - 1  # of the scrollbar, which comes and goes
-            payload = payload_section(shown.entry.entry, content, width, self.wraps)
-        sections = outline_sections(shown, zone_of(self), payload)
+            contents = [
+                payload_section(shown.entry.entry, content, width, self.wraps),
+                *(
+                    attachment_section(one, attachment_content(one, redaction), width, self.wraps)
+                    for one in snapshot.entry.attachments
+                ),
+            ]
+        sections = outline_sections(shown, zone_of(self), contents)
         self.note("" if sections else f"{printable(self.about)} {GONE}")
         self.show_sections(sections)
 

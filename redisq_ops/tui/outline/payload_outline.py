@@ -28,14 +28,15 @@ _INDENT: Final = 4
 Place = tuple[str | int, ...]
 
 
-@lru_cache(2)  # every refresh draws the same again
-def payload_parts(content: PayloadContent, width: int, wraps: bool) -> Parts:
-    """A payload's lines on a screen of ``width`` cells; with ``wraps``, none is longer."""
+@lru_cache(16)  # every refresh draws the same again
+def payload_parts(content: PayloadContent, width: int, wraps: bool, filters: bool = True) -> Parts:
+    """A payload's lines on a screen of ``width`` cells; with ``wraps``, none is longer.
+    ``filters``: whether filters can name its members."""
     row = max(1, width - _INDENT) if wraps else None
     if content.format == "binary":
         return _hex_parts(content.content, width - _INDENT)
     if content.format == "JSON":
-        top = JsonItem("", content.document, (), row, not content.was_encoded)
+        top = JsonItem("", content.document, (), row, filters and not content.was_encoded)
         return top.parts if top.parts.number else Parts.of([top])
     if content.format == "text":
         return text_parts(content.content.decode("utf-8", "backslashreplace"), row)

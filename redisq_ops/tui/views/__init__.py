@@ -10,6 +10,7 @@ from .clients import ClientsView
 from .consumers import ConsumersView
 from .dead_letters import DeadView
 from .delayed import DelayedView
+from .done import DoneView
 from .groups import GroupsView
 from .overview import OverviewView
 from .pending import PendingView
@@ -32,6 +33,7 @@ ALL: tuple[type[QueueView], ...] = (
     GroupsView,
     ConsumersView,
     WaitingView,
+    DoneView,
     TrashView,
     ClientsView,
     ProcessesView,
@@ -45,7 +47,7 @@ ALL: tuple[type[QueueView], ...] = (
 
 def numbered() -> list[tuple[str, type[QueueView]]]:
     """The views with their keys: digits, then letters."""
-    return list(zip("1d234567890cml,ev", ALL, strict=True))
+    return list(zip("1d23456789n0cml,ev", ALL, strict=True))
 
 
 def listing(state: str | None) -> View | None:

@@ -12,9 +12,11 @@ from typing import Any
 import dramatiq
 import rq
 from rq.job import Job
+from rq.registry import BaseRegistry, FailedJobRegistry, FinishedJobRegistry
 
 from redisq_ops.core.foreign.ruby_jobs.job import digest
 from redisq_ops.core.model.entry import State
+from redisq_ops.core.model.states import Verb
 from redisq_ops.testing.conformance import Specimen
 
 from ...foreign_keys import (
@@ -31,6 +33,9 @@ from ...foreign_keys.listening_program import listening
 from .. import test_conformance
 
 Stated = Mapping[State, Sequence[str]]
+JOBS_REMOVED: tuple[tuple[Verb, State], ...] = (
+    *(("hard", "waiting"), ("hard", "delayed"), ("hard", "dead"), ("hard", "done")),
+)
 
 
 def numbered(name: str, n: int) -> list[str]:
@@ -53,11 +58,11 @@ def rq_jobs(client: Any) -> Stated:
     }
 
 
-def rq_requeues(client: Any, id: str) -> None:
-    """RQ leaves the time at which the failure would have been forgotten, and then the job is gone:
-    redisq takes it away."""
+def rq_requeues(registry: type[BaseRegistry], client: Any, id: str) -> None:
+    """RQ leaves the time at which the job would have been forgotten, and then it is gone: redisq
+    takes it away."""
     job = Job.fetch(id, connection=client)
-    job.requeue()
+    registry("low", connection=client).requeue(job)
     client.persist(job.key)
 
 
@@ -387,6 +392,7 @@ def laravel_jobs(client: Any) -> Stated:
         "pending": [*named("lost", 5), laravel_program.uuid("runs")],
         "delayed": named("late", 6),
         "dead": named("bad", 5)[::-1],
+        "done": named("good", 4)[::-1],
     }
 
 
@@ -402,14 +408,14 @@ RQ = Specimen(
     payloads=rq_payloads,
     again=rq_enqueues,
     fixed=frozenset(numbered("d", 6)),
-    matters=r"\S+ (score|changed)|rq:(failed|scheduled|queue):low gone"
+    matters=r"\S+ (score|changed)|rq:(failed|finished|scheduled|queue):low gone"
     r"|rq:job:{id} (gone|status|created_at|enqueued_at|ended_at)",
     follows="rq:job:{id} (started_at|ended_at|exc_info)",
     own_verbs={
-        ("replay", "dead"): rq_requeues,
+        ("replay", "dead"): partial(rq_requeues, FailedJobRegistry),
+        ("replay", "done"): partial(rq_requeues, FinishedJobRegistry),
         ("requeue", "delayed"): rq_runs,
-        ("hard", "waiting"): rq_deletes,
-        ("hard", "dead"): rq_deletes,
+        **{("hard", state): rq_deletes for state in ("waiting", "dead", "done")},
     },
     differs={"rq:job:{id} enqueued_at": "the time of the call"},
 )
@@ -425,10 +431,9 @@ BULLMQ = Specimen(
     follows="bull:mail:{id} (processedOn|delay)",
     own_verbs={
         ("replay", "dead"): partial(bullmq_does, "retry"),
+        ("replay", "done"): partial(bullmq_does, "again"),
         ("requeue", "delayed"): partial(bullmq_does, "promote"),
-        ("hard", "waiting"): partial(bullmq_does, "remove"),
-        ("hard", "delayed"): partial(bullmq_does, "remove"),
-        ("hard", "dead"): partial(bullmq_does, "remove"),
+        **dict.fromkeys(JOBS_REMOVED, partial(bullmq_does, "remove")),
     },
     meanwhile={"a worker's": lambda client, id: client.set(f"bull:mail:{id}:lock", "token")},
 )
@@ -441,9 +446,7 @@ BULL = Specimen(
     own_verbs={
         ("replay", "dead"): partial(bull_does, "retry"),
         ("requeue", "delayed"): partial(bull_does, "promote"),
-        ("hard", "waiting"): partial(bull_does, "remove"),
-        ("hard", "delayed"): partial(bull_does, "remove"),
-        ("hard", "dead"): partial(bull_does, "remove"),
+        **dict.fromkeys(JOBS_REMOVED, partial(bull_does, "remove")),
     },
     differs={"bull:mail:{id} retriedOn": "the time of the call"},
     meanwhile={"a worker's": lambda client, id: client.set(f"bull:mail:{id}:lock", "token")},
@@ -477,6 +480,7 @@ ASYNQ = Specimen(
     r"|asynq:{low}:t:{id} (gone|msg|state|pending_since|group|unique_key)",
     own_verbs={
         ("replay", "dead"): asynq_runs,
+        ("replay", "done"): asynq_runs,
         ("requeue", "delayed"): asynq_runs,
         **{("hard", state): asynq_deletes for state in ("waiting", "delayed", "dead", "done")},
     },

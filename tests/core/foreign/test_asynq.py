@@ -187,7 +187,8 @@ def test_times_and_failures_of_each_state(queue: AsynqQueue[Any], program: Progr
         "good": ("done", None, (now - 2) * 1000, 0, 0, None),
     }
     assert found["again"].error and found["again"].error.message == "no luck"
-    assert shown(queue, "good")["result"] == {"sent": 1}
+    (result,) = queue.attachments(found["good"])
+    assert (result.name, result.content) == ("result", b'{"sent":1}')
 
 
 def test_an_active_task_has_its_lease_as_deadline(

@@ -271,6 +271,9 @@ def test_a_failed_child_is_replayed_and_then_its_failed_parent(
     program.work(3)
     client.delete("broken")
     assert set(entries(client, "dead")) == {"c", "p"}
+    assert changed(ours(client), "replay", "done", "d").outcome.skipped == {"linked": 1}, (
+        "p has what it returned"
+    )
     (row,) = redisq.rows("explain", f"{NAME}/p")
     assert row["command"] is None and "linked" in row["sentence"]
     assert row["also"][0]["command"].startswith(f"redisq replay {NAME}/c")

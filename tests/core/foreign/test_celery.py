@@ -114,14 +114,24 @@ def test_whether_a_worker_lives_is_unknown(redisq: Redisq, client: Client) -> No
     assert row["busy"] is None and row["jobs"] is None and "inspect active_queues" in redisq.err
 
 
-def test_results_without_a_queue_are_shown_as_of_any(client: Client) -> None:
+def test_results_without_a_queue_are_shown_in_one_queue_only(
+    redisq: Redisq, client: Client
+) -> None:
     specimen(client)
-    data = json.loads(client.get("celery-task-meta-bad0") or b"")
-    for name in ("queue", "name", "args", "kwargs", "worker", "retries"):
-        del data[name]
-    client.set("celery-task-meta-bad0", json.dumps(data))
+    redisq("discover", "--register", "--yes")
+    for id in ("bad0", "good0"):
+        data = json.loads(client.get(f"celery-task-meta-{id}") or b"")
+        for name in ("queue", "name", "args", "kwargs", "worker", "retries"):
+            del data[name]
+        client.set(f"celery-task-meta-{id}", json.dumps(data))
     assert entries(client, "dead")["bad0"].called == "failed, of any queue"
-    assert len(entries(client, "dead")) == 4
+    assert entries(client, "done")["good0"].called == "succeeded, of any queue"
+    every = redisq.rows("select", "--all-queues", "--where", "state:dead,done")
+    assert Counter(row["id"] for row in every).most_common(1)[0][1] == 1
+    assert len(every) == 4 + 4 + 1, "and what failed in the other queue"
+    redisq("forget", NAME, "--yes")
+    (row,) = redisq.rows("select", "celery:other", "--where", "state:dead id=bad0")
+    assert row["queue"] == "celery:other"
 
 
 def test_many_tasks_of_workers_are_counted_as_unknown(client: Client) -> None:

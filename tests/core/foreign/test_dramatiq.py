@@ -13,9 +13,11 @@ from typing import Any
 import dramatiq
 import pytest
 import redis
+from dramatiq.results.backends import RedisBackend
 
 from redisq_ops.core.foreign.dramatiq import DramatiqQueue
 from redisq_ops.core.foreign.dramatiq.message import Message
+from redisq_ops.core.model.attachment import Attachment
 from redisq_ops.core.model.entry import Entry, State
 
 from ...changes import changed, undone
@@ -58,6 +60,26 @@ def content(client: Client, key: bytes) -> Any:
 def ran(client: Client) -> Counter[str]:
     found: dict[Any, Any] = client.hgetall("ran")
     return Counter({what.decode(): int(n) for what, n in found.items()})
+
+
+def test_results_are_listed_where_their_names_tell_the_queue(client: Client) -> None:
+    program = Program(client)
+    sent, raised = program.fine.send("a"), program.fine.send("b")
+    plain, hashed = (
+        RedisBackend(client=client, use_namespace_prefix_keys=by_name) for by_name in (True, False)
+    )
+    for backend in (plain, hashed):
+        backend.store_exception(raised, ValueError("no b"), 60_000)
+    hashed.store_result(sent, {"sum": 3}, 60_000)
+    assert ours(client).counts().of("done") is None and ids(client, "done") == []
+    waiting = entries(client, "waiting")
+    assert ours(client).attachments(waiting[0]) == [Attachment("result", b'{"sum":3}')]
+    assert b"no b" in ours(client).attachments(waiting[1])[0].content
+    plain.store_result(sent, {"sum": 3}, 60_000)
+    (done,) = entries(client, "done")
+    assert (done.id, done.task) == (f"fine:{sent.message_id}", "fine")
+    assert ours(client).get(done.id) == done
+    assert ours(client).attachments(done) == [Attachment("result", b'{"sum":3}')]
 
 
 @pytest.fixture

@@ -59,7 +59,10 @@ def test_every_state_is_seen(client: Client) -> None:
     specimen(client)
     counts = ours(client).counts()
     assert (counts.waiting, counts.pending, counts.delayed, counts.dead) == (6, 6, 6, 5)
-    assert counts.of("done") is None
+    assert counts.of("done") == 4
+    done = ours(client).get(uuid("good1"))
+    assert done and (done.state, done.called, done.reason) == ("done", "completed", None)
+    assert done.since_ms and done.run_ms is not None and done.failures == 0
     dead = ours(client).get(uuid("bad2"))
     assert dead and dead.error and (dead.state, dead.task) == ("dead", "App\\Jobs\\Charge")
     assert (dead.error.type, dead.error.message, dead.failures) == (

@@ -10,8 +10,9 @@ from functools import partial
 from hashlib import sha1
 from typing import ClassVar
 
-from ...engine.optional_features import HasTimeline, HasWorkerTraces
+from ...engine.optional_features import HasDoneEntries, HasTimeline, HasWorkerTraces
 from ...engine.state_scan import positions
+from ...model.attachment import Attachment
 from ...model.entry import Entry, State
 from ...model.quoting import bytes_of, legal
 from ...model.states import Verb
@@ -19,8 +20,10 @@ from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import moment
 from ...redis.whole_keys import strings
+from ..attachments import value_shown
 from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, Zset
+from ..iso_times import span_ms
 from ..long_records import not_read
 from ..places import DuePart, GatheredPlace, LocatedEntry, Place, Row, orphan
 from ..record_sizes import string_sizes
@@ -33,7 +36,9 @@ FRONT = 1000
 """first jobs that are checked for a worker's mark: workers take jobs with the lowest scores"""
 
 
-class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
+class ArqQueue(
+    ForeignChanges[C_co], HasTimeline[C_co], HasDoneEntries[C_co], HasWorkerTraces[C_co]
+):
     """``arq:KEY``, the key being arq's ``queue_name``. An id is arq's job id."""
 
     kind: ClassVar[str] = "arq"
@@ -76,6 +81,9 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
         "requeue pending": "nobody can tell whether its worker lives, and a job started twice"
         " is recorded as failed; arq runs it again when its mark expires",
         "claim": "only arq's workers can take a job",
+        "replay done": "arq keeps one result for an id, and your application may still read it:"
+        " enqueue the job anew, under another id",
+        "purge done": "arq forgets them when their time (`keep_result`) is over",
         "purge pending": "it runs: `Job(ID, redis).abort()` stops it, if its worker allows that",
     }
     workers_unknown: ClassVar[str] = (
@@ -237,9 +245,18 @@ class ArqQueue(ForeignChanges[C_co], HasTimeline[C_co], HasWorkerTraces[C_co]):
             failures=record.number("t") or 0 if dead else 0,
             reason="failed" if dead else None,
             error=record.error() if dead else None,
+            run_ms=span_ms(record.number("st"), ended),
             task=record.fields["f"],
             record=record,
         )
+
+    @operation
+    async def attachments(self, entry: Entry) -> list[Attachment]:
+        """What its function returned."""
+        record = entry.record
+        if entry.state != "done" or not isinstance(record, Record):
+            return []
+        return value_shown("result", record.fields.get("r"))
 
     # --- what operators change -------------------------------------------------------------------
 

@@ -9,14 +9,17 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ...engine.optional_features import HasWorkerProcesses
+from ...model.attachment import Attachment
 from ...model.cut_element import name
 from ...model.entry import Entry, State
-from ...model.quoting import bytes_of, text
+from ...model.quoting import bytes_of, raw_of, text
 from ...model.states import Verb
 from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, operation
 from ...redis.parsers import moment
 from ...redis.whole_keys import members, set_members
+from ..attachments import attached, fields
+from ..changes import JOB_VERBS, PURGED_DONE, RUN_AGAIN
 from ..declarations import Declared, List, Zset
 from ..job_hashes import JobHash, JobHashQueue
 from ..owners_pause import HasKeyPause
@@ -61,11 +64,9 @@ class AsynqQueue(
         "done": (Zset("completed", "completed"),),
     }
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
-        "replay": ("dead",),
-        "requeue": ("delayed",),
-        "purge": ("waiting", "delayed", "dead", "done"),
-        "hard": ("waiting", "delayed", "dead", "done", "trash"),
-        "restore": ("trash",),
+        **{verb: states for verb, states in JOB_VERBS.items() if verb != "reschedule"},
+        **PURGED_DONE,
+        **RUN_AGAIN,
     }
     by_stamp: ClassVar[Collection[str]] = ("waiting", "trash", "gone")
     orphan_states: ClassVar[tuple[State, ...]] = ("pending",)
@@ -166,6 +167,13 @@ class AsynqQueue(
             task=job.message.text(1) or None,
             error=job.error() if state != "done" else None,
         )
+
+    @operation
+    async def attachments(self, entry: Entry) -> list[Attachment]:
+        """What its handler wrote by `ResultWriter`."""
+        key = bytes_of(self.keys["t_job_"]) + raw_of(entry.id)
+        (result,) = await fields(key, "result")
+        return attached("result", result)
 
     def waits_since(self, job: JobHash) -> int | None:
         """By a time in nanoseconds, which `RunTask` doesn't write."""

@@ -64,14 +64,12 @@ class Task(JobHash):
         return max(0, retried - lost), int(lost), None if archived_ms is None else why
 
     def shown(self) -> bytes:
-        """Shown as the payload: type, data, options, headers, and the result if there is one."""
-        message, result = self.message, self.values.get("result")
+        """Shown as the payload: type, data, options and headers."""
+        message = self.message
         shown: dict[str, Any] = {"type": message.text(1), "data": _data(message.data(2))}
         shown |= {name: message.number(n) for name, n in _NUMBERS.items() if message.number(n)}
         shown |= {name: message.text(n) for name, n in _TEXTS.items() if message.text(n)}
-        if self.headers:
-            shown["headers"] = self.headers
-        return encoded(shown if result is None else shown | {"result": _data(result)})
+        return encoded(shown | {"headers": self.headers} if self.headers else shown)
 
 
 def _data(data: bytes) -> Any:

@@ -42,7 +42,7 @@ class BullQueue(BullJobs[C_co]):
     refusals: ClassVar[Mapping[str, str]] = {
         "claim": "only Bull's workers can take a job",
         "purge pending": "a worker has them; once they are marked as stalled, requeue them first",
-        "purge done": "Bull's `queue.clean` removes them",
+        "replay done": "Bull's own retry is for failed jobs: add the job again by `queue.add`",
     }
     without_deadline: ClassVar[str] = (
         "it has no lock, or none yet: Bull's workers, which look every 30 s unless it is set, mark"

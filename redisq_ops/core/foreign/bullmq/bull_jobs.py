@@ -10,13 +10,16 @@ from redis.asyncio import RedisCluster as AsyncRedisCluster
 
 from ...engine.operator_changes import ChangeUndo
 from ...engine.optional_features import HasOwnersPause, HasWorkerTraces
+from ...model.attachment import Attachment
 from ...model.entry import Entry, State
 from ...model.errors import WrongKind
-from ...model.quoting import bytes_of
+from ...model.quoting import bytes_of, raw_of
 from ...model.states import Verb
 from ...model.worker_process import Process
-from ...redis.operation import C_co, Call, attempt_reads, operation
-from ..changes import JOB_VERBS
+from ...redis.operation import C_co, Call, attempt_reads, both, operation
+from ..attachments import attached, fields, last_lines, members
+from ..changes import JOB_VERBS, PURGED_DONE
+from ..iso_times import span_ms
 from ..job_hashes import JobHash, JobHashQueue
 from ..json_text import decoded
 from ..places import Place
@@ -53,10 +56,11 @@ class BullJobs(JobHashQueue[C_co], HasSchedules[C_co], HasOwnersPause[C_co], Has
     wait_fields: ClassVar[tuple[str, ...]] = ("timestamp", "opts", *TRIES)
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
         **JOB_VERBS,
+        **PURGED_DONE,
         "requeue": ("pending", "delayed"),
     }
     by_stamp: ClassVar[Collection[str]] = ("waiting", "delayed", "trash", "gone")
-    orphan_states: ClassVar[tuple[State, ...]] = ("pending", "done")
+    orphan_states: ClassVar[tuple[State, ...]] = ("pending",)
     verbs: ClassVar[Mapping[str, str]] = {
         "requeue": "they wait for the next worker now",
         "hard": "they are removed for good: no undo",
@@ -152,8 +156,35 @@ class BullJobs(JobHashQueue[C_co], HasSchedules[C_co], HasOwnersPause[C_co], Has
             consumer=job.text("pb") or None,
             error=job.error() if state != "done" else None,
             reason=("lost" if job.stalled else "failed") if dead else None,
+            run_ms=span_ms(job.number("processedOn"), job.number("finishedOn")),
             record=job,
         )
+
+    @operation
+    async def attachments(self, entry: Entry) -> list[Attachment]:
+        """What it returned, its progress, its logs, what its children returned, and the stack
+        traces of attempts before the one that `Entry.error` is of."""
+        job, key = entry.record, bytes_of(self._key("")) + raw_of(entry.id)
+        if not isinstance(job, Job):
+            return []
+        ((result, progress), logs), (children, failed) = await both(
+            both(fields(key, "returnvalue", "progress"), last_lines("logs", key + b":logs")),
+            both(
+                members("children", key + b":processed"),
+                members("failed children", key + b":failed"),
+            ),
+        )
+        traces = job.decoded("stacktrace")
+        earlier = traces[: -1 if entry.error else None] if isinstance(traces, list) else []
+        said = "\n\n".join(map(str, earlier)).encode(errors="backslashreplace")
+        return [
+            *attached("result", result),
+            *attached("progress", progress),
+            *logs,
+            *children,
+            *failed,
+            *attached("earlier stack traces", said),
+        ]
 
     def waits_since(self, job: JobHash) -> int | None:
         """Unknown for one that was delayed or tried: no field has the time when it came back."""

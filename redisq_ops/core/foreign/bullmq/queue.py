@@ -10,8 +10,10 @@ from typing import ClassVar
 from ...engine.relation import Links
 from ...model.entry import Entry, State
 from ...model.quoting import bytes_of, legal, raw_of
+from ...model.states import Verb
 from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import optional
+from ..changes import RUN_AGAIN
 from ..declarations import Declared, List, Zset
 from ..list_place import ListPlace
 from ..places import LocatedEntry, Place
@@ -70,6 +72,7 @@ class BullmqQueue(BullJobs[C_co]):
         "dead": (Zset("{q}:failed", "failed", died=True, unit_ms=1),),
         "done": (Zset("{q}:completed", "completed"),),
     }
+    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {**BullJobs.actions, **RUN_AGAIN}
     schedule_programs: ClassVar[tuple[ScheduleProgram, ...]] = (BullmqSchedulers(),)
     pause_note: ClassVar[str] = (
         "done as BullMQ's `queue.pause()` and `resume()` do it: its workers heed it"
@@ -81,7 +84,6 @@ class BullmqQueue(BullJobs[C_co]):
     refusals: ClassVar[Mapping[str, str]] = {
         "claim": "only BullMQ's workers can take a job",
         "purge pending": "a worker has them; once its lock is gone, requeue them first",
-        "purge done": "BullMQ's `queue.clean` removes them",
     }
     without_deadline: ClassVar[str] = (
         "its lock is gone, as when its worker was killed: BullMQ's workers, which look every 30 s"

@@ -11,12 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from hashlib import sha1
+from itertools import chain
 from typing import Any, ClassVar
 
 from ...engine.operator_changes import MoveStep
-from ...engine.optional_features import HasWorkerTraces
+from ...engine.optional_features import HasDoneEntries, HasWorkerTraces
+from ...engine.registry import all_queues
 from ...engine.relation import Links
 from ...model.activity import Activity
+from ...model.attachment import Attachment
 from ...model.entry import Entry, State
 from ...model.queue_position import QueuePosition
 from ...model.quoting import bytes_of, legal, text
@@ -25,6 +28,7 @@ from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, attempt, both, operation, together
 from ...redis.parsers import moment, optional
 from ...redis.whole_keys import set_members, strings
+from ..attachments import value_shown
 from ..declarations import Declared, Hash, List
 from ..json_text import text_member
 from ..long_records import not_read
@@ -43,6 +47,8 @@ from .task import Delivered, Result, Task
 CONTROL = ".celery.pidbox"
 """the ending of the names of queues by which workers are controlled"""
 RESULT = "celery-task-meta-"
+USUAL = "celery"
+"""Celery's own name for its queue, unless it is set"""
 STEP = SEPARATOR.decode()
 LOWER = range(1, 10)
 """priorities that may have a list of their own: 3, 6 and 9 unless `priority_steps` is set"""
@@ -52,7 +58,7 @@ _HELD = (
 )
 
 
-class CeleryQueue(HasSchedules[C_co], HasWorkerTraces[C_co]):
+class CeleryQueue(HasSchedules[C_co], HasDoneEntries[C_co], HasWorkerTraces[C_co]):
     """``celery:<queue>``. An id is the task's, which it keeps when it is tried again."""
 
     kind: ClassVar[str] = "celery"
@@ -101,13 +107,16 @@ class CeleryQueue(HasSchedules[C_co], HasWorkerTraces[C_co]):
         "reschedule": _HELD,
         "purge pending": _HELD,
         "purge delayed": _HELD + ", and `celery control revoke` stops them",
+        "replay done": "their results would be overwritten, and your application may still read"
+        " them: send the task anew",
         "purge done": "they are results that your application may still read:"
         " `app.AsyncResult(ID).forget()` removes one",
     }
     unlisted: ClassVar[Mapping[State, str]] = dict.fromkeys(
         ("dead", "done"),
         "Celery's results may be in another database or server (`result_backend`), which redisq"
-        " doesn't read",
+        " doesn't read. Those that name no queue (without `result_extended`) are shown in one queue"
+        " only: `celery:celery` if it is registered, or else the first by name",
     )
     without_deadline: ClassVar[str] = (
         "its worker has it until it acknowledges it; if that worker was killed, it is back after"
@@ -154,13 +163,9 @@ class CeleryQueue(HasSchedules[C_co], HasWorkerTraces[C_co]):
             return await super()._of_owner(state, wrong, whole)
         called = "failed" if state == "dead" else "succeeded"
         key, read = self.at + self.own_name, self._reader(state)
-        # The prefix of results is a setting of its own, to which Celery may append a `_`.
-        at = dict.fromkeys((self.at, self.at if self.at[-1:] in ":_-." else self.at + "_", ""))
         return [
-            ScannedResults(
-                key, called, read, sizes=string_sizes(begin + RESULT), begin=begin + RESULT
-            )
-            for begin in at
+            ScannedResults(key, called, read, sizes=string_sizes(begin), begin=begin)
+            for begin in _result_prefixes(self.at)
         ]
 
     async def places_of(self, state: State, names: Sequence[str]) -> list[Place]:
@@ -269,12 +274,33 @@ class CeleryQueue(HasSchedules[C_co], HasWorkerTraces[C_co]):
         keys = [bytes_of(begin) + row.member for row in rows]
         called = f"{place.called}, of any queue"
         read = partial(strings, one_slot=not self.on_cluster)
-        return [
+        entries = [
             Entry(legal(row.member), state, called=called, problem=not_read(found))
             if isinstance(found, int)
             else self._result(state, place, row, Result.read(found))
             for row, found in zip(rows, await place.records(rows, keys, read), strict=True)
         ]
+        if all(one is None or one.called == place.called for one in entries):
+            return entries
+        here = await self._has_nameless(begin)
+        return [
+            one if here or one is None or one.called == place.called else None for one in entries
+        ]
+
+    async def _has_nameless(self, begin: str) -> bool:
+        """Whether results that name no queue are shown in this one. Each is shown once: of the
+        registered queues that read keys with this prefix, in `USUAL`, or else in the first."""
+        known = await attempt(all_queues(self.prefix))
+        others = [] if isinstance(known, Exception) else known
+        reading = {self.name: self.at} | {
+            one.name: one.at or ""
+            for one in others
+            if one.kind == self.kind and begin in _result_prefixes(one.at or "")
+        }
+        usual = f"{self.kind}:{USUAL}"
+        return self.name == min(
+            reading, key=lambda name: (reading[name] + RESULT != begin, name != usual, name)
+        )
 
     def trash_payload(self, kept: bytes) -> bytes:
         task = Task.read(kept)
@@ -306,6 +332,16 @@ class CeleryQueue(HasSchedules[C_co], HasWorkerTraces[C_co]):
             task=text_member(result.fields, ("name",)),
             record=result,
         )
+
+    @operation
+    async def attachments(self, entry: Entry) -> list[Attachment]:
+        """What the task returned, and the tasks that it sent."""
+        result = entry.record
+        if entry.state != "done" or not isinstance(result, Result):
+            return []
+        names = {"result": "result", "children": "sent tasks"}
+        found = ((names[name], result.fields.get(name)) for name in names)
+        return [*chain(*(value_shown(*each) for each in found if each[1] not in (None, [])))]
 
     # --- what operators change -------------------------------------------------------------------
 
@@ -359,6 +395,14 @@ class CeleryQueue(HasSchedules[C_co], HasWorkerTraces[C_co]):
         if call is None:
             return None
         return message(*call, text(seen.member), self.own_name, at_ms), ""
+
+
+def _result_prefixes(at: str) -> list[str]:
+    """What the keys of results may begin with if the keys of queues begin with ``at``: the prefix
+    of results is a setting of its own, to which Celery may append a `_`."""
+    return [
+        f"{one}{RESULT}" for one in dict.fromkeys((at, at if at[-1:] in ":_-." else at + "_", ""))
+    ]
 
 
 def _entry(

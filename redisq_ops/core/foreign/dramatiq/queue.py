@@ -9,35 +9,42 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from hashlib import sha1
+from hashlib import md5, sha1
 from typing import Any, ClassVar
 
-from ...engine.optional_features import HasWorkerTraces
+from ...engine.optional_features import HasDoneEntries, HasWorkerTraces
 from ...engine.registry import server_ms
 from ...engine.state_scan import positions
+from ...model.attachment import Attachment
 from ...model.entry import Entry, State
-from ...model.quoting import legal, text
+from ...model.quoting import bytes_of, legal, text
 from ...model.states import Verb
 from ...model.worker_process import Process
-from ...redis.operation import C_co, Call, both, operation, together
-from ...redis.parsers import moment
+from ...redis.operation import C_co, Call, Description, both, operation, together
+from ...redis.parsers import moment, optional
+from ..attachments import attached
 from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, List, Set, Zset
-from ..json_text import text_member
+from ..json_text import decoded, text_member
 from ..long_records import not_read
 from ..places import LocatedEntry, Place, Row, orphan
-from ..record_sizes import field_sizes
+from ..record_sizes import field_sizes, key_sizes
 from ..releases import Releases
+from ..scanned_results import ScannedResults
 from .message import Message
 
 HELD = "held by a worker"
 SILENT_MS = 60_000
 """Dramatiq's own `heartbeat_timeout`, unless it is set"""
+RESULTS = "dramatiq-results"
+"""what names of results begin with, unless it is set, also before they are hashed"""
+RAISED = "dramatiq.results.Result"
+"""the member ``__t`` of a result that is an exception (``results/result.py``)"""
 BROKERS = 1000
 """brokers whose messages are shown: those with the latest heartbeats"""
 
 
-class DramatiqQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
+class DramatiqQueue(ForeignChanges[C_co], HasDoneEntries[C_co], HasWorkerTraces[C_co]):
     """``dramatiq:<queue>``. An id is the ``redis_message_id``, which is new at every retry."""
 
     kind: ClassVar[str] = "dramatiq"
@@ -55,6 +62,7 @@ class DramatiqQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         "pending": (Set("__acks__.{worker}.{q}", "fetched"),),
         "delayed": (List("{q}.DQ", "delayed"), Set("__acks__.{worker}.{q}.DQ", HELD)),
         "dead": (Zset("{q}.XQ", "dead letter", died=True, unit_ms=1),),
+        "done": (),  # see `ScannedResults`
     }
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
         **JOB_VERBS,
@@ -71,7 +79,14 @@ class DramatiqQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
     }
     refusals: ClassVar[Mapping[str, str]] = {
         "claim": "only Dramatiq's workers can take a message",
+        "replay done": "a result doesn't keep its message: send it again",
         "purge pending": "a worker has them in its memory; requeue them once it is gone",
+        "purge done": "they are results, which Dramatiq forgets when their time (`result_ttl`) is"
+        " over",
+    }
+    unlisted: ClassVar[Mapping[State, str]] = {
+        "done": "Dramatiq's results have names made by a hash, unless `use_namespace_prefix_keys`"
+        " is set, and may be on another server"
     }
     without_deadline: ClassVar[str] = (
         "its worker has it until it acknowledges it; when that worker was silent for a minute,"
@@ -111,10 +126,28 @@ class DramatiqQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
             )
         ]
 
+    async def _of_owner(self, state: State, wrong: list[str] | None, whole: bool) -> list[Place]:
+        if state != "done":
+            return await super()._of_owner(state, wrong, whole)
+        begin, read = f"{RESULTS}:{self.own_name}:", self._reader(state)
+        return [ScannedResults(begin, "result", read, sizes=key_sizes(begin), begin=begin)]
+
+    def _shared(self, state: State) -> bool:
+        return state == "done"
+
+    async def _size(self, state: State, places: Sequence[Place]) -> int | None:
+        """Results are not counted: no key lists them."""
+        return None if self._shared(state) else await super()._size(state, places)
+
     # --- records ---------------------------------------------------------------------------------
 
     async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:
         ids = [row.member for row in rows]
+        if state == "done":
+            begin = bytes_of(place.key)
+            keys = [begin + id for id in ids]
+            results = await place.records(rows, keys, _results)
+            return [self._result(place, row, one) for row, one in zip(rows, results, strict=True)]
         found = await place.records(rows, ids, partial(self._messages, place))
         return [self._entry(state, place, row, data) for row, data in zip(rows, found, strict=True)]
 
@@ -161,6 +194,29 @@ class DramatiqQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
             record=message,
         )
 
+    def _result(self, place: Place, row: Row, data: bytes | int | None) -> Entry | None:
+        """None: the actor raised, or the result has gone. An id is ``actor:message``."""
+        actor, id = text(row.member.rpartition(b":")[0]), legal(row.member)
+        if isinstance(data, int):
+            return Entry(id, "done", called=place.called, task=actor, problem=not_read(data))
+        if data is None or text_member(decoded(data), ("__t",)) == RAISED:
+            return None
+        return Entry(id, "done", called=place.called, task=actor, record=data)
+
+    @operation
+    async def attachments(self, entry: Entry) -> list[Attachment]:
+        """The result of a message: what its actor returned, or the exception of its latest
+        attempt. With the results' usual prefix, on this server."""
+        if not isinstance(entry.record, Message):
+            return attached("result", entry.record)
+        told = entry.record.fields or {}
+        key = bytes_of(
+            f"{RESULTS}:{self.own_name}:{told.get('actor_name')}:{told.get('message_id')}"
+        )
+        keys = [md5(key).hexdigest().encode(), key]
+        found = await _results(keys)
+        return [one for data in found for one in attached("result", data)]
+
     def _broker(self, place: Place) -> str:
         name = self.own_name + (".DQ" if place.called == HELD else "")
         return place.key.removeprefix(self.at + "__acks__.").removesuffix("." + name)
@@ -191,6 +247,11 @@ class DramatiqQueue(ForeignChanges[C_co], HasWorkerTraces[C_co]):
         else:
             again = message.for_replay() if seen.entry.state == "dead" else message.for_now()
         return None if again is None else (again, "")
+
+
+def _results(keys: Sequence[bytes]) -> Description[list[bytes | None]]:
+    """The results under these keys: each is the only element of a list."""
+    return together(Call(("LINDEX", key, 0), optional, key=key, cut=True) for key in keys)
 
 
 def _process(broker: bytes, silent_ms: int | None, queues: tuple[str, ...]) -> Process:

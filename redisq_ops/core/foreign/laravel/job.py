@@ -82,13 +82,13 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed(JobHash):
-    """A failed job's hash, and the job."""
+class HorizonJob(JobHash):
+    """The hash of a job that Horizon keeps, and the job."""
 
     job: Job
 
     @classmethod
-    def read(cls, values: Mapping[str, bytes | None]) -> Failed:
+    def read(cls, values: Mapping[str, bytes | None]) -> HorizonJob:
         return cls(values, Job.read(values["payload"] or b""))
 
 

@@ -10,25 +10,32 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from ...engine.optional_features import HasTimeline
+from ...engine.optional_features import HasDoneEntries, HasTimeline
 from ...engine.replay_tracking import ReplayTracker
+from ...model.attachment import Attachment
 from ...model.entry import Entry, Page, PageQuery, State
 from ...model.quoting import bytes_of, legal, raw_of, text
 from ...model.states import Verb
 from ...redis.operation import C_co, Call, operation, together
 from ...redis.parsers import moment
+from ..attachments import attached, fields
 from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, List, Zset
+from ..iso_times import span_ms
 from ..job_hashes import JobHash, Note, hash_fields
 from ..json_text import text_member
 from ..long_records import LONG_RECORD, whole_sizes
 from ..places import LocatedEntry, Place, Row
 from ..releases import Releases
-from .job import COMPARED, Failed, Job, error_of, retry_status, time_ms
+from .job import COMPARED, HorizonJob, Job, error_of, retry_status, time_ms
 from .recogniser import horizons_of
 
+ENDED: Mapping[State, str] = {"dead": "failed", "done": "completed"}
+"""states that Horizon keeps -> the status of their jobs"""
+SHOWN = ("exception", "completed_at", "reserved_at")
 
-class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co]):
+
+class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co], HasDoneEntries[C_co]):
     """``laravel:<queue>``; or the failed jobs of a Horizon whose queues have no keys.
 
     An id is the job's ``uuid``, the same at each attempt; Horizon's retry has another."""
@@ -47,6 +54,10 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         "pending": (Zset("queues:{q}:reserved", "reserved"),),
         "delayed": (Zset("queues:{q}:delayed", "delayed", ready=True),),
         "dead": (Zset("horizon:failed_jobs", "failed"),),
+        "done": (
+            Zset("horizon:completed_jobs", "completed"),
+            Zset("horizon:silenced_jobs", "silenced"),
+        ),
     }
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
         **JOB_VERBS,
@@ -66,7 +77,9 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co]):
     }
     refusals: ClassVar[Mapping[str, str]] = {
         "claim": "only Laravel's workers can take a job",
+        "replay done": "Horizon retries failed jobs only: dispatch the job anew",
         "purge pending": "a worker has them; requeue them once `retry_after` is over",
+        "purge done": "Horizon forgets them an hour after their end, unless it is set otherwise",
     }
     layout_faults: ClassVar[tuple[str, ...]] = (
         "a job that runs for longer than `retry_after` is run a second time meanwhile",
@@ -91,27 +104,33 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         return await (self._has_horizon() if self.whole else ForeignChanges.exists(self))
 
     def _shared(self, state: State) -> bool:
-        return state == "dead"
+        return state in ENDED
 
     async def places_of(self, state: State, names: Sequence[str]) -> list[Place]:
         found = await super().places_of(state, names)
-        if state == "dead":
-            return [replace(found[0], key=at + "failed_jobs", sizes=_sizes) for at in self.horizons]
-        return found
+        if state not in ENDED:
+            return found
+        return [
+            replace(place, key=at + place.key.rpartition(":")[2], sizes=_sizes)
+            for at in self.horizons
+            for place in found
+        ]
 
     async def _found_by_id(self, place: Place, wanted: Any) -> bool:
-        """Only Horizon's failed jobs are found by their ids."""
-        return place.called == "failed" and await super()._found_by_id(place, wanted)
+        """Only jobs that Horizon keeps are found by their ids."""
+        return place.called in ENDED.values() and await super()._found_by_id(place, wanted)
 
     async def _size(self, state: State, places: Sequence[Place]) -> int | None:
-        """Unknown: failed jobs without Horizon, which are in a database; and other jobs of a whole
-        Horizon, which doesn't name the keys of its queues."""
-        known = await self._has_horizon() if state == "dead" else not self.whole or state == "trash"
+        """Unknown: jobs that ended, without Horizon; and other jobs of a whole Horizon, which
+        doesn't name the keys of its queues."""
+        known = await self._has_horizon() if state in ENDED else not self.whole or state == "trash"
         return await super()._size(state, places) if known else None
 
     async def _page(self, state: State, query: PageQuery) -> Page:
         page = await super()._page(state, query)
-        return page if state != "dead" or await self._has_horizon() else replace(page, exact=False)
+        return (
+            page if state not in ENDED or await self._has_horizon() else replace(page, exact=False)
+        )
 
     async def _oldest_ms(self, waiting: Sequence[Place]) -> int | None:
         """Of the next job; unknown where jobs are large."""
@@ -122,13 +141,13 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co]):
     # --- records ---------------------------------------------------------------------------------
 
     async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:
-        if state != "dead":
+        if state not in ENDED:
             return [self._job(state, place, row) for row in rows]
-        names = COMPARED if place.brief else (*COMPARED, "exception")
+        names = COMPARED if place.brief else (*COMPARED, *SHOWN)
         keys = [job_key(place, row.member) for row in rows]
         sizes = [row.size or 0 for row in rows]
         found = await hash_fields(keys, names, sizes, place.reads)
-        return [self._failed(place, row, each) for row, each in zip(rows, found, strict=True)]
+        return [self._ended(state, place, row, each) for row, each in zip(rows, found, strict=True)]
 
     def _job(self, state: State, place: Place, row: Row) -> Entry:
         job, waits = Job.read(row.member), state == "waiting"
@@ -144,31 +163,34 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co]):
             problem=None if job.fields else "not a job of Laravel's",
         )
 
-    def _failed(self, place: Place, row: Row, found: Any) -> Entry | None:
-        """None: it is another queue's, was retried, or Horizon has forgotten it."""
-        id, called = legal(row.member), place.called
+    def _ended(self, state: State, place: Place, row: Row, found: Any) -> Entry | None:
+        """A job that failed or completed. None: it is another queue's, was retried, or Horizon has
+        forgotten it."""
+        dead, id, called = state == "dead", legal(row.member), place.called
+        reason = "failed" if dead else None
         if isinstance(found, Exception):
-            why = f"its job: {found}"
-            return Entry(id, "dead", called=called, reason="failed", problem=why)
-        failed, payload = Failed.read(found), found["payload"] or b""
-        mine = failed.text("status") == "failed" and self._means(failed.text("queue"))
-        if not mine or retry_status(failed):
+            return Entry(id, state, called=called, reason=reason, problem=f"its job: {found}")
+        kept, payload = HorizonJob.read(found), found["payload"] or b""
+        mine = kept.text("status") == ENDED[state] and self._means(kept.text("queue"))
+        if not mine or (dead and retry_status(kept)):
             return None
-        at, unread = time_ms(failed.text("failed_at")), isinstance(payload, Note)
+        unread = isinstance(payload, Note)
         whole = not (place.brief or unread)
+        ended = time_ms(kept.text("failed_at" if dead else "completed_at"))
         return Entry(
             id,
-            "dead",
-            at,
-            at,
+            state,
+            ended if dead else None,
+            ended if dead or whole else None,
             None if unread else payload,
-            failures=failed.job.attempts,
-            reason="failed",
-            error=error_of(failed.text("exception")) if whole else None,
+            failures=max(0, kept.job.attempts - (not dead)),
+            reason=reason,
+            error=error_of(kept.text("exception")) if dead and whole else None,
             called=called,
-            task=None if unread else text_member(failed.job.fields, self.task_in),
+            task=None if unread else text_member(kept.job.fields, self.task_in),
             problem=payload.decode() if unread else None,
-            record=failed,
+            run_ms=span_ms(time_ms(kept.text("reserved_at")), ended) if whole else None,
+            record=kept,
         )
 
     def _failures(self, payload: bytes) -> int:
@@ -178,6 +200,19 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co]):
         """The id itself, unless it may be a digest, or JSON may write it in another way."""
         return id if len(id) > 24 and id.isascii() and id.replace("-", "").isalnum() else ""
 
+    @operation
+    async def attachments(self, entry: Entry) -> list[Attachment]:
+        """What Horizon keeps beside the exception: its context, and the retries of a failed job."""
+        if entry.state not in ENDED:
+            return []
+        keys = [bytes_of(at) + raw_of(entry.id) for at in self.horizons]
+        found = await together(fields(key, "context", "retried_by") for key in keys)
+        return [
+            each
+            for context, retries in found
+            for each in (*attached("context", context), *attached("retries", retries))
+        ]
+
     # --- what operators change -------------------------------------------------------------------
 
     def destination(
@@ -185,7 +220,7 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co]):
     ) -> tuple[bytes | None, str] | None:
         """For a failed job, its retry."""
         failed = seen.entry.record
-        if not isinstance(failed, Failed):
+        if not isinstance(failed, HorizonJob):
             return None if self.whole else (None, self.own_name)
         if self.whole or not failed.job.fields:
             return None
@@ -229,8 +264,8 @@ class RetryTracker(ReplayTracker):
 
 
 def job_key(place: Place, id: bytes) -> bytes:
-    """The key of a failed job's hash."""
-    return bytes_of(place.key.removesuffix("failed_jobs")) + id
+    """The key of the hash of a job that Horizon keeps."""
+    return bytes_of(place.key.rpartition(":")[0]) + b":" + id
 
 
 async def _sizes(place: Place, rows: Sequence[Row], /) -> Sequence[int]:

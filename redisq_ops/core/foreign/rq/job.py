@@ -18,6 +18,9 @@ from ..tracebacks import failure_of
 MOST = 256 * 1024
 """bytes of a traceback that are unpacked"""
 _LOST = re.compile(r"Moved to FailedJobRegistry, due to AbandonedJobError|[Ww]ork-horse terminated")
+_OUTCOMES = {b"1": "successful", b"2": "failed", b"3": "stopped", b"4": "retried"} | {
+    b"5": "failed, without a retry left"
+}
 _SHOWN = ("description", "origin", "status", "timeout", "retries_left", "worker_name")
 
 
@@ -58,12 +61,7 @@ class Record(JobHash):
         if isinstance(self.results, str):
             return self.results
         result = self.results[0][1] if self.results else {}
-        packed = result.get(b"exc_string")
-        try:
-            data = base64.b64decode(packed) if packed else self.values["exc_info"] or b""
-            return zlib.decompressobj().decompress(data, MOST).decode("utf-8", "backslashreplace")
-        except (ValueError, zlib.error):
-            return ""
+        return _traceback(result.get(b"exc_string"), self.values["exc_info"] or b"")
 
     def error(self) -> Failure | None:
         found = self.traceback()
@@ -74,3 +72,29 @@ class Record(JobHash):
         retried, dead = self.number("number_of_retries") or 0, state == "dead"
         lost = int(dead and _LOST.match(self.traceback()) is not None)
         return retried + dead - lost, lost
+
+
+def returned(runs: list[Any]) -> bytes | None:
+    """What the latest of these results holds as the function's value; None: it has none."""
+    try:
+        return base64.b64decode(runs[0][1].get(b"return_value") or b"") if runs else None
+    except ValueError:
+        return None
+
+
+def ended(run: Any) -> dict[str, Any]:
+    """How a run ended, by its result: a field of the stream ``results:ID`` (``rq/results.py``)."""
+    id, result = run
+    last = _traceback(result.get(b"exc_string"), b"").strip().rpartition("\n")[2]
+    at_ms = int(id.partition(b"-")[0])
+    outcome = _OUTCOMES.get(result.get(b"type", b""), "unknown")
+    return {"ended_ms": at_ms, "outcome": outcome, "error": last or None}
+
+
+def _traceback(packed: bytes | None, plain: bytes) -> str:
+    """A traceback of a result, or (before RQ 1.12) of a job's hash."""
+    try:
+        data = base64.b64decode(packed) if packed else plain
+        return zlib.decompressobj().decompress(data, MOST).decode("utf-8", "backslashreplace")
+    except (ValueError, zlib.error):
+        return ""

@@ -13,6 +13,8 @@ from typing import Any, ClassVar
 
 from ...engine.optional_features import HasWorkerProcesses
 from ...engine.relation import Links
+from ...model.attachment import Attachment
+from ...model.cut_element import LARGEST
 from ...model.entry import Entry, State
 from ...model.quoting import bytes_of, legal, raw_of
 from ...model.states import Verb
@@ -29,20 +31,21 @@ from ...redis.operation import (
 )
 from ...redis.parsers import optional
 from ...redis.whole_keys import set_members
+from ..attachments import attached, fields, python_value
 from ..call_descriptions import call_of
-from ..changes import JOB_VERBS
+from ..changes import JOB_VERBS, PURGED_DONE, RUN_AGAIN
 from ..declarations import Declared, List, Zset
-from ..iso_times import iso_ms
+from ..iso_times import iso_ms, span_ms
 from ..job_hashes import JobHash, JobHashQueue
 from ..json_text import encoded
 from ..list_place import DEPTH
-from ..long_records import not_read, whole_sizes
+from ..long_records import bytes_used, not_read, whole_sizes
 from ..owners_pause import HasKeyPause
 from ..places import LocatedEntry, Place
 from ..releases import Releases
 from ..schedules import HasSchedules, ScheduleProgram
 from .dependencies import links
-from .job import Record
+from .job import Record, ended, returned
 from .recogniser import OF_A_QUEUE
 from .schedules import RqCron, RqScheduler
 from .workers import workers
@@ -70,6 +73,8 @@ SINCE = {
     "scheduled": "created_at",
     "deferred": "created_at",
 }
+RESULTS = 10
+"""results of a job that are read: RQ keeps ten, unless it is set otherwise"""
 _EXECUTION = re.compile(rb"(.+):[0-9a-f]{32}", re.DOTALL)
 
 
@@ -110,9 +115,9 @@ class RqQueue(JobHashQueue[C_co], HasSchedules[C_co], HasKeyPause[C_co], HasWork
     timed: ClassVar[Mapping[str, float]] = {"started": 1000, "scheduled": 1000}
     wait_fields: ClassVar[tuple[str, ...]] = ("enqueued_at",)
     of_every_job: ClassVar[tuple[str, ...]] = ("data", "origin")
-    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = JOB_VERBS
+    actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {**JOB_VERBS, **PURGED_DONE, **RUN_AGAIN}
     by_stamp: ClassVar[Collection[str]] = ("waiting", "delayed", "trash", "gone")
-    orphan_states: ClassVar[tuple[State, ...]] = ("pending", "done")
+    orphan_states: ClassVar[tuple[State, ...]] = ("pending",)
     fields: ClassVar[tuple[str, ...]] = FIELDS
     identity: ClassVar[tuple[str, ...]] = ("created_at", "enqueued_at", "ended_at", "status")
     schedule_programs: ClassVar[tuple[ScheduleProgram, ...]] = (RqCron(), RqScheduler())
@@ -133,7 +138,6 @@ class RqQueue(JobHashQueue[C_co], HasSchedules[C_co], HasKeyPause[C_co], HasWork
         " the failed ones when its time is over: then replay it",
         "claim": "only RQ's workers can take a job",
         "purge pending": "a worker is at them: stop them by `rq.command.send_stop_job_command`",
-        "purge done": "RQ removes them when their time (`result_ttl`) is over",
     }
     layout_faults: ClassVar[tuple[str, ...]] = (
         "a replayed job keeps the time at which its failure would have been forgotten: RQ's own"
@@ -208,8 +212,28 @@ class RqQueue(JobHashQueue[C_co], HasSchedules[C_co], HasKeyPause[C_co], HasWork
             consumer=legal(job.values["worker_name"] or b"") or None,
             reason=("lost" if lost else "failed") if state == "dead" else None,
             error=job.error() if state in ("dead", "delayed") else None,
+            run_ms=span_ms(job.ms("started_at"), job.ms("ended_at")),
             record=job,
         )
+
+    @operation
+    async def attachments(self, entry: Entry) -> list[Attachment]:
+        """What its function returned, its `meta`, and how its earlier runs ended."""
+        begins = self.keys["t_job_"], self.keys["t_results_"]
+        key, results = (bytes_of(begin) + raw_of(entry.id) for begin in begins)
+        (meta, value), used = await both(  # `result`: before RQ 1.12
+            fields(key, "meta", "result"), bytes_used(results, samples=0)
+        )
+        if used > LARGEST:
+            return [*python_value("meta", meta), *attached("results", used)]
+        ask = Call(("XREVRANGE", results, "+", "-", "COUNT", RESULTS), list[Any], key=results)
+        runs = await ask
+        value = returned(runs) or value
+        return [
+            *python_value("result", value if entry.state == "done" else None),
+            *python_value("meta", meta),
+            *attached("earlier runs", encoded([*map(ended, runs[1:])]) if runs[1:] else None),
+        ]
 
     def is_whole(self, values: Sequence[bytes | None]) -> bool:
         return all(values) and (self.whole or values[1] == bytes_of(self.own_name))

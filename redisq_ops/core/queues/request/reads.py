@@ -238,7 +238,7 @@ class RequestReads(RequestRecords[C_co]):
             ((result,), (purged,)) = await both(
                 self._results(rid, int(n), 1), self._purged_numbers(rid, int(n), 1)
             )
-            return None if purged else Entry(id, "done", payload=result)
+            return None if purged else Entry(id, "done", record=result)
         if request.state == "cancelled":
             return Entry(
                 id, "trash", payload=entry.payload, failures=entry.failures, problem=entry.problem

@@ -2,8 +2,9 @@
 -- its id.
 -- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
 -- USES: jobs events beside waiting delays element remove_from_list kept_keys type_check
--- mutant undo forgets the failure: 'processedOn', 'finishedOn', 'failedReason', =>
-local CHANGED = {'processedOn', 'finishedOn', 'failedReason', 'retriedOn', 'delay'}
+-- mutant undo forgets the end: 'processedOn', 'finishedOn', 'failedReason', 'returnvalue', =>
+local CHANGED = {'processedOn', 'finishedOn', 'failedReason', 'returnvalue', 'retriedOn', 'delay'}
+local ENDED = {failed = 'failedReason', completed = 'returnvalue'} -- place -> the field that says how
 
 local fit = {}
 local function moves_fit(e)
@@ -45,10 +46,9 @@ local function moves_put_in(e, to, at)
     delays_until(e, at)
     return jobs_changed(e)
   end
-  -- mutant end of the failure left: place.state == 'failed' => false
-  if place.state == 'failed' then
-    redis.call('HDEL', key, 'finishedOn', 'processedOn', 'failedReason')
-  end
+  local how = ENDED[place.state]
+  -- mutant end left: if how then => if false then
+  if how then redis.call('HDEL', key, 'finishedOn', 'processedOn', how) end
   -- mutant delay left: place.state == 'delayed' => false
   if place.state == 'delayed' then redis.call('HSET', key, 'delay', '0') end
   local list
@@ -62,7 +62,7 @@ end
 local function moves_take_back(e, to, list, seen)
   local place, job = jobs_place(e), jobs_of(e)
   if job.timestamp ~= e.made then return nil end -- its id came again
-  local began = place.state ~= 'failed' and e.before.values[1] or nil
+  local began = not ENDED[place.state] and e.before.values[1] or nil
   if job.processedOn ~= began then return nil end -- a worker had it
   if not list then
     return element_leaves_again(e, place.base .. (to == 'delayed' and 'delayed' or 'prioritized'))

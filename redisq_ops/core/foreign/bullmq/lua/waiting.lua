@@ -59,7 +59,7 @@ local function waiting_add(e)
     redis.call('ZADD', base .. 'prioritized', score, e.member)
   else
     key = waiting_list(base)
-    local last = jobs_place(e).state == 'failed' and jobs_lifo(job)
+    local last = jobs_place(e).state ~= 'delayed' and jobs_lifo(job)
     -- mutant wrong end: LPUSH => RPUSH
     if front or last then redis.call('RPUSH', key, e.member) else redis.call('LPUSH', key, e.member) end
   end
