@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from redisq_ops.core.engine.registry import all_queues
@@ -189,7 +188,7 @@ def _explained(
 def _show_lake(
     s: Session,
     spark: SparkSession,
-    lake: Path,
+    lake: str,
     queue: str | None,
     names: Sequence[str],
     common: Mapping[str, str],
@@ -246,12 +245,14 @@ def _small_tables(
 
 
 def _table_rows(
-    s: Session, queue: str | None, lake: Path | None, tables: Sequence[str]
+    s: Session, queue: str | None, lake: str | None, tables: Sequence[str]
 ) -> dict[str, int]:
     """Rows of each table, by the queues' counters or by the size of a lake's files."""
-    from redisq_ops.pipeline.spark_tuning import lake_rows, server_rows
+    from redisq_ops.pipeline.spark_tuning import server_rows
 
     if lake is not None:
+        from redisq_ops.pipeline.lake import lake_rows
+
         return {name: lake_rows(lake, [name]) for name in tables}
     queues = [] if queue is None else queue.split(",")
     prefix = s.config.prefix

@@ -84,7 +84,7 @@ def reported(s: Session, given: ReportOptions) -> int:
     return 0
 
 
-def _page(s: Session, figures: Figures, names: Sequence[str], lake: Path | None) -> str:
+def _page(s: Session, figures: Figures, names: Sequence[str], lake: str | None) -> str:
     from redisq_ops.pipeline.report_page import page
 
     title = ", ".join(names[:4]) + (" …" if len(names) > 4 else "") if names else "All queues"
@@ -252,17 +252,18 @@ class _Tables:
     """The tables of some queues of the server, or of a lake."""
 
     s: Session
-    lake: Path | None
+    lake: str | None
     names: tuple[str, ...]
     payloads: bool = False
     """whether the dead letters have their payloads"""
 
     def startup_conf(self, wanted: Sequence[str]) -> list[str]:
         """Settings for a session that reads these tables."""
+        from redisq_ops.pipeline import lake as lakes
         from redisq_ops.pipeline import spark_tuning
 
         if self.lake is not None:
-            return spark_tuning.startup_conf(spark_tuning.lake_rows(self.lake, wanted))
+            return spark_tuning.startup_conf(lakes.lake_rows(self.lake, wanted))
         return spark_tuning.startup_conf(self.rows(wanted))
 
     def rows(self, wanted: Sequence[str]) -> int:

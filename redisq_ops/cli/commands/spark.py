@@ -1,6 +1,5 @@
 """`redisq spark`: the pipeline. Spark is imported, and a JVM started, only where rows are read."""
 
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -62,7 +61,7 @@ class Pace:
 
 
 SPARK_QUEUE = option("--queue", "NAME", "Queue to use.")
-READ_LAKE = option("--lake", "DIR", "Read this lake instead of the server.")
+READ_LAKE = option("--lake", "LAKE", "Read this lake instead of the server.")
 
 
 @command(spark, "doctor", prints="SparkDoctor")
@@ -102,7 +101,7 @@ def schema(s: Session, *, table: str | None = argument("[TABLE]")) -> int:
 @options
 class SqlOptions:
     query: str = argument("QUERY")
-    lake: Path | None = READ_LAKE
+    lake: str | None = READ_LAKE
     queue: str | None = option("--queue", "NAME", "Only of this queue.")
     between: Between
     payloads: bool = flag("--payloads", "Read payloads too.")

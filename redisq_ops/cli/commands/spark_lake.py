@@ -1,10 +1,12 @@
-"""`redisq spark export | results`: tables into a lake of Parquet, and requests' results."""
+"""`redisq spark export | results`: tables into a lake of Delta tables, and requests' results."""
 
 from ..options import argument, command, flag, option, options
 from ..session import Session
 from .spark import SPARK_QUEUE, Running, spark
 
-_LAKE = option("--lake", "DIR", "Folder of the Parquet files.", default=...)
+_LAKE = option(
+    "--lake", "LAKE", "Folder of the Delta tables, or URL of an object store.", default=...
+)
 _ON_TRIM = option(
     "--on-trim", "fail|report", "What to do when history was trimmed meanwhile.", default="fail"
 )
@@ -24,7 +26,7 @@ class ExportTablesOptions:
 
 @command(spark, "export", prints="SparkExport")
 def export(s: Session, given: ExportTablesOptions) -> int:
-    """Export tables to a lake of Parquet files. history and dead continue where the last run ended;
+    """Export tables to a lake of Delta tables. history and dead continue where the last run ended;
     other tables have one snapshot a day.
 
     Examples:

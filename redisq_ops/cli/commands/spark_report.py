@@ -14,7 +14,7 @@ _QUEUES = argument("[QUEUE]...")
 class Source:
     """What a report is about: a server or a lake, and a time range."""
 
-    lake: Path | None = READ_LAKE
+    lake: str | None = READ_LAKE
     since: str | None = option("--since", "AGE|TIME", "Start: 6h, 03:12 or ISO 8601; default: 24h.")
     until: str | None = option("--until", "AGE|TIME", "End; default: now.")
 
