@@ -13,7 +13,7 @@ import os
 import re
 import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -102,8 +102,8 @@ class LakeTable:
         if name not in APPEND_TABLES:
             self.columns = self.columns.append(pa.field(SNAPSHOT_TIME, pa.timestamp("us", "UTC")))
 
-    def opened(self, as_of: datetime | None = None) -> DeltaTable | None:
-        """The latest snapshot, or the latest at a time; None if there is no such table."""
+    def opened(self) -> DeltaTable | None:
+        """The latest snapshot; None if there is no such table."""
         from deltalake import DeltaTable
         from deltalake.exceptions import TableNotFoundError
 
@@ -111,16 +111,17 @@ class LakeTable:
             try:
                 found = DeltaTable(self.uri, storage_options=self._storage)
             except TableNotFoundError:
-                if self.is_local and os.path.lexists(self.uri) and os.listdir(self.uri):
+                made = self.is_local and os.path.lexists(self.uri) and os.listdir(self.uri)
+                if made and made != ["_delta_log"]:  # an empty log: another run is making it
                     raise BadInput(f"{self.uri}: not a Delta table; move it elsewhere") from None
                 return None
-            if as_of is not None:
-                found.load_as_version(as_of)
             self._check(found)
         return found
 
     def _check(self, found: DeltaTable) -> None:
         """Raise `SchemaTooNew` for a table that this release would read wrongly."""
+        if found.metadata().partition_columns != ["day"]:
+            raise BadInput(f"{self.uri}: another program's table, not partitioned by day")
         protocol = found.protocol()
         if protocol.min_reader_version > 1:
             features = ", ".join(sorted(protocol.reader_features or ())) or "renamed columns"
@@ -139,18 +140,17 @@ class LakeTable:
     def created(self) -> DeltaTable:
         """The latest snapshot of the table, which is made, and gets new columns, if need be."""
         from deltalake import DeltaTable, Schema
+        from deltalake.exceptions import CommitFailedError
 
         schema = Schema.from_arrow(self.columns.append(pa.field("day", pa.date32())))
         found = self.opened()
         with delta_errors(self.uri):
             if found is None:
-                return DeltaTable.create(
-                    self.uri,
-                    schema,
-                    mode="ignore",
-                    partition_by=["day"],
-                    storage_options=self._storage,
-                )
+                with suppress(CommitFailedError):  # another run made it meanwhile
+                    return DeltaTable.create(
+                        self.uri, schema, "ignore", ["day"], storage_options=self._storage
+                    )
+                return self.created()
             known = {field.name for field in found.schema().fields}
             if missing := [field for field in schema.fields if field.name not in known]:
                 found.alter.add_columns(missing)
@@ -238,6 +238,8 @@ class LakeTable:
                     if _UNSUPPORTED in str(error):
                         raise
                     continue
+            if self.definition.name not in APPEND_TABLES:
+                self._clean(table)
             return table.version()
         raise Refused(f"{self.uri}: others changed it all the time; nothing was added")
 
@@ -245,8 +247,7 @@ class LakeTable:
         """Delete the days that ended ``keep_ms`` ago or earlier (None: no day), and merge the small
         files of past days. Today's files are left: the next export adds to them.
 
-        The files that this replaces, and those of killed runs, are deleted after a week: until then
-        a reader may have them open. Nothing is done if another program changes the table meanwhile.
+        Nothing is merged if another program changes the table meanwhile.
         """
         from deltalake.exceptions import CommitFailedError
 
@@ -261,13 +262,21 @@ class LakeTable:
                     if table.file_uris(file_pruning_predicate=f"day < '{oldest}'"):
                         deleted = int(table.delete(f"day < '{oldest}'")["num_removed_files"])
                 done = table.optimize.compact(partition_filters=[("day", "<", day_of(now_ms))])
-                if deleted or done["numFilesRemoved"]:
-                    table.vacuum(dry_run=False, full=True)
             except CommitFailedError as error:
                 if _UNSUPPORTED in str(error):
                     raise
                 return MaintenanceResult(deleted=deleted)
+        if deleted or done["numFilesRemoved"]:
+            self._clean(table)
         return MaintenanceResult(done["numFilesRemoved"], done["numFilesAdded"], deleted)
+
+    def _clean(self, table: DeltaTable) -> None:
+        """Delete files that were replaced, or left by killed runs, a week ago: by then no reader
+        has them open."""
+        from deltalake.exceptions import CommitFailedError
+
+        with delta_errors(self.uri), suppress(CommitFailedError):
+            table.vacuum(dry_run=False, full=True)
 
     @property
     def spark_root(self) -> str:

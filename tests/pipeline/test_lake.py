@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from datetime import date
 from http.client import HTTPConnection
@@ -126,6 +127,12 @@ def test_two_runs_over_the_same_rows_add_them_once_and_others_both(tmp_path: Pat
     added(lake_table, TODAY, NOON + 9, queue="other")
     assert len(ids(lake_table)) == 6
     assert queue_ends(opened(lake_table), ["mail", "other"]) == {"mail": NOON, "other": NOON + 9}
+
+
+def test_a_table_that_several_runs_make_at_once_is_one(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(4) as runs:
+        made = runs.map(lambda _: table_at(tmp_path).created().metadata().id, range(4))
+    assert len(set(made)) == 1
 
 
 def test_a_commit_survives_others_that_merge_and_delete_meanwhile(
