@@ -32,11 +32,13 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame
 
+# delta-rs would write warnings of its own to standard error.
+os.environ.setdefault("RUST_LOG", "off")
+
 APPEND_TABLES: Mapping[str, str] = {"history": "at", "dead": "since_at"}
 """tables that a run continues, and their time column"""
 SNAPSHOT_TIME = "exported_at"
 """a column that the other tables, of snapshots, have in addition"""
-ROWS_PER_FILE = 1_000_000
 _BYTES_PER_ROW = 20
 """estimated size of a row in a file whose writer did not count its rows"""
 _COMMITS = 5
@@ -171,7 +173,7 @@ class LakeTable:
             yield pa.RecordBatch.from_pylist(files)
 
     def write_files(self, batches: Iterable[pa.RecordBatch]) -> Iterator[LakeFile]:
-        """Write rows, sorted by day and queue, to files of at most about `ROWS_PER_FILE` rows."""
+        """Write rows, sorted by day and queue, to a file per day and queue."""
         import pyarrow.parquet as pq
         from deltalake.fs import DeltaStorageHandler
         from pyarrow.fs import PyFileSystem
@@ -187,7 +189,7 @@ class LakeTable:
                     files.open_output_stream(path) as out,
                     pq.ParquetWriter(out, self.columns, write_page_checksum=True) as writer,
                 ):
-                    while part is not None and part[0] == (day, queue) and rows < ROWS_PER_FILE:
+                    while part is not None and part[0] == (day, queue):
                         batch = part[1].select(self.columns.names).cast(self.columns)
                         writer.write_batch(batch)
                         rows += batch.num_rows
@@ -354,7 +356,7 @@ def delta_errors(uri: str) -> Iterator[None]:
     except (DeltaError, OSError, pa.ArrowException) as error:
         text = re.sub(r"\x1b\[\d+m", "", str(error))
         cause = _CAUSE.search(text)
-        words = next(filter(None, cause.groups())) if cause else text.splitlines()[0]
+        words = next(filter(None, cause.groups())) if cause else text.partition("\n")[0]
         words = words.partition(": ParsedLogPath")[0].removeprefix("Kernel error: ")[:300]
         said = f"{uri}: {' '.join(words.split())}"
         if _UNSUPPORTED in text:
@@ -363,7 +365,9 @@ def delta_errors(uri: str) -> Iterator[None]:
             raise RedisqError(f"{said}: nothing was added to the lake") from error
         if "error sending request" in text or re.search(r"\b5\d\d [A-Z]", text):
             raise Unreachable(f"{said}: the object store doesn't answer") from error
-        raise BadInput(f"{said}; if files are damaged or missing, restore them") from error
+        if not (cause and "://" in uri):  # the store's own words are enough
+            said += "; if files are damaged or missing, restore them"
+        raise BadInput(said) from error
 
 
 def _versions(table: DeltaTable, apps: Iterable[str]) -> dict[str, int]:

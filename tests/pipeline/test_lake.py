@@ -17,8 +17,6 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import duckdb
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -203,6 +201,9 @@ def test_small_files_of_past_days_are_merged_and_old_days_deleted(tmp_path: Path
 
 
 def test_other_programs_read_the_table(tmp_path: Path) -> None:
+    import duckdb
+    import polars
+
     lake_table = table_at(tmp_path)
     added(lake_table, {"2025-11-19": 2} | TODAY, 1, queue="a/b c")
     expected = [(date(2025, 11, 19), "a/b c", 2), (date(2025, 11, 20), "a/b c", 3)]
@@ -210,7 +211,7 @@ def test_other_programs_read_the_table(tmp_path: Path) -> None:
     query = "select day, queue, count(event_id) from rows group by all order by day"
     answer = duckdb.sql(query)
     assert rows is not None and answer is not None and answer.fetchall() == expected
-    found = pl.read_delta(lake_table.uri).group_by("day", "queue").len().sort("day")
+    found = polars.read_delta(lake_table.uri).group_by("day", "queue").len().sort("day")
     assert found.rows() == expected
 
 
@@ -341,7 +342,7 @@ def test_an_object_store_holds_a_lake(bucket: Callable[[str], str], object_store
     with pytest.raises(Overtaken):
         added(lake_table, TODAY, 3, start=1)
     assert lake_table.maintain(NOON) == MaintenanceResult(2, 1)
-    assert pl.read_delta(lake_table.uri).height == 2
+    assert len(ids(lake_table)) == 2
     assert lake_table.spark_paths(opened(lake_table))[0].startswith("s3a://data/lake/history/day=")
 
 
@@ -506,7 +507,7 @@ def test_later_exports_add_new_dead_letters_and_new_columns(
     assert export(payloads="true").rows == 3
     found = lake.read_table(spark, str(tmp_path), "dead").collect()
     assert Counter(bytes(row.payload) for row in found) == {b"x": 12, b"y": 3}
-    assert "op" in pl.read_delta(tmp_path / "dead").columns
+    assert "op" in opened(table_at(tmp_path, "dead")).schema().to_arrow().names
 
 
 @pytest.mark.slow
