@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from datetime import date
 from http.client import HTTPConnection
@@ -22,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 import redis
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 
 from redisq_ops.cli.main import run as run_command
 from redisq_ops.core.engine.registry import server_ms
@@ -127,10 +127,17 @@ def test_two_runs_over_the_same_rows_add_them_once_and_others_both(tmp_path: Pat
     assert queue_ends(opened(lake_table), ["mail", "other"]) == {"mail": NOON, "other": NOON + 9}
 
 
-def test_a_table_that_several_runs_make_at_once_is_one(tmp_path: Path) -> None:
-    with ThreadPoolExecutor(4) as runs:
-        made = runs.map(lambda _: table_at(tmp_path).created().metadata().id, range(4))
-    assert len(set(made)) == 1
+def test_a_table_that_another_run_makes_at_once_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = DeltaTable.create
+
+    def overtaken(*given: Any, **named: Any) -> None:
+        create(*given, **named)
+        raise CommitFailedError("protocol changed")
+
+    monkeypatch.setattr(DeltaTable, "create", overtaken)
+    assert table_at(tmp_path).created().version() == 0
 
 
 def test_a_commit_survives_others_that_merge_and_delete_meanwhile(
