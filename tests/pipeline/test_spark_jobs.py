@@ -69,6 +69,11 @@ CSV file: file:///in/a.csv"""
             "Permission denied: /lake",
         ),
         (
+            "Failed.\nCaused by: java.io.IOException: No space left on device",
+            RedisqError,
+            "the disk is full: what was written so far is not part of the result",
+        ),
+        (
             "Failed.\nCaused by: java.lang.ClassNotFoundException: Class "
             "org.apache.hadoop.fs.s3a.S3AFileSystem not found",
             BadInput,
