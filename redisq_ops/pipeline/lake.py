@@ -136,16 +136,10 @@ def _export(
         starts = {queue: ms for queue, ms in starts.items() if queue in ends}
         version = lake_table.commit(run_id, now_ms, files, starts, ends, marks)
     corrupt = sum(file.corrupt for file in files)
+    written = sum(file.rows for file in files) - corrupt
+    size = sum(file.bytes for file in files)
     return ExportResult(
-        run_id,
-        name,
-        version,
-        sum(file.rows for file in files) - corrupt,
-        len(files),
-        sum(file.bytes for file in files),
-        corrupt,
-        since_ms,
-        until_ms,
+        run_id, name, version, written, len(files), size, corrupt, since_ms, until_ms
     )
 
 

@@ -43,12 +43,7 @@ _BYTES_PER_ROW = 20
 """estimated size of a row in a file whose writer did not count its rows"""
 _COMMITS = 5
 """attempts of a commit, if others merge or delete files meanwhile"""
-_BOUNDED = {
-    "connect_timeout": "5s",
-    "timeout": "30s",
-    "max_retries": "3",
-    "retry_timeout": "60s",
-}
+_BOUNDED = {"connect_timeout": "5s", "timeout": "30s", "max_retries": "3", "retry_timeout": "60s"}
 """how long an object store may stall; the default of delta-rs is three minutes"""
 _CREDENTIALS = ("AWS_", "AZURE_", "GOOGLE_")
 """environment variables that delta-rs knows"""

@@ -12,13 +12,7 @@ import redis
 from redisq_ops.core.model.errors import BadInput, RedisqError, Refused
 from redisq_ops.pipeline.connection import Server
 from redisq_ops.pipeline.history_stream import HistoryStreamReader
-from redisq_ops.pipeline.lake_table import (
-    LakeFile,
-    LakeTable,
-    queue_ends,
-    row_count,
-    shard_marks,
-)
+from redisq_ops.pipeline.lake_table import LakeFile, LakeTable, queue_ends, row_count, shard_marks
 from redisq_ops.pipeline.options import parse_options
 from redisq_ops.pipeline.replay import check_plan
 from redisq_ops.pipeline.replay_plan import ReplayPlan

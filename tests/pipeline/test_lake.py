@@ -63,11 +63,8 @@ def table_at(folder: Path | str, name: str = "history") -> LakeTable:
 def written(lake_table: LakeTable, days: dict[str, int], queue: str = "mail") -> list[LakeFile]:
     """Files as Spark's tasks write them; ``days``: rows of each day."""
     schema = lake_table.columns.append(pa.field("day", pa.string()))
-    rows = [
-        {"queue": queue, "event_id": f"{day}-{k}", "day": day}
-        for day, n in days.items()
-        for k in range(n)
-    ]
+    named = [(day, f"{day}-{k}") for day, n in days.items() for k in range(n)]
+    rows = [{"queue": queue, "event_id": id, "day": day} for day, id in named]
     return list(lake_table.write_files([pa.RecordBatch.from_pylist(rows, schema=schema)]))
 
 

@@ -696,7 +696,7 @@ def worked(client: redis.Redis) -> None:
     settle(push, 4, "w1", "ack")
 
 
-def test_spark_settings_follow_the_number_of_rows(client: redis.Redis, tmp_path: Path) -> None:
+def test_spark_settings_follow_the_number_of_rows(client: redis.Redis) -> None:
     from redisq_ops.core.redis.operation import run
     from redisq_ops.pipeline import spark_tuning
 
