@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 import redis
@@ -94,7 +93,7 @@ def make_export(spark: SparkSession, url: str) -> Callable[[], float]:
     def run() -> float:
         with tempfile.TemporaryDirectory() as folder:
             start = time.perf_counter()
-            done = export(Server(ServerAddress(url)), read, "dead", Path(folder), queues=["mail"])
+            done = export(Server(ServerAddress(url)), read, "dead", folder, queues=["mail"])
             assert done.rows == MANY, done
             return time.perf_counter() - start
 

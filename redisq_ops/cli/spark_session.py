@@ -12,7 +12,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from redisq_ops.core.model.clock import wall_ms
@@ -220,7 +219,7 @@ def table_options(s: Session, table: str, **options: str) -> dict[str, str]:
     return {"table": table, "prefix": s.config.prefix, **options}
 
 
-def check_lake(lake: Path, *, writes: bool = False) -> None:
+def check_lake(lake: str, *, writes: bool = False) -> None:
     """As `redisq_ops.pipeline.lake.check_lake`, before Spark starts."""
     from redisq_ops.pipeline.session import check_installed
 
@@ -232,7 +231,7 @@ def check_lake(lake: Path, *, writes: bool = False) -> None:
 
 def lake_rows(
     spark: SparkSession,
-    lake: Path,
+    lake: str,
     name: str,
     queues: Sequence[str] = (),
     since: int | None = None,
@@ -261,14 +260,14 @@ def between(rows: DataFrame, column: str, since: int | None, until: int | None) 
     return rows if until is None else rows.where(at <= until)
 
 
-def now_ms(s: Session, lake: Path | None) -> int:
+def now_ms(s: Session, lake: str | None) -> int:
     """The present time, for ages: the server's, or this machine's if a lake is read."""
     from redisq_ops.core.engine.registry import server_ms
 
     return s.run(server_ms()) if lake is None else wall_ms()
 
 
-def bounds(s: Session, between: Between, lake: Path | None) -> dict[str, str]:
+def bounds(s: Session, between: Between, lake: str | None) -> dict[str, str]:
     """``--since`` and ``--until`` as options of the reader, in ms since 1970."""
     if between.since is None and between.until is None:
         return {}

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.engine.registry import all_queues
@@ -45,7 +44,7 @@ class QueryTables:
         return [whole_use(name) for name in self.uses]
 
 
-def query_tables(s: Session, asked: Asked, clock: Clock | None, lake: Path | None) -> QueryTables:
+def query_tables(s: Session, asked: Asked, clock: Clock | None, lake: str | None) -> QueryTables:
     """What a query reads. Raises `BadInput` for a statement that does more than read."""
     from redisq_ops.pipeline import spark_tuning
     from redisq_ops.pipeline.options import parse_options
@@ -64,7 +63,9 @@ def query_tables(s: Session, asked: Asked, clock: Clock | None, lake: Path | Non
         has_payload = TABLES[name].column("payload") is not None
         own[name] = common | ({"payloads": "true"} if payloads and has_payload else {})
         if lake is not None:
-            rows[name] = spark_tuning.lake_rows(lake, [name])
+            from redisq_ops.pipeline.lake import lake_rows
+
+            rows[name] = lake_rows(lake, [name])
             continue
         queues = parse_options({"table": name, **own[name]}).queue
         check_queues(s, queues)

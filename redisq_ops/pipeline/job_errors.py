@@ -68,6 +68,11 @@ def translate_job_error(error: Exception) -> Exception:
         return found
     if "No space left on device" in text:
         return RedisqError("the disk is full: what was written so far is not part of the result")
+    if "S3AFileSystem not found" in text or "No FileSystem for scheme" in text:
+        return BadInput(
+            "to read an object store, Spark needs Hadoop's client: "
+            "--conf spark.jars.packages=org.apache.hadoop:hadoop-aws:3.5.0"
+        )
     if denied := _DENIED.search(text):
         return BadInput(f"Permission denied: {denied[1]}")
     if "Python worker exited unexpectedly" in text:

@@ -1,4 +1,4 @@
-"""Exports of tables to a lake of Parquet files (see `lake_table`), each row once, and reads.
+"""Exports of tables to a lake of Delta tables (see `lake_table`), each row once, and reads.
 
 A run of a table with growing times (`APPEND_TABLES`) continues where the last run ended, queue by
 queue. A run of any other table is a snapshot, and replaces an earlier one of the same day. Runs of
@@ -10,35 +10,41 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import server_ms
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.redis.operation import together
 
 from .connection import Server, run_retrying
-from .history_ranges import Mark, encode_marks, read_mark
-from .job_errors import translating
-from .lake_table import LakeTable, Manifest, day_of
+from .history_ranges import encode_marks, read_mark
+from .lake_table import (
+    APPEND_TABLES,
+    SNAPSHOT_TIME,
+    LakeTable,
+    Overtaken,
+    day_of,
+    queue_ends,
+    row_count,
+    shard_marks,
+)
 from .options import Options, table_named
 from .tables import TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-APPEND_TABLES: Mapping[str, str] = {"history": "at", "dead": "since_at"}
-"""tables that a run continues, and their time column"""
 MARGIN_MS = 1000
 """younger rows are left for the next run: another shard's clock may be behind"""
-SNAPSHOT_TIME = "exported_at"
-"""a column that snapshots have in addition to their table's columns"""
-ROWS_PER_FILE = 1_000_000
+_ATTEMPTS = 3
+"""attempts of a run whose queues another run exports at the same time"""
 
 ReadTable = Callable[..., "DataFrame"]
 """a function that reads a table: ``read(name, **options)``"""
@@ -50,21 +56,22 @@ class ExportResult:
 
     run: str
     table: str
+    version: int
+    """the table's version with its rows"""
     rows: int
     files: int
     bytes: int
     corrupt: int
+    """rows that could not be read, not among ``rows``"""
     since_ms: int | None
     until_ms: int
-    recovered: int
-    """earlier interrupted runs that were finished first"""
 
 
 def export(
     server: Server,
     read: ReadTable,
     name: str,
-    lake: Path,
+    lake: str,
     *,
     queues: Sequence[str] = (),
     until_ms: int | None = None,
@@ -72,10 +79,25 @@ def export(
 ) -> ExportResult:
     """Export a table to a lake; rows exported earlier stay unchanged.
 
-    ``until_ms``: later rows are left for the next run (default: a second ago). ``options`` are
-    options of the data source.
+    ``lake``: a folder, or the URL of an object store. ``until_ms``: later rows are left for the
+    next run (default: a second ago). ``options`` are options of the data source.
     """
-    lake_table = LakeTable(lake, table_named(name))
+    take = partial(_export, server, read, LakeTable(lake, table_named(name)), queues, until_ms)
+    for _ in range(_ATTEMPTS - 1):
+        with suppress(Overtaken):
+            return take(options)
+    return take(options)
+
+
+def _export(
+    server: Server,
+    read: ReadTable,
+    lake_table: LakeTable,
+    queues: Sequence[str],
+    until_ms: int | None,
+    given: Mapping[str, str],
+) -> ExportResult:
+    name, options = lake_table.definition.name, dict(given)
     deployment, ask = server.deployment(), partial(run_retrying, server.client)
     names = queues or [queue.name for queue in ask(deployment.queues)]
     now_ms = ask(server_ms)
@@ -84,104 +106,98 @@ def export(
         options["queue"] = ",".join(queues)
     if name != "history":
         options.pop("onTrim", None)
-    with lake_table.locked():
-        recovered = lake_table.finish_interrupted()
-        stamp = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S")
-        run_id = f"{stamp}{now_ms % 1000:03}Z-{secrets.token_hex(2)}"
-        since_ms = None
-        marks: dict[str, Mark] = {}
-        known_marks = lake_table.marks(names)
-        if name in APPEND_TABLES:
-            ends = lake_table.bounds()
-            starts = {queue: ends.get(queue, 0) for queue in names}
-            since_ms = min(starts.values(), default=0) or None
-            if since_ms is not None:
-                options["since"] = str(since_ms)
-            bounds = {queue: (low, until_ms) for queue, low in starts.items() if low < until_ms}
-            if name == "history":
-                marks = ask(partial(_marks, deployment.prefix, list(bounds), until_ms))
-                if known_marks:
-                    options["marks"] = encode_marks(known_marks)
-            # The data source's bounds are both inclusive.
-            rows = read(name, **options, until=str(until_ms - 1))
-            rows = _new_rows(rows, APPEND_TABLES[name], starts, until_ms)
-            replaces = []
-        else:
-            bounds = {}
-            day = day_of(now_ms)
-            rows = _snapshot_rows(read(name, **options), day, now_ms)
-            replaces = lake_table.files_of_day(day, names)
-        _write(rows, lake_table.staging / run_id)
-        files = lake_table.staged_files(run_id)
-        manifest = Manifest(run_id, name, "placing", now_ms, bounds, files, replaces, marks)
-        if files or replaces or marks.keys() - known_marks.keys():
-            lake_table.write_manifest(manifest)
-            lake_table.place_files(manifest)
-        lake_table.merge_manifests()
-        shutil.rmtree(lake_table.staging, ignore_errors=True)
+    at = datetime.fromtimestamp(now_ms / 1000, UTC)
+    run_id = f"{at:%Y%m%dT%H%M%S}{now_ms % 1000:03}Z-{secrets.token_hex(2)}"
+    table = lake_table.created()
+    starts = queue_ends(table, names)
+    since_ms, marks, new_shards = None, {}, False
+    if name in APPEND_TABLES:
+        since_ms = min((starts.get(queue, 0) for queue in names), default=0) or None
+        if since_ms is not None:
+            options["since"] = str(since_ms)
+        ends = {queue: until_ms for queue in names if starts.get(queue, 0) < until_ms}
+        if name == "history":
+            shards = ask(partial(_shards, deployment.prefix, names))
+            known = shard_marks(table, shards)
+            read_to = [s for s in shards if s.rpartition("/")[0] in ends]
+            found = ask(lambda: together(read_mark(shards[s], until_ms) for s in read_to))
+            marks = dict(zip(read_to, found, strict=True))
+            new_shards = bool(marks.keys() - known.keys())
+            if known:
+                options["marks"] = encode_marks(known)
+        # The data source's bounds are both inclusive.
+        rows = read(name, **options, until=str(until_ms - 1))
+        rows = _new_rows(rows, APPEND_TABLES[name], starts, until_ms, day_of(now_ms))
+    else:
+        ends = dict.fromkeys(names, now_ms)
+        rows = _snapshot_rows(read(name, **options), now_ms)
+    files, version = lake_table.write(rows), table.version()
+    if files or new_shards or name not in APPEND_TABLES:
+        starts = {queue: ms for queue, ms in starts.items() if queue in ends}
+        version = lake_table.commit(run_id, now_ms, files, starts, ends, marks)
+    corrupt = sum(file.corrupt for file in files)
+    written = sum(file.rows for file in files) - corrupt
+    size = sum(file.bytes for file in files)
     return ExportResult(
-        run_id,
-        name,
-        manifest.rows,
-        len(files),
-        manifest.bytes,
-        manifest.corrupt,
-        since_ms,
-        until_ms,
-        recovered,
+        run_id, name, version, written, len(files), size, corrupt, since_ms, until_ms
     )
 
 
-def check_lake(folder: Path, *, writes: bool = False) -> None:
-    """Raise `SchemaTooNew` if a newer release wrote a table of the lake, and `BadInput` if there is
+def check_lake(lake: str, *, writes: bool = False) -> None:
+    """Raise `SchemaTooNew` if a newer program wrote a table of the lake, and `BadInput` if there is
     no lake, or no right to use it. ``writes``: a run will write to it, or make it."""
-    if not writes and not folder.is_dir():
-        raise BadInput(f"no lake at {folder}")
-    if writes:
-        made = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    if writes and "://" not in lake:
+        folder = Path(lake).absolute()
+        made = next(each for each in (folder, *folder.parents) if each.exists())
         if not os.access(made, os.W_OK | os.X_OK):
             raise BadInput(f"no right to write to the folder {made}")
-    for table in TABLES.values():
-        LakeTable(folder, table).runs()
+    tables = [LakeTable(lake, definition).opened() for definition in TABLES.values()]
+    if not writes and all(table is None for table in tables):
+        raise BadInput(f"no lake at {lake}: it has none of the tables {', '.join(TABLES)}")
 
 
-def read_table(spark: SparkSession, folder: Path, table: str) -> DataFrame:
-    """A table of a lake, with the ``day`` of its folders; empty if the lake does not have it."""
-    from pyspark.sql import functions as F
+def lake_rows(lake: str, tables: Sequence[str]) -> int:
+    """The rows of these tables of a lake."""
+    found = (LakeTable(lake, TABLES[name]).opened() for name in tables)
+    return sum(row_count(table) for table in found if table is not None)
+
+
+def read_table(spark: SparkSession, lake: str, name: str) -> DataFrame:
+    """A table of a lake, with its ``day``; empty if the lake does not have it."""
+    from pyspark.sql.types import DateType, TimestampType
 
     from .schemas import struct
 
-    schema = struct(TABLES[table])
-    path = (folder / table).absolute()  # a Connect server has another working directory
-    if path.is_dir():
-        # The first option makes Spark read again; a frame that it persisted may lack newer files.
-        options = {"command": secrets.token_hex(8), "parquet.page.verify-checksum.enabled": "true"}
-        rows = spark.read.schema(schema).options(**options).parquet(str(path))
-    else:
-        rows = spark.createDataFrame([], schema)
-    # Spark finds the column in the folders' names, if there are any.
-    return rows if "day" in rows.columns else rows.withColumn("day", F.lit(None).cast("date"))
+    schema = struct(TABLES[name])
+    if name not in APPEND_TABLES:
+        schema = schema.add(SNAPSHOT_TIME, TimestampType())
+    schema = schema.add("day", DateType())
+    lake_table = LakeTable(lake, TABLES[name])
+    table = lake_table.opened()
+    paths = [] if table is None else lake_table.spark_paths(table)
+    if not paths:
+        return spark.createDataFrame([], schema)
+    checked = spark.read.option("parquet.page.verify-checksum.enabled", "true")
+    return checked.option("basePath", lake_table.spark_root).schema(schema).parquet(*paths)
 
 
-async def _marks(prefix: str, names: Sequence[str], until_ms: int) -> dict[str, Mark]:
-    """The marks of these queues' histories at a time."""
+async def _shards(prefix: str, names: Sequence[str]) -> dict[str, Queue[Any]]:
+    """The shards of these queues by ``queue/shard``."""
     from .read_partitions import open_queues
 
     if not names:
         return {}
-    shard_queues = {
+    return {
         f"{opened.queue.name}/{k}": shard_queue
         for opened in await open_queues(Options("history", tuple(names), prefix=prefix))
         for k, shard_queue in enumerate(opened.queue.shard_queues)
     }
-    marks = await together(
-        read_mark(shard_queue, until_ms) for shard_queue in shard_queues.values()
-    )
-    return dict(zip(shard_queues, marks, strict=True))
 
 
-def _new_rows(frame: DataFrame, column: str, starts: Mapping[str, int], until_ms: int) -> DataFrame:
-    """The rows of each queue from its start on.
+def _new_rows(
+    frame: DataFrame, column: str, starts: Mapping[str, int], until_ms: int, today: str
+) -> DataFrame:
+    """The rows of each queue from its start on, and their ``day``; today of unreadable rows.
 
     An event without a time counts by its id; unreadable rows without any time are always included.
     """
@@ -198,19 +214,14 @@ def _new_rows(frame: DataFrame, column: str, starts: Mapping[str, int], until_ms
         words = [F.lit(word) for queue, ms in starts.items() for word in (queue, ms)]
         low = F.coalesce(F.create_map(*words)[F.col("queue")], F.lit(0))
     in_range = (at_ms >= low) & (at_ms < until_ms)
+    day = F.when(F.col("_corrupt").isNull(), F.date_format(column, "yyyy-MM-dd"))
     return frame.where(in_range | F.coalesce(without_time, F.lit(False))).withColumn(
-        "day", F.when(F.col("_corrupt").isNull(), F.date_format(column, "yyyy-MM-dd"))
+        "day", F.coalesce(day, F.lit(today))
     )
 
 
-def _snapshot_rows(frame: DataFrame, day: str, now_ms: int) -> DataFrame:
+def _snapshot_rows(frame: DataFrame, now_ms: int) -> DataFrame:
     from pyspark.sql import functions as F
 
-    return frame.withColumn(SNAPSHOT_TIME, F.timestamp_millis(F.lit(now_ms))).withColumn(
-        "day", F.when(F.col("_corrupt").isNull(), F.lit(day))
-    )
-
-
-def _write(frame: DataFrame, path: Path) -> None:
-    writer = frame.write.partitionBy("day", "queue").option("maxRecordsPerFile", ROWS_PER_FILE)
-    translating(lambda: writer.parquet(path.as_uri()))
+    at = F.timestamp_millis(F.lit(now_ms))
+    return frame.withColumns({SNAPSHOT_TIME: at, "day": F.lit(day_of(now_ms))})

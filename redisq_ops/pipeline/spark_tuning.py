@@ -18,7 +18,6 @@ from .read_partitions import ENTRY_STATES, open_queues
 
 SMALL = 200_000
 """with fewer rows, queries are interpreted and the JVM's optimising compiler is off"""
-_BYTES_PER_ROW = 20
 """Parquet bytes of a history row; rows of other tables are larger"""
 SMALL_INPUT = 64 * 1024 * 1024
 _SHARDS_PER_CALL = 100
@@ -110,12 +109,3 @@ async def weights(names: Sequence[str], prefix: str) -> dict[tuple[str, str], in
                 if each.weight != 1:
                     weighed[queue.name, each.client] = each.weight
     return weighed
-
-
-def lake_rows(folder: Path, tables: Sequence[str]) -> int:
-    """Estimated rows of a lake's tables, by the size of their files."""
-    return sum(
-        file.stat().st_size // _BYTES_PER_ROW
-        for table in tables
-        for file in (folder / table).glob("day=*/**/*.parquet")
-    )

@@ -266,5 +266,5 @@ def test_an_export_keeps_corrupt_rows_apart_and_counts_them(
 
     corrupt = read("waiting").where("_corrupt is not null").collect()
     assert [row.id for row in corrupt] == [id]
-    done = lake.export(Server(ServerAddress(url)), read, "waiting", tmp_path)
+    done = lake.export(Server(ServerAddress(url)), read, "waiting", str(tmp_path))
     assert (done.rows, done.corrupt) == (N - 1, 1)

@@ -14,6 +14,7 @@ from redisq_ops.core.model.errors import Unreachable
 from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.pipeline import doctor
 from redisq_ops.pipeline.doctor import DoctorCheck, check_driver, check_executors, wait_for_executor
+from redisq_ops.pipeline.lake import read_table
 
 from ..command_line import Redisq, everywhere
 from .conftest import QUICK
@@ -180,7 +181,7 @@ def test_sql_over_the_tables(
     redisq("spark", "results", str(out), "--queue", "mail", "--format", "json", code=3)
     export = ("spark", "export", "--table", "dead", "--lake", str(tmp_path / "lake"), "--payloads")
     redisq(*export, "--queue", "mail")
-    exported = spark.read.parquet(str(tmp_path / "lake" / "dead")).collect()
+    exported = read_table(spark, str(tmp_path / "lake"), "dead").collect()
     written = "".join(path.read_text() for path in out.glob("part-*")) + str(exported)
     assert "***" in written and "mailbox" not in written
     message = redisq.refusal("spark", "sql", "select * from x", code=2)

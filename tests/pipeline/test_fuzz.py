@@ -6,16 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import redis
 
 from redisq_ops.core.model.errors import BadInput, RedisqError, Refused
 from redisq_ops.pipeline.connection import Server
 from redisq_ops.pipeline.history_stream import HistoryStreamReader
-from redisq_ops.pipeline.lake_maintenance import maintain
-from redisq_ops.pipeline.lake_table import LakeFile, LakeTable, Manifest
+from redisq_ops.pipeline.lake_table import LakeFile, LakeTable, queue_ends, row_count, shard_marks
 from redisq_ops.pipeline.options import parse_options
 from redisq_ops.pipeline.replay import check_plan
 from redisq_ops.pipeline.replay_plan import ReplayPlan
@@ -29,8 +26,7 @@ from .test_replay import ids, planned, replay_request, server_at
 
 __all__ = ["server_at"]
 NOON = 1_763_640_000_000
-"""of 2025-11-20, a day that is over"""
-PLACE = "day=2025-11-20/queue=mail"
+DAY = "2025-11-20"
 
 
 @contextmanager
@@ -49,80 +45,36 @@ def changed(data: bytes, rng: random.Random) -> bytes:
     return json.dumps(warped(json.loads(data), rng)).encode()
 
 
-def small_lake(folder: Path) -> LakeTable:
-    """One run whose files are in their places, and one that was interrupted before."""
-    lake_table = LakeTable(folder, TABLES["history"])
-    for run, n in (("r1", 2), ("r2", 3)):
-        name = f"{PLACE}/{run}-00000.parquet"
-        ready = lake_table.staging / run / "_placed"
-        ready.mkdir(parents=True)
-        rows = pa.table({"event_id": [f"{run}-{k}" for k in range(n)]})
-        pq.write_table(rows, ready / f"{run}-00000.parquet", write_page_checksum=True)
-        lake_table.manifests.mkdir(exist_ok=True)
-        made = Manifest(
-            run,
-            "history",
-            "placing",
-            NOON,
-            {"mail": (0, NOON)},
-            [LakeFile(name, n, 500)],
-            [f"{PLACE}/old.parquet"],
-            {"mail/0": "5-1", "mail/1": 7},
-        )
-        lake_table.write_manifest(made)
-        if run == "r1":
-            lake_table.place_files(made)
-    return lake_table
+def lake_with(folder: Path, path: str) -> tuple[LakeTable, Path]:
+    """A table with one file, and its log's commit of that."""
+    table = LakeTable(str(folder), TABLES["history"])
+    table.created()
+    file = LakeFile(path, DAY, "mail", 2, 0, 500)
+    table.commit("r", NOON, [file], {}, {"mail": NOON}, {"mail/0": "5-1", "mail/1": 7})
+    return table, folder / "history" / "_delta_log" / f"{1:020}.json"
 
 
-def test_manifests(tmp_path: Path) -> None:
-    """Another's manifest moves and deletes nothing outside the places of a lake's files."""
-    for k, rng in each("manifest"):
-        lake_table = small_lake(tmp_path / str(k))
-        outside = [tmp_path / str(k) / "x", lake_table.path / "x"]
-        for path in outside:
-            path.write_text("mine")
-        file = lake_table.manifests / rng.choice(["r1.json", "r2.json"])
-        file.write_bytes(changed(file.read_bytes(), rng))
-        for read in (
-            lake_table.bounds,
-            lambda t=lake_table: t.marks({"mail"}),
-            lambda t=lake_table: t.files_of_day("2025-11-20", ["mail"]),
-            lake_table.finish_interrupted,
-            lake_table.merge_manifests,
-        ):
-            with in_one_line(k):
-                read()
-        assert [path.read_text() for path in outside] == ["mine", "mine"], k
-
-
-@pytest.mark.parametrize(
-    "place", ["../x", "day=2025-11-20/queue=mail/../../../x", "/x", "x", "_manifest/r1.json", ""]
-)
-def test_a_manifest_names_no_file_outside_the_places_of_a_lake(tmp_path: Path, place: str) -> None:
-    lake_table = small_lake(tmp_path)
-    for change in ({"replaces": [place]}, {"files": [{"path": place, "rows": 1, "bytes": 1}]}):
-        file = lake_table.manifests / "r2.json"
-        file.write_text(json.dumps(json.loads(file.read_text()) | change))
-        with pytest.raises(BadInput, match="can't be a file of a lake; restore it"):
-            lake_table.finish_interrupted()
-
-
-def test_files_of_a_lake(tmp_path: Path) -> None:
-    """A file that was changed is not merged, nor the one that it would be merged with; unless its
-    rows are the same."""
-    for k, rng in each("lake file"):
-        lake_table = small_lake(tmp_path / str(k))
-        lake_table.finish_interrupted()
-        first, second = sorted(lake_table.path.glob("day=*/*/*.parquet"))
-        first.write_bytes(mutated(first.read_bytes(), rng))
+def test_logs_of_a_lake(tmp_path: Path) -> None:
+    table, log = lake_with(tmp_path, f"day={DAY}/a.parquet")
+    lines = log.read_bytes().splitlines()
+    for k, rng in each("log of a lake"):
+        at = rng.randrange(len(lines))
+        other = [*lines[:at], changed(lines[at], rng), *lines[at + 1 :]]
+        log.write_bytes(b"\n".join(other) + b"\n")
         with in_one_line(k):
-            maintain(lake_table, NOON + 5 * 86_400_000)
-            (merged,) = lake_table.path.glob("day=*/*/*.parquet")
-            rows = pq.read_table(merged, partitioning=None).column("event_id").to_pylist()
-            assert rows == ["r1-0", "r1-1", "r2-0", "r2-1", "r2-2"], k
-            continue
-        assert first.exists() and second.exists(), k
+            found = table.opened()
+            assert found is not None
+            row_count(found), queue_ends(found, ["mail"]), shard_marks(found, ["mail/0", "mail/1"])
+            table.spark_paths(found)
+
+
+@pytest.mark.parametrize("path", ["../x", f"day={DAY}/../../x", f"day={DAY}/a/x", "/x", "x"])
+def test_a_log_names_no_file_outside_the_folders_of_its_days(tmp_path: Path, path: str) -> None:
+    table, _ = lake_with(tmp_path, path)
+    found = table.opened()
+    assert found is not None
+    with pytest.raises(BadInput, match=f"another program put '.*x' outside day={DAY}"):
+        table.spark_paths(found)
 
 
 @pytest.mark.alike
@@ -218,10 +170,6 @@ def test_a_damaged_checkpoint_is_named() -> None:
 def test_a_pipe_in_place_of_a_file_is_refused(tmp_path: Path) -> None:
     import os
 
-    lake_table = small_lake(tmp_path)
-    os.mkfifo(lake_table.manifests / "r3.json")
     os.mkfifo(tmp_path / "plan.ndjson")
-    with soon(), pytest.raises(BadInput, match="is a pipe"):
-        lake_table.runs()
     with soon(), pytest.raises((BadInput, Refused), match="is a pipe"):
         ReplayPlan.read(tmp_path)

@@ -1,11 +1,17 @@
-"""The lake: each row once, after interrupted and repeated runs."""
+"""The lake: each row once, after interrupted, repeated and concurrent runs."""
 
+import os
+import shutil
+import signal
+import socket
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
-from io import BytesIO
+from contextlib import closing, suppress
+from datetime import date
+from http.client import HTTPConnection
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,320 +19,337 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import redis
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 
+from redisq_ops.cli.main import run as run_command
 from redisq_ops.core.engine.registry import server_ms
 from redisq_ops.core.model.entry import Settlement
-from redisq_ops.core.model.errors import BadInput, RedisqError, Refused
+from redisq_ops.core.model.errors import BadInput, Refused, Unreachable
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.core.redis.operation import run
 from redisq_ops.pipeline import lake
 from redisq_ops.pipeline.connection import Server
 from redisq_ops.pipeline.job_errors import translate_job_error
-from redisq_ops.pipeline.lake_maintenance import MaintenanceResult, maintain
-from redisq_ops.pipeline.lake_table import LakeFile, LakeTable, Manifest
+from redisq_ops.pipeline.lake_table import (
+    LakeFile,
+    LakeTable,
+    MaintenanceResult,
+    Overtaken,
+    queue_ends,
+    row_count,
+    shard_marks,
+)
+from redisq_ops.pipeline.schemas import arrow
 from redisq_ops.pipeline.tables import TABLES
 from tests.command_line import ERROR, dead_letters
+from tests.ports import free_port
+from tests.queue_steps import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-HISTORY = TABLES["history"]
+NOON = 1_763_640_000_000
+"""of 2025-11-20"""
+DAY = 86_400_000
+TODAY = {"2025-11-20": 3}
 
 
-def stage_files(lake_table: LakeTable, run: str, days: dict[str, int], queue: str = "mail") -> None:
-    """Files as Spark leaves them in staging; ``days``: rows of each day."""
-    for day, n in days.items():
-        folder = lake_table.staging / run / f"day={day}" / f"queue={queue}"
-        folder.mkdir(parents=True)
-        ids = [f"{run}-{day}-{k}" for k in range(n)]
-        pq.write_table(pa.table({"event_id": ids}), folder / "part-0.snappy.parquet")
+def table_at(folder: Path | str, name: str = "history") -> LakeTable:
+    return LakeTable(str(folder), TABLES[name])
 
 
-def rows_in_lake(lake_table: LakeTable) -> list[str]:
-    """All rows that a reader of the folder finds."""
-    return [
-        id
-        for path in sorted(lake_table.path.glob("day=*/**/*.parquet"))
-        for id in pq.read_table(path, partitioning=None).column("event_id").to_pylist()
-    ]
+def written(lake_table: LakeTable, days: dict[str, int], queue: str = "mail") -> list[LakeFile]:
+    """Files as Spark's tasks write them; ``days``: rows of each day."""
+    schema = lake_table.columns.append(pa.field("day", pa.string()))
+    named = [(day, f"{day}-{k}") for day, n in days.items() for k in range(n)]
+    rows = [{"queue": queue, "event_id": id, "day": day} for day, id in named]
+    return list(lake_table.write_files([pa.RecordBatch.from_pylist(rows, schema=schema)]))
 
 
-def written(lake_table: LakeTable, run: str, days: dict[str, int], **given: Any) -> Manifest:
-    stage_files(lake_table, run, days)
-    made = Manifest(run, "history", "placing", 1, files=lake_table.staged_files(run), **given)
-    lake_table.write_manifest(made)
-    return made
+def added(
+    lake_table: LakeTable, days: dict[str, int], end: int, queue: str = "mail", start: int = 0
+) -> None:
+    starts = {queue: start} if start else {}
+    lake_table.created()
+    files = written(lake_table, days, queue)
+    lake_table.commit("r", end, files, starts, {queue: end}, {})
+
+
+def opened(lake_table: LakeTable) -> DeltaTable:
+    found = lake_table.opened()
+    assert found is not None
+    return found
+
+
+def ids(lake_table: LakeTable) -> list[str]:
+    return sorted(pa.table(opened(lake_table).to_pyarrow_table())["event_id"].to_pylist())
 
 
 # --- without Spark --------------------------------------------------------------------------------
 
 
-def test_files_are_placed_and_listed_in_the_manifest(tmp_path: Path) -> None:
-    lake_table = LakeTable(tmp_path, HISTORY)
-    with lake_table.locked():
-        lake_table.place_files(written(lake_table, "r1", {"2026-11-20": 3, "2026-11-21": 2}))
-    (made,) = lake_table.runs()
-    assert [file.path for file in made.files] == [
-        "day=2026-11-20/queue=mail/r1-00000.parquet",
-        "day=2026-11-21/queue=mail/r1-00001.parquet",
-    ]
-    assert (made.state, made.rows) == ("done", 5) and len(rows_in_lake(lake_table)) == 5
+def killed_run(folder: str, where: str) -> None:
+    """A run that is killed before or after its commit."""
+    lake_table = table_at(folder)
+    start = queue_ends(lake_table.created(), ["mail"])
+    files = written(lake_table, TODAY)
+    if where == "after":
+        lake_table.commit("r", NOON, files, start, {"mail": NOON}, {"mail/0": 5})
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_run_interrupted_before_its_manifest_leaves_nothing(tmp_path: Path) -> None:
-    lake_table = LakeTable(tmp_path, HISTORY)
-    with lake_table.locked():
-        stage_files(lake_table, "r1", {"2026-11-20": 3})
-        lake_table.staged_files("r1")
-        assert lake_table.finish_interrupted() == 0
-    assert (
-        rows_in_lake(lake_table) == []
-        and lake_table.runs() == []
-        and not lake_table.staging.exists()
+@pytest.mark.parametrize(("where", "rows"), [("before", 0), ("after", 3)])
+def test_a_run_killed_at_its_commit_is_either_whole_or_nothing(
+    tmp_path: Path, where: str, rows: int
+) -> None:
+    process = get_context("spawn").Process(target=killed_run, args=(str(tmp_path), where))
+    process.start()
+    process.join()
+    lake_table = table_at(tmp_path)
+    table = opened(lake_table)
+    assert row_count(table) == len(ids(lake_table)) == rows
+    assert bool(queue_ends(table, ["mail"])) == bool(rows) == bool(shard_marks(table, ["mail/0"]))
+
+
+def test_two_runs_over_the_same_rows_add_them_once_and_others_both(tmp_path: Path) -> None:
+    lake_table = table_at(tmp_path)
+    added(lake_table, TODAY, NOON)
+    with pytest.raises(Overtaken, match="another run exported the same queues"):
+        added(lake_table, TODAY, NOON + 5)
+    # The answer to a commit was lost: the repeated one adds nothing.
+    added(lake_table, TODAY, NOON)
+    added(lake_table, TODAY, NOON + 9, queue="other")
+    assert len(ids(lake_table)) == 6
+    assert queue_ends(opened(lake_table), ["mail", "other"]) == {"mail": NOON, "other": NOON + 9}
+
+
+def test_a_table_that_another_run_makes_at_once_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = DeltaTable.create
+
+    def overtaken(*given: Any, **named: Any) -> None:
+        create(*given, **named)
+        raise CommitFailedError("protocol changed")
+
+    monkeypatch.setattr(DeltaTable, "create", overtaken)
+    assert table_at(tmp_path).created().version() == 0
+
+
+def test_a_commit_survives_others_that_merge_and_delete_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake_table = table_at(tmp_path)
+    added(lake_table, {"2025-11-01": 1}, 1)
+    create, calls = DeltaTable.create_write_transaction, list[int]()
+
+    def late(self: DeltaTable, *given: Any, **named: Any) -> None:
+        if not calls:
+            lake_table.maintain(NOON, 10 * DAY)
+        calls.append(1)
+        create(self, *given, **named)
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", late)
+    added(lake_table, TODAY, NOON, start=1)
+    assert len(calls) == 2 and len(ids(lake_table)) == 3
+
+
+def test_a_later_snapshot_replaces_an_earlier_one_of_its_queues_and_day(tmp_path: Path) -> None:
+    lake_table = table_at(tmp_path, "counts")
+    added(lake_table, {"2025-11-19": 4}, NOON - DAY)
+    added(lake_table, TODAY, NOON, start=NOON - DAY)
+    added(lake_table, TODAY, NOON, queue="other")
+    added(lake_table, {"2025-11-20": 2}, NOON + 1, start=NOON)
+    queues = opened(lake_table).to_pyarrow_table()["queue"].to_pylist()
+    assert Counter(queues) == {"mail": 6, "other": 3}
+    opened(lake_table).optimize.compact()
+    with pytest.raises(Refused, match="another program merged the files of 2025-11-20"):
+        added(lake_table, TODAY, NOON + 2, start=NOON + 1)
+
+
+def test_marks_are_the_latest_of_each_shard(tmp_path: Path) -> None:
+    lake_table = table_at(tmp_path)
+    lake_table.created()
+    lake_table.commit("r1", NOON, [], {}, {"a": 1, "b": 1}, {"a/0": 5, "a/1": "7-0", "b/0": "3-1"})
+    lake_table.commit("r2", NOON, [], {"a": 1}, {"a": 2}, {"a/0": "9-1", "a/1": 12})
+    found = shard_marks(opened(lake_table), ["a/0", "a/1", "a/2", "b/0"])
+    assert found == {"a/0": "9-1", "a/1": 12, "b/0": "3-1"}
+
+
+def test_small_files_of_past_days_are_merged_and_old_days_deleted(tmp_path: Path) -> None:
+    lake_table = table_at(tmp_path)
+    runs = [{"2025-11-01": 1, "2025-11-19": 3}, {"2025-11-19": 2, **TODAY}, TODAY]
+    for k, days in enumerate(runs):
+        added(lake_table, days, k + 1, start=k)
+    before = ids(lake_table)
+    assert lake_table.maintain(NOON, 10 * DAY) == MaintenanceResult(2, 1, 1)
+    assert lake_table.maintain(NOON, 10 * DAY) == MaintenanceResult()
+    assert ids(lake_table) == [id for id in before if "2025-11-01" not in id]
+    assert Counter(str(day["day"]) for day in opened(lake_table).partitions()) == Counter(
+        ["2025-11-19", "2025-11-20"]
     )
+    assert len(opened(lake_table).file_uris()) == 3, "today's stay apart"
+    assert queue_ends(opened(lake_table), ["mail"]) == {"mail": 3}
+    assert lake_table.maintain(NOON + DAY) == MaintenanceResult(2, 1)
 
 
-@pytest.mark.parametrize("placed", [0, 1, 2, 3])
-def test_a_run_interrupted_while_placing_files_is_finished(tmp_path: Path, placed: int) -> None:
-    lake_table = LakeTable(tmp_path, HISTORY)
-    with lake_table.locked():
-        made = written(lake_table, "r1", {"2026-11-19": 1, "2026-11-20": 2, "2026-11-21": 3})
-        for file in made.files[:placed]:
-            target = lake_table.path / file.path
-            target.parent.mkdir(parents=True)
-            (lake_table.staging / "r1" / "_placed" / target.name).replace(target)
-        assert lake_table.finish_interrupted() == 1
-        assert lake_table.finish_interrupted() == 0
-    assert len(rows_in_lake(lake_table)) == len(set(rows_in_lake(lake_table))) == 6
-    assert [each.state for each in lake_table.runs()] == ["done"]
+def test_other_programs_read_the_table(tmp_path: Path) -> None:
+    import duckdb
+    import polars
+
+    lake_table = table_at(tmp_path)
+    added(lake_table, {"2025-11-19": 2} | TODAY, 1, queue="a/b c")
+    expected = [(date(2025, 11, 19), "a/b c", 2), (date(2025, 11, 20), "a/b c", 3)]
+    rows = opened(lake_table).to_pyarrow_dataset()
+    query = "select day, queue, count(event_id) from rows group by all order by day"
+    answer = duckdb.sql(query)
+    assert rows is not None and answer is not None and answer.fetchall() == expected
+    found = polars.read_delta(lake_table.uri).group_by("day", "queue").len().sort("day")
+    assert found.rows() == expected
 
 
-def test_a_later_snapshot_replaces_an_earlier_one_of_the_day(tmp_path: Path) -> None:
-    lake_table = LakeTable(tmp_path, HISTORY)
-    with lake_table.locked():
-        lake_table.place_files(written(lake_table, "r1", {"2026-11-21": 4}))
-        old = lake_table.files_of_day("2026-11-21", ["mail"])
-        assert lake_table.files_of_day("2026-11-21", ["other"]) == []
-        assert lake_table.files_of_day("2026-11-20", ["mail"]) == []
-        lake_table.place_files(written(lake_table, "r2", {"2026-11-21": 2}, replaces=old))
-    assert rows_in_lake(lake_table) == ["r2-2026-11-21-0", "r2-2026-11-21-1"]
-
-
-def test_a_later_snapshot_replaces_corrupt_rows_too(tmp_path: Path) -> None:
-    lake_table = LakeTable(tmp_path, HISTORY)
-    with lake_table.locked():
-        lake_table.place_files(
-            written(lake_table, "r1", {"__HIVE_DEFAULT_PARTITION__": 1, "1970-01-01": 2})
-        )
-        old = lake_table.files_of_day("1970-01-01", ["mail"])
-        assert sorted(name.partition("/")[0] for name in old) == ["_corrupt", "day=1970-01-01"]
-        assert lake_table.files_of_day("1970-01-02", ["mail"]) == []
-
-
-def test_marks_are_the_latest_of_each_shard_and_older_manifests_have_none(tmp_path: Path) -> None:
-    lake_table = LakeTable(tmp_path, HISTORY)
-    with lake_table.locked():
-        marks_of_runs: list[dict[str, int | str]] = [
-            {"a/0": 5, "a/1": "7-0", "b/0": 1},
-            {"a/0": "9-1"},
-        ]
-        for k, marks in enumerate(marks_of_runs):
-            lake_table.write_manifest(Manifest(f"r{k}", "history", "done", k, marks=marks))
-        old = '{"redisq_lake":1,"run":"r9","table":"history","state":"done","at_ms":9,'
-        old += '"bounds":{"a":[0,5]},"files":[],"replaces":[]}'
-        (lake_table.manifests / "r9.json").write_text(old)
-    assert lake_table.marks({"a"}) == {"a/0": "9-1", "a/1": "7-0"}
-    assert lake_table.marks({"a", "b"})["b/0"] == 1
-
-
-def test_a_missing_file_of_an_unfinished_run_is_reported(tmp_path: Path) -> None:
-    lake_table = LakeTable(tmp_path, HISTORY)
-    with lake_table.locked():
-        made = written(lake_table, "r1", {"2026-11-21": 4})
-        (lake_table.staging / "r1" / "_placed" / "r1-00000.parquet").unlink()
-        with pytest.raises(Refused, match=r"r1-00000\.parquet: the file is gone"):
-            lake_table.place_files(made)
-
-
-def test_concurrent_runs_are_refused_and_a_killed_run_holds_no_lock(tmp_path: Path) -> None:
-    lake_table = LakeTable(tmp_path, HISTORY)
-    code = (
-        "import sys, time; from pathlib import Path\n"
-        "from redisq_ops.pipeline.lake_table import LakeTable\n"
-        "from redisq_ops.pipeline.tables import TABLES\n"
-        f"with LakeTable(Path({str(tmp_path)!r}), TABLES['history']).locked():\n"
-        "    print('mine', flush=True); time.sleep(60)"
-    )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as other:
-        assert other.stdout is not None and other.stdout.readline() == b"mine\n"
-        with pytest.raises(Refused, match="another export"), lake_table.locked():
-            pass
-        other.kill()
-    with lake_table.locked():
-        pass
-
-
-def test_an_invalid_manifest_is_named(tmp_path: Path) -> None:
-    lake_table = LakeTable(tmp_path, HISTORY)
-    lake_table.manifests.mkdir(parents=True)
-    for text in ('{"run": ', '{"redisq_lake": 1, "files": [{"size": 1}], "bounds": {}}'):
-        (lake_table.manifests / "r1.json").write_text(text)
-        with pytest.raises(BadInput, match=r"r1\.json"):
-            lake_table.runs()
-
-
-def test_a_half_written_file_is_named_and_nothing_is_merged(tmp_path: Path) -> None:
-    lake_table = LakeTable(tmp_path, HISTORY)
-    with lake_table.locked():
-        for run_name in ("r1", "r2"):
-            lake_table.place_files(written(lake_table, run_name, {"2026-11-20": 2}))
-    before = sorted(lake_table.path.rglob("*.parquet"))
-    before[0].write_bytes(before[0].read_bytes()[:-9])
-    with pytest.raises(BadInput, match=rf"{before[0].name}: not a whole Parquet file"):
-        maintain(lake_table, round(datetime(2026, 11, 25, tzinfo=UTC).timestamp() * 1000))
-    assert sorted(lake_table.path.rglob("*.parquet")) == before
-
-
-def with_name_in_its_end(data: bytes) -> bytes:
-    """The column has another name in the schema, so its rows would be null."""
-    return data.replace(b"event_id", b"event_ix")
-
-
-def of_another_type(_: bytes) -> bytes:
-    out = BytesIO()
-    pq.write_table(pa.table({"event_id": [1, 2]}), out)
-    return out.getvalue()
+FEATURES = (
+    '{"minReaderVersion":3,"minWriterVersion":7,"readerFeatures":["?"],"writerFeatures":["?"]}'
+)
+INT = r"\"name\":\"shard\",\"type\":\"integer"
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    ("version", "text", "code", "why"),
     [
-        (with_name_in_its_end, "history has no column 'event_ix': the file was changed, or"),
-        (of_another_type, "a file was changed: .*incompatible types"),
+        (
+            3,
+            '{"minReaderVersion":9,"minWriterVersion":9}',
+            1,
+            "version 9: a newer program wrote it",
+        ),
+        (
+            3,
+            FEATURES.replace("?", "telepathy"),
+            1,
+            "'telepathy' is not supported: a newer program wrote it",
+        ),
+        (3, FEATURES.replace("?", "deletionVectors"), 1, "Delta's protocol 3 (deletionVectors)"),
+        (0, "of another type", 1, "its column shard is string, here int32"),
+        (0, None, 2, "No table metadata or protocol"),
+        (1, None, 2, "found gap; if files are damaged or missing, restore them"),
+        (1, '{"add', 2, "Truncated record"),
+        (None, None, 2, "not a Delta table"),
     ],
 )
-def test_files_with_other_columns_are_not_merged(
-    tmp_path: Path, change: Callable[[bytes], bytes], why: str
+def test_a_damaged_or_newer_table_is_refused_in_one_line_before_spark_starts(
+    version: int | None,
+    text: str | None,
+    code: int,
+    why: str,
+    tmp_path: Path,
+    url: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    lake_table = LakeTable(tmp_path, HISTORY)
-    with lake_table.locked():
-        for run_name in ("r1", "r2"):
-            lake_table.place_files(written(lake_table, run_name, {"2026-11-20": 2}))
-    before = sorted(lake_table.path.rglob("*.parquet"))
-    before[0].write_bytes(change(before[0].read_bytes()))
-    with pytest.raises(BadInput, match=why):
-        maintain(lake_table, round(datetime(2026, 11, 25, tzinfo=UTC).timestamp() * 1000))
-    assert sorted(lake_table.path.rglob("*.parquet")) == before
-
-
-def test_small_files_of_past_days_are_merged_and_old_days_deleted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lake_table = LakeTable(tmp_path, HISTORY)
-    noon = round(datetime(2026, 11, 25, 12, tzinfo=UTC).timestamp() * 1000)
-    runs = [
-        {"2026-11-01": 1, "2026-11-20": 3},
-        {"2026-11-20": 2, "2026-11-25": 4},
-        {"2026-11-25": 1},
-    ]
-    with lake_table.locked():
-        for k, days in enumerate(runs):
-            lake_table.place_files(written(lake_table, f"r{k}", days, bounds={"mail": (0, k + 1)}))
-    before = sorted(rows_in_lake(lake_table))
-    # Killed after its manifest, in the middle of the files: the next run finishes it.
-    real, unlinked = Path.unlink, list[Path]()
-
-    def killed(self: Path, missing_ok: bool = False) -> None:
-        if "day=" in str(self):
-            if unlinked:
-                raise _Killed
-            unlinked.append(self)
-        real(self, missing_ok)
-
-    monkeypatch.setattr(Path, "unlink", killed)
-    with pytest.raises(_Killed):
-        maintain(lake_table, noon, 10 * 86_400_000)
-    monkeypatch.setattr(Path, "unlink", real)
-    assert maintain(lake_table, noon, 10 * 86_400_000) == MaintenanceResult()
-    assert sorted(rows_in_lake(lake_table)) == [id for id in before if "2026-11-01" not in id]
-    files = [str(path.relative_to(lake_table.path)) for path in lake_table.path.glob("day=*/*/*")]
-    assert sorted(name.partition("/")[0] for name in files) == [
-        "day=2026-11-20",
-        "day=2026-11-25",
-        "day=2026-11-25",
-    ], "today's stay apart"
-    assert lake_table.bounds() == {"mail": 3}, "the next export continues where the last ended"
-    assert maintain(lake_table, noon + 86_400_000) == MaintenanceResult(2, 1, 0)
-
-
-def test_a_lake_of_a_newer_release_is_refused_in_one_line(
-    tmp_path: Path, url: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from redisq_ops.cli.main import run
-
-    manifests = tmp_path / "history" / "_manifest"
-    manifests.mkdir(parents=True)
-    (manifests / "r1.json").write_text('{"redisq_lake": 9}')
-    words = ["--lake", str(tmp_path)]
-    for command in (
-        ["report"],
-        ["sql", "select * from history"],
-        ["groups"],
-        ["history", "--keep", "1d"],
-        ["export", "--table", "dead", "--table", "history"],
-    ):
-        assert run(["--url", url, "spark", *command, *words]) == 1
+    lake_table = table_at(tmp_path)
+    for k in range(2):
+        added(lake_table, TODAY, k + 1, start=k)
+    log = tmp_path / "history" / "_delta_log"
+    file = log / f"{version or 0:020}.json"
+    if version is None:
+        shutil.rmtree(log)
+    elif text is None:
+        file.unlink()
+    elif version == 0:
+        file.write_text(file.read_text().replace(INT, INT.replace("integer", "string")))
+    else:
+        file.write_text(f'{{"protocol":{text}}}\n' if version == 3 else text)
+    before = sorted(tmp_path.rglob("*"))
+    query = "select 1 from history"
+    for words in (["report"], ["sql", query], ["groups"], ["history"], ["export", "--table=dead"]):
+        assert run_command(["--url", url, "spark", *words, "--lake", str(tmp_path)]) == code, words
         err = capsys.readouterr().err
-        assert "format 9, this release reads format 1; update redisq-ops" in err
-        assert len(err.splitlines()) == 1, err
-    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["r1.json"]
+        assert why in err and len(err.splitlines()) == 1, err
+    assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_bounds_are_kept_per_queue_while_the_manifests_of_a_day_are_merged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_missing_or_damaged_file_is_named_and_nothing_is_merged(tmp_path: Path) -> None:
+    lake_table = table_at(tmp_path)
+    for k in range(2):
+        added(lake_table, {"2025-11-19": 2}, k + 1, start=k)
+    file = next(tmp_path.rglob("day=*/*.parquet"))
+    whole = file.read_bytes()
+    for missing in (False, True):
+        file.unlink() if missing else file.write_bytes(whole[:-9])
+        with pytest.raises(BadInput, match="restore them") as raised:
+            lake_table.maintain(NOON)
+        assert "\n" not in str(raised.value)
+    file.write_bytes(whole)
+    assert lake_table.maintain(NOON) == MaintenanceResult(2, 1)
+
+
+# --- object stores --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def object_store() -> Iterator[str]:
+    """The address of a server of S3's protocol with a bucket."""
+    url = f"http://127.0.0.1:{(port := free_port())}"
+    words = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    silent = subprocess.DEVNULL
+
+    def bucket_made() -> bool:
+        with suppress(ConnectionError), closing(HTTPConnection(url[7:])) as connection:
+            connection.request("PUT", "/data")
+            return connection.getresponse().status == 200
+        return False
+
+    with subprocess.Popen(words, stdout=silent, stderr=silent) as server:
+        try:
+            eventually(bucket_made)
+            yield url
+        finally:
+            server.kill()
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+    def use(url: str) -> str:
+        options = {"ENDPOINT_URL": url, "ALLOW_HTTP": "true", "REGION": "us-east-1"}
+        for name, text in (options | {"ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b"}).items():
+            monkeypatch.setenv(f"AWS_{name}", text)
+        return "s3://data/lake"
+
+    return use
+
+
+def test_an_object_store_holds_a_lake(bucket: Callable[[str], str], object_store: str) -> None:
+    lake_table = table_at(bucket(object_store))
+    assert lake_table.opened() is None
+    added(lake_table, {"2025-11-19": 1}, 1)
+    added(lake_table, {"2025-11-19": 1}, 2, start=1)
+    with pytest.raises(Overtaken):
+        added(lake_table, TODAY, 3, start=1)
+    assert lake_table.maintain(NOON) == MaintenanceResult(2, 1)
+    assert len(ids(lake_table)) == 2
+    assert lake_table.spark_paths(opened(lake_table))[0].startswith("s3a://data/lake/history/day=")
+
+
+def test_an_object_store_that_refuses_or_stalls_is_one_line(
+    bucket: Callable[[str], str], object_store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake_table = LakeTable(tmp_path, HISTORY)
-    day = 86_400_000
-    bounds: list[dict[str, tuple[int, int]]] = [
-        {"a": (0, 5), "b": (0, 5)},
-        {"a": (5, 9)},
-        {},
-        {"a": (9, 12)},
-        {"a": (12, 13)},
-    ]
-    marks: list[dict[str, int | str]] = [{"a/0": 5, "b/0": 1}, {"a/0": "9-1"}, {}, {}, {}]
-    replaces = [[], [], [], ["day=1970-01-01/queue=a/r0.parquet"], []]
-    with lake_table.locked():
-        for k, at_ms in enumerate([1, 2, 3, day, day + 1]):
-            files = [LakeFile(f"day=1970-01-01/queue=a/r{k}.parquet", k, 1)]
-            lake_table.write_manifest(
-                Manifest(f"r{k}", "history", "done", at_ms, bounds[k], files, replaces[k], marks[k])
-            )
-        monkeypatch.setattr("redisq_ops.pipeline.lake_table.RUNS_APART", 1)
-        real = Path.unlink
-        monkeypatch.setattr(Path, "unlink", _raise_killed)
-        with pytest.raises(_Killed):
-            lake_table.merge_manifests()
-        monkeypatch.setattr(Path, "unlink", real)
-        for _ in range(2):
-            lake_table.merge_manifests()
-    merged = lake_table.runs()
-    assert [(m.run, [Path(file.path).stem for file in m.files]) for m in merged] == [
-        ("r2", ["r1", "r2"]),
-        ("r3", ["r3"]),
-        ("r4", ["r4"]),
-    ]
-    assert merged[0].bounds == {"a": (0, 9), "b": (0, 5)}
-    assert lake_table.bounds() == {"a": 13, "b": 5}
-    assert lake_table.marks(["a", "b"]) == {"a/0": "9-1", "b/0": 1}
+    from redisq_ops.pipeline import lake_table
 
-
-def test_a_full_disk_is_reported_in_one_line() -> None:
-    error = translate_job_error(
-        RuntimeError("Job aborted.\nCaused by: java.io.IOException: No space left on device")
-    )
-    assert isinstance(error, RedisqError) and "the disk is full" in str(error)
+    short = {"timeout": "50ms", "max_retries": "0"}
+    monkeypatch.setattr(lake_table, "_BOUNDED", lake_table._BOUNDED | short)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        place = bucket(f"http://127.0.0.1:{silent.getsockname()[1]}")
+        with pytest.raises(Unreachable, match="timed out: the object store doesn't answer"):
+            table_at(place).opened()
+    with pytest.raises(Unreachable, match="Connection refused"):
+        table_at(bucket("http://127.0.0.1:1")).opened()
+    bucket(object_store)
+    with pytest.raises(BadInput, match="bucket does not exist"):
+        table_at("s3://nobody/lake").opened()
 
 
 # --- with Spark, where one kind of server is enough -----------------------------------------------
@@ -348,12 +371,15 @@ def reader(spark: "SparkSession", url: str) -> lake.ReadTable:
 
 
 @pytest.mark.slow
-def test_repeated_exports_store_each_event_once(
-    spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
+def test_repeated_killed_and_concurrent_exports_store_each_event_once(
+    spark: "SparkSession",
+    valkey: redis.Redis,
+    valkey_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     server, read = Server(ServerAddress(valkey_url)), reader(spark, valkey_url)
     queues = [RequestQueue(valkey, name) for name in ("mail", "1234")]
-    rows: Counter[tuple[str, str, str]] = Counter()
 
     def happen(n: int) -> None:
         for queue in queues:
@@ -361,51 +387,57 @@ def test_repeated_exports_store_each_event_once(
             while taken := queue.take(100, consumer="w1").deliveries:
                 queue.settle([Settlement(each, "reject", ERROR.encoded()) for each in taken])
 
-    def export() -> lake.ExportResult:
+    def export(read: lake.ReadTable = read) -> lake.ExportResult:
         until = run(valkey, server_ms()) + 1
         while run(valkey, server_ms()) < until:
             pass
-        return lake.export(server, read, "history", tmp_path, until_ms=until)
+        return lake.export(server, read, "history", str(tmp_path), until_ms=until)
 
-    def lying() -> int:
-        return spark.read.parquet(str(tmp_path / "history")).count()
+    def found() -> list[Any]:
+        return lake.read_table(spark, str(tmp_path), "history").collect()
 
     for queue in queues:
         queue.configure("op", 1, {"history": "all"})
     happen(30)
     first = export()
-    assert first.rows > 100 and lying() == first.rows
-    assert export().rows == 0 and lying() == first.rows
+    assert first.rows > 100 and len(found()) == first.rows
+    assert export().rows == 0 and len(found()) == first.rows
     happen(20)
-    # Killed after it wrote its manifest: the next run finishes it and continues behind it.
-    place, LakeTable.place_files = LakeTable.place_files, _raise_killed  # type: ignore[method-assign]
-    try:
+    commit = LakeTable.commit
+
+    def killed(*given: Any) -> int:
+        if late:
+            commit(*given)
+        raise _Killed
+
+    for late in (False, True):
+        monkeypatch.setattr(LakeTable, "commit", killed)
         with pytest.raises(_Killed):
             export()
-    finally:
-        LakeTable.place_files = place  # type: ignore[method-assign]
-    assert lying() == first.rows
+        monkeypatch.setattr(LakeTable, "commit", commit)
+        assert (len(found()) > first.rows) == late
+    assert export().rows == 0
     happen(10)
-    third = export()
-    assert third.recovered == 1
-    frame = spark.read.option("basePath", str(tmp_path / "history")).parquet(
-        str(tmp_path / "history")
-    )
-    rows.update((str(r.queue), r.event_id, f"{r.event} {r.id}") for r in frame.collect())
-    direct: Counter[tuple[str, str, str]] = Counter(
-        (r.queue, r.event_id, f"{r.event} {r.id}") for r in read("history").collect()
+
+    def overtaken(name: str, **options: str) -> "DataFrame":
+        others.append(export())  # begins later and ends earlier
+        return read(name, **options)
+
+    others: list[lake.ExportResult] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(lake, "_ATTEMPTS", 1)
+        with pytest.raises(Overtaken):
+            export(overtaken)
+    assert export().rows == 0 and others[0].rows > 0
+    rows = Counter((r.queue, r.event_id, r.event, r.id, r.day) for r in found())
+    direct = Counter(
+        (r.queue, r.event_id, r.event, r.id, r.at.date()) for r in read("history").collect()
     )
     assert rows == direct and rows.total() > first.rows
-    names = [path.name for path in (tmp_path / "history").iterdir()]
-    assert all(name.startswith(("day=", "_manifest")) for name in names)
 
 
 class _Killed(Exception):
     pass
-
-
-def _raise_killed(*_: Any, **given: Any) -> None:
-    raise _Killed
 
 
 @pytest.mark.slow
@@ -415,50 +447,63 @@ def test_a_snapshot_table_has_one_snapshot_per_day(
     server, read = Server(ServerAddress(valkey_url)), reader(spark, valkey_url)
     queue = RequestQueue(valkey, "mail")
     queue.submit([b"x"] * 30, id="r1")
-    assert lake.export(server, read, "waiting", tmp_path).rows == 30
+    place = str(tmp_path)
+    assert lake.export(server, read, "waiting", place).rows == 30
     queue.take(4, consumer="w1")
-    assert lake.export(server, read, "waiting", tmp_path).rows == 26
-    assert spark.read.parquet(str(tmp_path / "waiting")).count() == 26
+    assert lake.export(server, read, "waiting", place).rows == 26
+    found = lake.read_table(spark, place, "waiting")
+    assert found.count() == 26 == found.where("exported_at is not null").count()
 
 
 @pytest.mark.slow
-def test_later_exports_add_new_dead_letters(
-    spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
+def test_later_exports_add_new_dead_letters_and_new_columns(
+    spark: "SparkSession",
+    valkey: redis.Redis,
+    valkey_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     server, read = Server(ServerAddress(valkey_url)), reader(spark, valkey_url)
     dead_letters(valkey, 12)
 
     def export(**options: str) -> lake.ExportResult:
         until = run(valkey, server_ms()) + 1
-        return lake.export(
-            server, read, "dead", tmp_path, until_ms=until, queues=["mail"], **options
-        )
+        place = str(tmp_path)
+        return lake.export(server, read, "dead", place, until_ms=until, queues=["mail"], **options)
 
-    assert export(payloads="true").rows == 12
+    with monkeypatch.context() as patch:  # an older release without a column
+        old = arrow(TABLES["dead"])
+        patch.setattr(
+            "redisq_ops.pipeline.lake_table.arrow", lambda _: old.remove(old.get_field_index("op"))
+        )
+        assert export(payloads="true").rows == 12
     assert export().rows == 0
     queue = RequestQueue(valkey, "mail")
     queue.submit([b"y"] * 3, id="r2")
     queue.settle([Settlement(d, "reject", b"") for d in queue.take(9, consumer="w1").deliveries])
     assert export(payloads="true").rows == 3
-    found = spark.read.parquet(str(tmp_path / "dead")).collect()
+    found = lake.read_table(spark, str(tmp_path), "dead").collect()
     assert Counter(bytes(row.payload) for row in found) == {b"x": 12, b"y": 3}
+    assert "op" in opened(table_at(tmp_path, "dead")).schema().to_arrow().names
 
 
 @pytest.mark.slow
-def test_a_changed_value_is_an_error_that_names_the_file(
+def test_a_changed_or_missing_file_is_an_error_that_names_it(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
-    """Spark writes checksums of pages, and compares them if it is asked to."""
-    folder = tmp_path / "history" / "day=2026-11-20" / "queue=mail"
-    rows = spark.createDataFrame([("r1-1",), ("r1-2",)], "event_id string").coalesce(1)
-    rows.write.option("compression", "uncompressed").parquet(str(folder))
-    (file,) = folder.glob("*.parquet")
-    read = lake.read_table(spark, tmp_path, "history").select("event_id")
-    assert read.count() == 2
-    for crc in folder.glob(".*.crc"):  # Hadoop's own, which the files of a lake don't have
-        crc.unlink()
-    file.write_bytes(file.read_bytes().replace(b"r1-1", b"r1-9"))
-    with pytest.raises(Exception) as raised:
-        read.collect()
-    error = translate_job_error(raised.value)
-    assert isinstance(error, BadInput) and str(file) in str(error), error
+    """Pages have checksums, which Spark compares if it is asked to."""
+    lake_table = table_at(tmp_path)
+    added(lake_table, TODAY, 1)
+    (file,) = tmp_path.rglob("*.parquet")
+    read = lake.read_table(spark, str(tmp_path), "history").select("event_id")
+    assert read.count() == 3
+    rows = pq.read_table(file)
+    pq.write_table(rows, file, compression="none", use_dictionary=False, write_page_checksum=True)
+    file.write_bytes(file.read_bytes().replace(b"2025-11-20-1", b"2025-11-20-9", 1))
+    for missing in (False, True):
+        if missing:
+            file.unlink()
+        with pytest.raises(Exception) as raised:
+            lake.read_table(spark, str(tmp_path), "history").select("event_id").collect()
+        error = translate_job_error(raised.value)
+        assert isinstance(error, BadInput) and file.name in str(error), error

@@ -696,7 +696,7 @@ def worked(client: redis.Redis) -> None:
     settle(push, 4, "w1", "ack")
 
 
-def test_spark_settings_follow_the_number_of_rows(client: redis.Redis, tmp_path: Path) -> None:
+def test_spark_settings_follow_the_number_of_rows(client: redis.Redis) -> None:
     from redisq_ops.core.redis.operation import run
     from redisq_ops.pipeline import spark_tuning
 
@@ -712,13 +712,6 @@ def test_spark_settings_follow_the_number_of_rows(client: redis.Redis, tmp_path:
     assert any("TieredStopAtLevel" in word for word in few)
     assert "spark.sql.codegen.wholeStage=false" in few
     assert many == ["spark.sql.shuffle.partitions=4"], "the rest is Spark's own"
-    day = tmp_path / "history" / "day=2030-01-31" / "queue=mail"
-    day.mkdir(parents=True)
-    (day / "a.parquet").write_bytes(b"x" * 20_000)
-    assert (
-        spark_tuning.lake_rows(tmp_path, ["history"]) == 1000
-        and spark_tuning.lake_rows(tmp_path, ["dead"]) == 0
-    )
 
 
 def test_foreign_bytes_are_escaped_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,6 +69,18 @@ CSV file: file:///in/a.csv"""
             "Permission denied: /lake",
         ),
         (
+            "Failed.\nCaused by: java.io.IOException: No space left on device",
+            RedisqError,
+            "the disk is full: what was written so far is not part of the result",
+        ),
+        (
+            "Failed.\nCaused by: java.lang.ClassNotFoundException: Class "
+            "org.apache.hadoop.fs.s3a.S3AFileSystem not found",
+            BadInput,
+            "to read an object store, Spark needs Hadoop's client: "
+            "--conf spark.jars.packages=org.apache.hadoop:hadoop-aws:3.5.0",
+        ),
+        (
             "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012\n== SQL ==\nselect 1/0",
             RedisqError,
             "the job failed: Division by zero.",

@@ -90,7 +90,7 @@ class Pace:
 
 
 SPARK_QUEUE = option("--queue", "NAME", "Queue to use.")
-READ_LAKE = option("--lake", "DIR", "Read this lake instead of the server.")
+READ_LAKE = option("--lake", "LAKE", "Read this lake instead of the server.")
 
 
 @command(spark, "doctor", prints="SparkDoctor")
@@ -175,7 +175,7 @@ class Asked:
 
 
 @command(spark, "sql", prints="")
-def sql(s: Session, *, asked: Asked, lake: Path | None = READ_LAKE, running: Running) -> int:
+def sql(s: Session, *, asked: Asked, lake: str | None = READ_LAKE, running: Running) -> int:
     """Run a SQL query over the tables dead, pending, delayed, waiting, requests, subrequests,
     results, counts and history (redisq spark schema).
 
@@ -237,7 +237,7 @@ def _clock(running: Running) -> Clock | None:
 
 
 def _show_lake(
-    s: Session, spark: SparkSession, lake: Path, own: Mapping[str, Mapping[str, str]]
+    s: Session, spark: SparkSession, lake: str, own: Mapping[str, Mapping[str, str]]
 ) -> None:
     """Register the tables of a lake in the session."""
     from redisq_ops.pipeline.redaction import redact_table

@@ -1,4 +1,4 @@
-"""`redisq spark export | results`: tables into a lake of Parquet, and requests' results."""
+"""`redisq spark export | results`: tables into a lake of Delta tables, and requests' results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from .spark import SPARK_QUEUE, Running, spark
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_LAKE = option("--lake", "DIR", "Folder of the Parquet files.", default=...)
+_LAKE = option(
+    "--lake", "LAKE", "Folder of the Delta tables, or URL of an object store.", default=...
+)
 _ON_TRIM = option(
     "--on-trim", "fail|report", "What to do when history was trimmed meanwhile.", default="fail"
 )
@@ -49,7 +51,7 @@ class ExportTablesOptions:
 
 @command(spark, "export", prints="SparkExport")
 def export(s: Session, given: ExportTablesOptions) -> int:
-    """Export tables to a lake of Parquet files. history and dead continue where the last run ended;
+    """Export tables to a lake of Delta tables. history and dead continue where the last run ended;
     other tables have one snapshot a day.
 
     Examples:
@@ -71,15 +73,13 @@ def export(s: Session, given: ExportTablesOptions) -> int:
         parse_options({"table": each.name, **wanted[each.name]})
     queues = [given.queue] if given.queue is not None else []
     check_queues(s, queues)
-    check_lake(Path(given.lake), writes=True)
+    check_lake(given.lake, writes=True)
     corrupt = 0
     stopped = "what is in the lake stays; run the same command again to continue"
     with on_spark(s, given.running, stopped=stopped) as session:
         read = partial(_redacted_frame, s, session)
         for name, options in wanted.items():
-            take = partial(
-                export, server_of(s), read, name, Path(given.lake), queues=queues, **options
-            )
+            take = partial(export, server_of(s), read, name, given.lake, queues=queues, **options)
             done = awaited(session, f"exporting {name}", take)
             corrupt += done.corrupt
             if s.json:
@@ -89,10 +89,8 @@ def export(s: Session, given: ExportTablesOptions) -> int:
                 f"{name}: {count(done.rows)} rows in {count(done.files)} files "
                 f"({size(done.bytes)}), run {done.run}"
             )
-            if done.recovered:
-                say(f"{name}: {count(done.recovered)} interrupted runs finished first")
             if done.corrupt:
-                say(f"{name}: {count(done.corrupt)} rows could not be read; kept in _corrupt")
+                say(f"{name}: {count(done.corrupt)} unreadable rows, with the reason in _corrupt")
     return PARTLY_DONE if corrupt else DONE
 
 
@@ -118,7 +116,6 @@ def history(s: Session, given: KeepHistoryOptions) -> int:
       redisq spark history --lake /lake
     """
     from redisq_ops.pipeline.lake import export
-    from redisq_ops.pipeline.lake_maintenance import maintain
     from redisq_ops.pipeline.lake_table import LakeTable
     from redisq_ops.pipeline.options import parse_options
     from redisq_ops.pipeline.tables import TABLES
@@ -131,14 +128,13 @@ def history(s: Session, given: KeepHistoryOptions) -> int:
     parse_options({"table": "history", "onTrim": given.on_trim})
     queues = [given.queue] if given.queue is not None else []
     check_queues(s, queues)
-    lake = Path(given.lake)
-    check_lake(lake, writes=True)
-    lake_table = LakeTable(lake, TABLES["history"])
+    check_lake(given.lake, writes=True)
+    lake_table = LakeTable(given.lake, TABLES["history"])
     stopped = "what is in the lake stays; run the same command again to continue"
     with on_spark(s, given.running, stopped=stopped) as session:
         read = partial(_redacted_frame, s, session)
         take = partial(
-            export, server_of(s), read, "history", lake, queues=queues, onTrim=given.on_trim
+            export, server_of(s), read, "history", given.lake, queues=queues, onTrim=given.on_trim
         )
         done = None
         while True:
@@ -150,7 +146,7 @@ def history(s: Session, given: KeepHistoryOptions) -> int:
                 say(f"{str(error).rstrip('.')}; the next run is in {given.interval}")
                 sleep(every / 1000)
                 continue
-            cared = maintain(lake_table, done.until_ms, keep)
+            cared = lake_table.maintain(done.until_ms, keep)
             if s.json:
                 emit(done)
             else:

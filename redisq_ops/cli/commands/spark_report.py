@@ -52,7 +52,7 @@ MOST_ROWS, MOST_BYTES = 20_000, 16 * 1024 * 1024
 class Source:
     """What a report is about: a server or a lake, and a time range."""
 
-    lake: Path | None = READ_LAKE
+    lake: str | None = READ_LAKE
     since: str | None = option("--since", "AGE|TIME", "Start: 6h, 03:12 or ISO 8601; default: 24h.")
     until: str | None = option("--until", "AGE|TIME", "End; default: now.")
 
@@ -125,7 +125,7 @@ def report(s: Session, given: ReportOptions) -> int:
     return 0
 
 
-def _page(s: Session, figures: Figures, names: Sequence[str], lake: Path | None) -> str:
+def _page(s: Session, figures: Figures, names: Sequence[str], lake: str | None) -> str:
     from redisq_ops.pipeline.report_page import page
 
     title = ", ".join(names[:4]) + (" …" if len(names) > 4 else "") if names else "All queues"
@@ -322,17 +322,18 @@ class _Tables:
     """The tables of some queues of the server, or of a lake."""
 
     s: Session
-    lake: Path | None
+    lake: str | None
     names: tuple[str, ...]
     payloads: bool = False
     """whether the dead letters have their payloads"""
 
     def startup_conf(self, wanted: Sequence[str]) -> list[str]:
         """Settings for a session that reads these tables."""
+        from redisq_ops.pipeline import lake as lakes
         from redisq_ops.pipeline import spark_tuning
 
         if self.lake is not None:
-            return spark_tuning.startup_conf(spark_tuning.lake_rows(self.lake, wanted))
+            return spark_tuning.startup_conf(lakes.lake_rows(self.lake, wanted))
         return spark_tuning.startup_conf(self.rows(wanted))
 
     def rows(self, wanted: Sequence[str]) -> int:

@@ -83,6 +83,8 @@ class SparkExportOutput(TypedDict):
     run: str
     """name of the run"""
     table: str
+    version: int
+    """the Delta table's version with its rows"""
     rows: int
     """rows written"""
     files: int
@@ -90,13 +92,11 @@ class SparkExportOutput(TypedDict):
     bytes: Size
     """their size"""
     corrupt: int
-    """unreadable rows, in `_corrupt`"""
+    """unreadable rows written, with the reason in `_corrupt`"""
     since_ms: Time | None
     """begin of the range; `null`: from the beginning"""
     until_ms: Time
     """end of the range"""
-    recovered: int
-    """interrupted runs that were finished first"""
 
 
 class SparkResultsOutput(TypedDict):
