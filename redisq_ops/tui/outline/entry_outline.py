@@ -116,6 +116,8 @@ def _entry_facts(entry: Entry, now_ms: int, zone: tzinfo | None) -> Iterator[Lin
         yield fact("attempts", attempts, condition=f"attempts={entry.attempts}")
     if entry.at_ms is not None:
         yield fact(at.get(entry.state, "ready"), _when(entry.at_ms, now_ms, zone))
+    elif entry.state == "dead":
+        yield fact("dead since", "unknown")
     if entry.since_ms is not None and entry.since_ms != entry.at_ms:
         yield fact(f"{entry.state} since", _when(entry.since_ms, now_ms, zone))
     yield fact("first taken", _when(entry.first_ms, now_ms, zone))

@@ -53,10 +53,19 @@ class Items:
     items: Sequence[Any]
     exact: bool = True
     """whether ``total`` is exact; else it is a lower bound"""
+    counted: int | None = None
+    """how many there are where ``total`` isn't exact, if that is known"""
 
     @property
     def complete(self) -> bool:
         return self.exact and self.start == 0 and len(self.items) >= self.total
+
+    @property
+    def number(self) -> str:
+        """How many there are, in words."""
+        if self.exact or self.counted is None:
+            return f"{'' if self.exact else '≥'}{count(self.total)}"
+        return count(self.counted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +108,7 @@ class QueueView(Vertical):
     columns: ClassVar[tuple[TableColumn, ...]]
     of_some_kinds: ClassVar[Mapping[str, str]] = {}
     """column -> the capability without which a queue has no values for it"""
-    orders: ClassVar[tuple[SortOrder, ...]]
+    orders: tuple[SortOrder, ...]
     empty: ClassVar[str]
     """the text of an empty list; ``QUEUE`` in it stands for the queue's name"""
     filter_examples: ClassVar[str] = "alpha  -beta  alpha|beta"
@@ -367,7 +376,8 @@ class QueueView(Vertical):
         self._item_of = {row.identity: item for row, item in zip(rows, items, strict=True)}
         self._shown = len(rows)
         self.table.empty = self._nothing_here(snapshot)
-        self.table.show(RowWindow(start, total, rows, self.local or listed.exact))
+        number = "" if self.local else listed.number
+        self.table.show(RowWindow(start, total, rows, self.local or listed.exact, number))
         if self._kept is not None:
             self.table.go_to(self._kept)
             self._kept = None
@@ -393,7 +403,7 @@ class QueueView(Vertical):
     def _nothing_here(self, snapshot: Snapshot) -> str:
         """The text of an empty list: no entries, no matches, or a state the layout can't list."""
         if self.filter is not None and self._items.items:
-            of = "" if self._items.complete else f" of {count(self._items.total)}"
+            of = "" if self._items.complete else f" of {self._items.number}"
             among = f"{count(len(self._items.items))}{of} looked at"
             return f"nothing matches /{self.filter.text}/: {among}; Esc drops the filter"
         counts, queue = snapshot.counts, snapshot.queue
@@ -430,8 +440,7 @@ class QueueView(Vertical):
     def status(self) -> list[str]:
         """The parts of the status line: position, order, filter, marks."""
         complete = self._items.complete
-        loaded, total = count(len(self._items.items)), count(self._items.total)
-        total = total if self._items.exact else f"≥{total}"
+        loaded, total = count(len(self._items.items)), self._items.number
         said = ["ALL that match: a Shift key acts on every one"] if self.everything else []
         said += [self.table.position] if self.table.position else []
         said += [f"+{count(self.table.new)} new (g)"] if self.table.new else []
@@ -513,6 +522,8 @@ class EntryView(QueueView):
             said.append(f"all searched at {when}; f: again")
         elif self.searchable:
             said.append("f: search all")
+        elif not self.local and not self._items.exact and self._items.counted is not None:
+            said.append(f"the first {count(self._items.total)} are listed")
         return said
 
     @property
@@ -526,7 +537,8 @@ class EntryView(QueueView):
     def items(self, snapshot: Snapshot) -> Items:
         if (found := self.found) is not None:
             return Items(0, found.matches, found.entries)
-        return Items(snapshot.start, snapshot.total, snapshot.entries, snapshot.exact)
+        counted = snapshot.counts.of(self.state) if snapshot.counts and self.state else None
+        return Items(snapshot.start, snapshot.total, snapshot.entries, snapshot.exact, counted)
 
     def shown(self, item: Entry) -> Entry:
         redaction = redaction_of(self)
