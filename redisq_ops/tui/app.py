@@ -245,6 +245,17 @@ class Top(Dashboard):
         self.open_screen(ServerScreen(), lambda _: self.poller.wake())
         self.poller.wake()
 
+    def action_marked(self) -> None:
+        if not self.marked:
+            self.refuse("*: nothing is marked; Space marks the row under the cursor.")
+        elif self.source.connected is not None:
+            self.run_worker(self._list_marks(), group="marks", exclusive=True)
+
+    async def _list_marks(self) -> None:
+        from redisq_ops.tui.screens.marks_screen import list_marks
+
+        await list_marks(self)
+
     def action_help(self) -> None:
         self.open_screen(HelpScreen())
 

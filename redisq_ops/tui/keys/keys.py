@@ -9,7 +9,8 @@ from redisq_ops.tui.views import numbered
 
 _SIGNS = {
     "slash": "/", "colon": ":", "comma": ",", "full_stop": ".", "exclamation_mark": "!",
-    "question_mark": "?", "plus": "+", "minus": "-", "equals_sign": "=", "right": "→", "left": "←",
+    "question_mark": "?", "asterisk": "*", "plus": "+", "minus": "-", "equals_sign": "=",
+    "right": "→", "left": "←",
     "left_square_bracket": "[", "right_square_bracket": "]",
     "apostrophe": "'", "less_than_sign": "<", "greater_than_sign": ">",
     "alt+left": "Alt+←", "alt+right": "Alt+→", "ctrl+p": "Ctrl+P",
@@ -80,6 +81,7 @@ LOOK = (
     _hidden("less_than_sign,alt+left", "go_back", "Back", "Back to the place before"),
     _hidden("greater_than_sign,alt+right", "go_forward", "Forward", "Forward again"),
     _hidden("ctrl+p", "command_palette", "Palette", "Find key, queue, command"),
+    _hidden("asterisk", "marked", "Marked", "List what is marked, in all queues"),
     _hidden("y", "yank", "Copy", "Copy the id"),
     _hidden("escape", "leave", "Back", "Stop, drop filter, back"),
 )
