@@ -83,10 +83,14 @@ class NewDead:
 
 def new_in_groups(
     groups: Sequence[ErrorGroup], all_read: bool, since_ms: int
-) -> Iterator[NewInGroup]:
-    """How many of each group of a queue died since then; ``all_read``: not only the latest."""
+) -> Iterator[NewInGroup | None]:
+    """How many of each group of a queue died since then; ``all_read``: not only the latest. None:
+    no times were kept of the group."""
     oldest = min((at for group in groups for at in group.times or ()), default=since_ms)
     for group in groups:
-        times: Sequence[int] = group.times or ()
+        times: Sequence[int] | None = group.times
+        if times is None:
+            yield None
+            continue
         exact = len(times) == group.count and (all_read or oldest <= since_ms)
         yield NewInGroup(sum(at > since_ms for at in times), exact)

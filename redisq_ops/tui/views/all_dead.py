@@ -62,9 +62,9 @@ class AllDeadView(QueueView):
         super().__init__()
         self.column = COLUMN
         """the field besides error and task, as filters name it; empty: none"""
-        self._new: dict[str, NewInGroup] = {}
+        self._new: dict[str, NewInGroup | None] = {}
         """row -> how many of it died since the last look at its queue"""
-        self.orders = (*self.orders, SortOrder("new", lambda g: self._new[_cell(g)].number, True))
+        self.orders = (*self.orders, SortOrder("new", self._new_number, True))
 
     @classmethod
     def offered_by(cls, queue: ListedQueue | None) -> bool:
@@ -101,6 +101,10 @@ class AllDeadView(QueueView):
             self._new |= zip(map(_cell, groups), new, strict=True)
         return Items(0, len(found), found)
 
+    def _new_number(self, group: ErrorGroup) -> int | None:
+        new = self._new[_cell(group)]
+        return None if new is None else new.number
+
     def _since_ms(self, queue: str | None, snapshot: Snapshot) -> int:
         seen: NewDead = self.app.overview.new_dead  # type: ignore[attr-defined]
         return seen.since_ms(queue, snapshot.now_ms)
@@ -116,7 +120,7 @@ class AllDeadView(QueueView):
             _cell(group),
             (
                 f"{'' if group.exact else '≥'}{count(group.count)}",
-                self._new[_cell(group)].cell,
+                new.cell if (new := self._new[_cell(group)]) else "",
                 group.values[0] or "",
                 _error(group),
                 _value(group),
@@ -209,7 +213,7 @@ class AllDeadView(QueueView):
             said.append(_covered(dead))
         if dead.left:
             said.append(f"{quantity(dead.left, 'queue')} not read yet")
-        if self.snapshot and self.item is not None and self._new[_cell(self.item)].number:
+        if self.snapshot and self.item is not None and self._new_number(self.item):
             since = moment(self._since_ms(self.item.queue, self.snapshot), zone_of(self))
             said.append(f"new: died since {since}, when you last looked at {self.item.queue}")
         return [*said, *([_unread(dead.unread)] if dead.unread else [])]

@@ -76,7 +76,7 @@ class GroupsView(QueueView):
         super().__init__()
         self.whole: Scanned | None = None
         """the groups of a scan, shown instead of the latest ones until Esc"""
-        self._new: dict[str, NewInGroup] = {}
+        self._new: dict[str, NewInGroup | None] = {}
         """group -> how many of it died since the last look; not known of the groups of a scan"""
         self.orders = (*self.orders, SortOrder("new", self._new_number, True))
 
@@ -189,7 +189,7 @@ class GroupsView(QueueView):
             said.append(f"{which} {count(seen.looked)} of {of} dead; f: all of them")
         elif seen is not None and seen.total:
             said.append(f"all {count(seen.total)} dead")
-        if seen is not None and any(new.number for new in self._new.values()):
+        if seen is not None and any(new and new.number for new in self._new.values()):
             said.append(f"new: died since {moment(self._since_ms(seen), zone_of(self))}")
         return said
 
