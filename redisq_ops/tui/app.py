@@ -29,7 +29,7 @@ from redisq_ops.tui.table.filter_input import FilterInput
 from redisq_ops.tui.table.saved_filters import SavedFiltersScreen
 from redisq_ops.tui.table.table import PagedTable
 from redisq_ops.tui.views import ConsumersView, GroupsView, PeriodicView
-from redisq_ops.tui.views.base import EntryView
+from redisq_ops.tui.views.entry_view import EntryView
 
 if TYPE_CHECKING:
     from redisq_ops.core.queues.request.queue import Control

@@ -50,7 +50,8 @@ from redisq_ops.tui.views import (
     OverviewView,
     QueueView,
 )
-from redisq_ops.tui.views.base import EntryView, redaction_of
+from redisq_ops.tui.views.base import redaction_of
+from redisq_ops.tui.views.entry_view import EntryView
 
 if TYPE_CHECKING:
     from redisq_ops.core.model.entry import Counts

@@ -93,4 +93,4 @@ def test_how_many_of_a_group_are_new(
     times: list[int], number: int, all_read: bool, said: str
 ) -> None:
     (new,) = new_in_groups([group(times, number)], all_read, 15)
-    assert styled(new.cell)[0] == said
+    assert new is not None and styled(new.cell)[0] == said

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from redisq_ops.tui.change.speed_fields import ChangeSpeed
     from redisq_ops.tui.change.value_dialog import WantedValue
     from redisq_ops.tui.views import GroupsView, QueueView
-    from redisq_ops.tui.views.base import EntryView
+    from redisq_ops.tui.views.entry_view import EntryView
 
     from ..dashboard import Dashboard
 

@@ -11,7 +11,7 @@ from redisq_ops.ops.terminal import kind_of
 from redisq_ops.tui.keys import keys
 from redisq_ops.tui.screens.opened_screen import OpenedScreen
 from redisq_ops.tui.views import GroupsView, numbered
-from redisq_ops.tui.views.base import EntryView
+from redisq_ops.tui.views.entry_view import EntryView
 
 if TYPE_CHECKING:
     from redisq_ops.core.model.states import Verb
