@@ -189,8 +189,9 @@ class GroupsView(QueueView):
             said.append(f"{which} {count(seen.looked)} of {of} dead; f: all of them")
         elif seen is not None and seen.total:
             said.append(f"all {count(seen.total)} dead")
-        if seen is not None and any(new and new.number for new in self._new.values()):
-            said.append(f"new: died since {moment(self._since_ms(seen), zone_of(self))}")
+        if self.snapshot and any(new and new.number for new in self._new.values()):
+            since = moment(self._since_ms(self.snapshot), zone_of(self))
+            said.append(f"new: died since {since}")
         return said
 
 
