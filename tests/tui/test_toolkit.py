@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 import redis
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 from redisq_ops.core.engine.registry import Registered
 from redisq_ops.core.model.entry import Failure, Settlement
+from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import aconnect
 from redisq_ops.core.redis.operation import run
@@ -495,3 +497,23 @@ def test_an_edit_meets_another_operators(
         assert queue.take(consumer="w").deliveries[0].payload == b"payload 0"
 
     drive_in(url, body, "5")
+
+
+@pytest.mark.slow
+def test_an_editor_that_fails_or_changes_nothing_changes_nothing(
+    url: str, client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    DelaySet(client, "later").schedule([("e1", b"x")], after_ms=3_600_000)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        monkeypatch.setattr(Top, "suspend", lambda self: nullcontext())
+        monkeypatch.setenv("VISUAL", "false")
+        await press(pilot, "E")
+        await told(pilot, "false ended with 1: nothing was changed")
+        monkeypatch.setenv("VISUAL", "true")
+        await until(pilot, lambda: not app.changes.running)
+        await press(pilot, "E")
+        await told(pilot, "The payload is as it was")
+        assert not app.screen.query(Input).filter("#why")
+
+    drive_in(url, body, "6")
