@@ -29,7 +29,7 @@ from redisq_ops.tui.table.filter_input import FilterInput
 from redisq_ops.tui.table.saved_filters import SavedFiltersScreen
 from redisq_ops.tui.table.table import PagedTable
 from redisq_ops.tui.views import ConsumersView, GroupsView, PeriodicView
-from redisq_ops.tui.views.base import EntryView
+from redisq_ops.tui.views.entry_view import EntryView
 
 if TYPE_CHECKING:
     from redisq_ops.core.queues.request.queue import Control
@@ -116,6 +116,8 @@ class Top(Dashboard):
         self.refuse(nothing_selected(self))
 
     def on_paged_table_moved(self) -> None:
+        if self.current.holds == "requests":
+            self.refresh_bindings()  # a settled one can't be changed
         self.tick()
 
     def on_paged_table_marked(self) -> None:
@@ -242,6 +244,17 @@ class Top(Dashboard):
     def action_server(self) -> None:
         self.open_screen(ServerScreen(), lambda _: self.poller.wake())
         self.poller.wake()
+
+    def action_marked(self) -> None:
+        if not self.marked:
+            self.refuse("*: nothing is marked; Space marks the row under the cursor.")
+        elif self.source.connected is not None:
+            self.run_worker(self._list_marks(), group="marks", exclusive=True)
+
+    async def _list_marks(self) -> None:
+        from redisq_ops.tui.screens.marks_screen import list_marks
+
+        await list_marks(self)
 
     def action_help(self) -> None:
         self.open_screen(HelpScreen())

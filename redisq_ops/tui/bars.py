@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from redisq_ops.ops.terminal import kind_of, printable
+from redisq_ops.ops.terminal import count, kind_of, printable
 from redisq_ops.tui.banner import Banner, FixedText, State, Tabs, TabsState
 
 if TYPE_CHECKING:
@@ -95,6 +95,9 @@ class Bars:
         said = [busy] if busy else [] if self.notice.display else list(app.current.status)
         if app.refused and not busy:
             said = [app.refused]
+        elsewhere = len(app.marked) - len(app.current.table.marks)
+        if elsewhere and not (busy or app.refused):
+            said.append(f"{count(elsewhere)} marked elsewhere (*)")
         counts = None if app.current.of_all_queues else app.counts
         if counts is not None and counts.problem and not busy:
             said.append(counts.problem)

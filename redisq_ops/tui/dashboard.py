@@ -28,6 +28,7 @@ from redisq_ops.tui.guide import GuideStep, GuideStrip
 from redisq_ops.tui.host import FIRST, Host
 from redisq_ops.tui.input_order import InputOrder
 from redisq_ops.tui.keys.key_footer import KeyFooter
+from redisq_ops.tui.marks import Mark, Marks
 from redisq_ops.tui.navigation import Navigation
 from redisq_ops.tui.poller import Missed, Poller, SnapshotFetched, SnapshotSource
 from redisq_ops.tui.samples import Samples
@@ -49,7 +50,8 @@ from redisq_ops.tui.views import (
     OverviewView,
     QueueView,
 )
-from redisq_ops.tui.views.base import EntryView, redaction_of
+from redisq_ops.tui.views.base import redaction_of
+from redisq_ops.tui.views.entry_view import EntryView
 
 if TYPE_CHECKING:
     from redisq_ops.core.model.entry import Counts
@@ -103,6 +105,7 @@ class Dashboard(App[Exception]):
         self.changes = Changes(self)
         self.host = host or Host()
         self.navigation, self.explanations = Navigation(self), Explanations(self)
+        self.marks = Marks()
         self.refused = ""
         """why the latest key had no effect"""
         self._order = InputOrder(self)
@@ -303,10 +306,12 @@ class Dashboard(App[Exception]):
 
     def show_queue(self, queue: str | None) -> None:
         """Open another queue, with empty views."""
+        own = [view for view in self.views.values() if not view.of_all_queues]
+        self.marks.put_away(self.queue, own)
         self.queue = queue
-        for view in self.views.values():
-            if not view.of_all_queues:
-                view.forget()
+        for view in own:
+            view.forget()
+        self.marks.bring_back(queue, own)
 
     def new_line(self) -> CommandInput:
         """A line for commands, for one more screen."""
@@ -406,6 +411,11 @@ class Dashboard(App[Exception]):
         return PreviewSubject(view.name_, queue, view.table.identity, sections=sections)
 
     @property
+    def marked(self) -> tuple[Mark, ...]:
+        """What is marked, in all views and queues."""
+        return tuple(self.marks.all(self.queue, list(self.views.values())))
+
+    @property
     def opened_screen(self) -> OpenedScreen | None:
         """The topmost screen about an entry, request or queue; None: the view is in front."""
         return next((s for s in reversed(self.screen_stack) if isinstance(s, OpenedScreen)), None)
@@ -483,7 +493,7 @@ class Dashboard(App[Exception]):
             view.forget()
         self.charts.samples = Samples()
         self.clear_notifications()  # they name changes that could be undone there
-        self.changes, self.navigation = Changes(self), Navigation(self)
+        self.changes, self.navigation, self.marks = Changes(self), Navigation(self), Marks()
         self._opened = True
         self._switcher.current = "overview"
         frozen, interval = self.poller.frozen, self.poller.interval

@@ -74,8 +74,7 @@ class Navigation:
         if place is None:
             return "there is no such place."
         self._left = place  # it is in the history already
-        self.open_place(place.view, place.queue, place.filter)
-        self._row = place.row
+        self.open_place(place.view, place.queue, place.filter, place.row)
         return ""
 
     async def jump(self, address: str) -> str:
@@ -92,8 +91,7 @@ class Navigation:
         except RedisqError as error:
             return str(error)
         if source is self._app.source:
-            self.open_place(place.view, place.queue)
-            self._row = place.row
+            self.open_place(place.view, place.queue, row=place.row)
             if place.row is not None:
                 self.open_detail(place.row)
         return ""
@@ -223,8 +221,11 @@ class Navigation:
         app.open_screen(DetailScreen(Opened(app.queue, id), app.new_line()))
         app.poller.wake()
 
-    def open_place(self, view: View, queue: str | None, filter: Query | None = None) -> None:
-        """Show a view of a queue; for the overview with a queue, show that queue's main view."""
+    def open_place(
+        self, view: View, queue: str | None, filter: Query | None = None, row: str | None = None
+    ) -> None:
+        """Show a view of a queue, with the cursor on a row; for the overview with a queue, show
+        that queue's main view."""
         if queue is not None:
             self.choose(queue)
         if view == "overview" and queue is not None:
@@ -234,6 +235,7 @@ class Navigation:
         if filter is not None:
             self._app.current.narrow(filter)
             self._app.look()
+        self._row = row
 
     def narrowed(self, view: View, expression: str) -> None:
         """Show another view, filtered by ``expression``; Esc leads back."""

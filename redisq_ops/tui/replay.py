@@ -179,6 +179,9 @@ class ReplayTop(Top):
     def action_page(self) -> None:
         self.refuse("a recording has no payloads.")
 
+    def action_marked(self) -> None:
+        self.refuse("a recording has no marks.")
+
     def action_explain(self) -> None:
         self.refuse("a recording can't be explained.")
 

@@ -61,9 +61,11 @@ def drive(
     **options: Any,
 ) -> Top:
     """Open the dashboard on a server, wait for its first picture, go through ``body``."""
-    app = Top(
-        Live(lambda: Connected(url, Deployment(aconnect(url, "top")))), interval=interval, **options
-    )
+
+    def connected() -> Connected:
+        return Connected(url, Deployment(aconnect(url, "top")), options=("--url", url))
+
+    app = Top(Live(connected), interval=interval, **options)
 
     async def run() -> None:
         async with app.run_test(size=size) as pilot:

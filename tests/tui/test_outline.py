@@ -77,12 +77,14 @@ def test_hexadecimal_is_as_wide_as_the_screen(width: int, bytes_: int) -> None:
 
 
 def test_wrapped_no_line_is_longer_than_the_screen_and_all_is_there() -> None:
-    text = "日本 long, \u202e" * 40
+    text = "日本 long, \u202e 👩‍👩‍👧" * 40
     document = {"short": "x" * 20, "key": text, "deep": [{"key": "y" * 500}]}
     for payload in (text.encode(), json.dumps(document).encode()):
-        shown = [item.label for item in walked(payload_outline(payload, 50, True)[1])]
+        items = list(walked(payload_outline(payload, 50, True)[1]))
+        shown = [item.label for item in items]
         assert max(label.cell_len for label in shown) <= 46
         assert printable(text) in "".join(label.plain for label in shown)
+        assert text in "".join(str(item.value) for item in items), "what y copies"
     assert any(label.plain == 'short  "' + "x" * 20 + '"' for label in shown)
     _, parts = payload_outline(text.encode(), 50)
     assert [item.label.plain for item in walked(parts)] == [printable(text)]

@@ -132,7 +132,12 @@ def until(holds: Callable[[], bool], page: Page) -> None:
         page.wait_for_timeout(50)
 
 
-def test_a_replay_and_its_undo_are_clicked_through_in_a_browser(
+def payload(queue: RequestQueue[redis.Redis], number: int) -> str:
+    entry = queue.get(f"r/{number}")
+    return str(entry and entry.payload)
+
+
+def test_a_replay_its_undo_an_edit_and_a_command_are_gone_through_in_a_browser(
     url: str, client: redis.Redis
 ) -> None:
     chromium = shutil.which("chromium")
@@ -178,6 +183,16 @@ def test_a_replay_and_its_undo_are_clicked_through_in_a_browser(
         screen.click("Yes (y)")
         until(lambda: mail.counts().dead == 3, page)
         screen.see("rejected")
+        page.keyboard.press("Shift+E")
+        screen.see("nothing is changed yet")
+        page.keyboard.type("/: fixed ")
+        page.keyboard.press("Control+s")
+        screen.see("+/: fixed payload")
+        screen.click("Yes (y)")
+        until(lambda: any("fixed" in payload(mail, n) for n in (1, 2, 3)), page)
+        page.keyboard.type(":dlq purge %q")
+        page.keyboard.press("Enter")
+        screen.see("ended with 5; Esc goes back")
         browser.close()
     assert len(picture) > 20_000, "a blank page is smaller"
     assert set(asked) == {urlsplit(address).netloc}, "nothing is loaded from elsewhere"

@@ -6,6 +6,7 @@ Memory is bounded for any number of entries and errors; counts that are not exac
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -65,6 +66,8 @@ class ErrorGroup:
     tasks: DistinctNames = field(default_factory=DistinctNames)
     errors: DistinctNames = field(default_factory=DistinctNames)
     """their fingerprints, if they are not grouped by error"""
+    times: array[int] | None = None
+    """when its entries came into the state (ms), as far as that is known; None: not kept"""
 
     @property
     def all_ids(self) -> tuple[str, ...]:
@@ -91,6 +94,8 @@ class ErrorGroup:
             if self.last_ms is None or since >= self.last_ms:
                 self.last_ms = since
                 self._sample(entry)
+            if self.times is not None:
+                self.times.append(since)
         if not self.sample:
             self._sample(entry)
         reason = entry.reason
@@ -130,8 +135,8 @@ class OtherGroups:
 
 
 class ErrorGroups:
-    """Groups entries by error, or as ``by`` says; keeps the largest ``kept`` groups, and the first
-    ``ids`` ids."""
+    """Groups entries by error, or as ``by`` says; keeps the largest ``kept`` groups, the first
+    ``ids`` ids and, with ``times``, a time of each entry."""
 
     def __init__(
         self,
@@ -139,9 +144,11 @@ class ErrorGroups:
         redaction: Redaction = NO_REDACTION,
         ids: int = 0,
         by: GroupBy = BY_ERROR,
+        times: bool = False,
     ) -> None:
         self.kept = kept
         self._ids_left = ids
+        self._times = times
         self.redaction = redaction
         self.by = by
         self.total = 0
@@ -179,6 +186,7 @@ class ErrorGroups:
             group = ErrorGroup(name, None, entry.reason or "no error known", exact)
         else:
             group = ErrorGroup(name, entry.error.type, normalized(entry.error), exact)
+        group.times = array("q") if self._times else None
         group.values = tuple(value.text for value in values)
         conditions = [f"group={name}"] if self.by.error else []
         if all(value.where for value in values):

@@ -144,11 +144,11 @@ class DeadReader:
         bare = Snapshot(Viewport("dead", needs=needs), now, counts=counts)
         found = await latest_dead(queue, bare, most)
         entries = [entry for entry in found.entries if not entry.problem]
-        groups = ErrorGroups(KEPT, redaction, by=self._by)
+        groups = ErrorGroups(KEPT, redaction, by=self._by, times=True)
         groups.add(entries, row.name)
         if not any(value for group in groups.ranked() for value in group.values[1:]):
             # No entry has the field: the rows' filters need not exclude it.
-            groups = ErrorGroups(KEPT, redaction, by=_BY_TASK)
+            groups = ErrorGroups(KEPT, redaction, by=_BY_TASK, times=True)
             groups.add(entries, row.name)
         sizes = [len(entry.payload) for entry in entries if entry.payload is not None]
         read_all = found.exact and len(found.entries) >= found.total

@@ -146,7 +146,7 @@ async def latest_dead(queue: Queue[Any], snapshot: Snapshot, most: int) -> Snaps
 async def _grouped(queue: Queue[Any], snapshot: Snapshot, redaction: Redaction) -> Snapshot:
     """The latest dead letters in groups: so few that a refresh costs the same for any number."""
     found = await latest_dead(queue, snapshot, GROUPED)
-    groups = ErrorGroups(redaction=redaction)
+    groups = ErrorGroups(redaction=redaction, times=True)
     groups.add(found.entries)
     return replace(
         snapshot,

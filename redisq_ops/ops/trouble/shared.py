@@ -67,7 +67,8 @@ def _sentence(same: Sequence[Trouble]) -> str:
     first = same[0]
     if first.rule in _NOT_OURS:
         return first.reason
-    ranges = map(_range, zip(*(_figures(one.reason) for one in same), strict=True))
+    reasons = {one.reason for one in same}  # in an outage of all queues nearly all are the same
+    ranges = map(_range, zip(*map(_figures, reasons), strict=True))
     return _PART.sub(lambda part: next(ranges) if part[1] else part[0], first.reason)
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, cast
 
 from redisq_ops.ops.terminal import printable
 from redisq_ops.tui.keys.key_refusals import OF_CLIENTS, nothing_selected
@@ -26,11 +25,9 @@ if TYPE_CHECKING:
     from redisq_ops.tui.change.speed_fields import ChangeSpeed
     from redisq_ops.tui.change.value_dialog import WantedValue
     from redisq_ops.tui.views import GroupsView, QueueView
-    from redisq_ops.tui.views.base import EntryView
+    from redisq_ops.tui.views.entry_view import EntryView
 
     from ..dashboard import Dashboard
-
-T = TypeVar("T")
 
 _EVERY_S = 0.1
 
@@ -229,36 +226,45 @@ class Changes:
         if self.running:
             return self.tell("One change at a time: Esc stops the running one.", False)
         run = partial(run_in_terminal, read_only=self._app.read_only)
-        if self._lend_terminal(words, run) is not None:
-            self._app.drop_scan(None)
-            self._app.poller.wake()
+        self._run_command(words, run, self._ran)
         return None
 
     def page(self, words: Sequence[str]) -> None:
         """Show the output of a `redisq` command in the user's pager."""
         from redisq_ops.tui.command.command_line import run_in_pager
 
-        if failed := self._lend_terminal(words, run_in_pager):
-            self.tell(failed, False)
+        self._run_command(words, run_in_pager, self._app.poller.wake)
 
-    def _lend_terminal(
-        self, words: Sequence[str], run: Callable[[Sequence[str], Sequence[str]], T]
-    ) -> T | None:
-        """Call ``run`` with the words and this server's options; None if it was not called."""
+    def _run_command(
+        self,
+        words: Sequence[str],
+        run: Callable[[Sequence[str], Sequence[str]], str],
+        ended: Callable[[], None],
+    ) -> None:
+        """Call ``run`` with the words and this server's options; it returns what went wrong.
+        Where the terminal can't be left, as in a browser, show the output on a screen."""
         from textual.app import SuspendNotSupported
 
-        if self._app.source.connected is None:
-            self.tell("The server has not answered yet.", False)
-            return None
+        app, connected = self._app, self._app.source.connected
+        if connected is None:
+            return self.tell("The server has not answered yet.", False)
         try:
-            with self._app.suspend():
-                result = run(words, self._app.source.connected.options)
+            with app.suspend():
+                failed = run(words, connected.options)
         except SuspendNotSupported:
-            line = shlex.join(["redisq", *words])
-            self.tell(f"This terminal can't be left; in a shell: {line}", False)
-            return None
-        self._app.refresh(layout=True)
-        return result
+            from redisq_ops.tui.screens.output_screen import OutputScreen
+
+            screen = OutputScreen(words, connected.options, app.read_only)
+            return app.open_screen(screen, lambda _: ended())
+        app.refresh(layout=True)
+        if failed:
+            self.tell(failed, False)
+        return ended()
+
+    def _ran(self) -> None:
+        """A command has ended, and may have changed something."""
+        self._app.drop_scan(None)
+        self._app.poller.wake()
 
     # --- for a running change ------------------------------------------------------------------
 
@@ -326,9 +332,9 @@ class Changes:
         first = self.last_op if self.last_op in able else next(iter(able), None)
         return await self._app.push_screen_wait(UndoScreen(operations, now_ms, first))
 
-    def edited(self, payload: bytes) -> bytes | None:
-        """The payload as edited in the user's editor, which has the terminal meanwhile; None if
-        the dashboard can't leave this terminal."""
+    async def edited(self, payload: bytes) -> bytes:
+        """The payload as edited in the user's editor, which has the terminal meanwhile; where that
+        can't be left, in the dashboard's own."""
         from textual.app import SuspendNotSupported
 
         from redisq_ops.ops.change import editor
@@ -338,7 +344,9 @@ class Changes:
             with self._app.suspend(), terminal_lent():
                 return editor.edited(payload)
         except SuspendNotSupported:
-            return None
+            from .edit_screen import EditScreen
+
+            return await self._app.push_screen_wait(EditScreen(payload))
         finally:
             self._app.refresh(layout=True)
 

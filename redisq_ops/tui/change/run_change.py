@@ -43,7 +43,6 @@ from redisq_ops.ops.change.wording import PAST, SKIPPED, state_entries
 from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.filter.selection import select
 from redisq_ops.ops.groups.error_groups import Grouping
-from redisq_ops.ops.hint import hint
 from redisq_ops.ops.inspect.consumers import SILENT_MS
 from redisq_ops.ops.redaction import NO_REDACTION, Redaction
 from redisq_ops.ops.required_features import requests_of
@@ -218,12 +217,7 @@ async def edit(changes: Changes, name: str, state: State, id: str) -> bool:
         changes.tell(f"{id} is not {state} any more, or has no payload.", False)
         return False
     readable(entry.payload, changes.redaction)
-    after = changes.edited(entry.payload)
-    if after is None:
-        noun = "dlq" if state == "dead" else "delay"
-        how = hint(noun, "edit", f"{name}/{id}")
-        changes.tell(f"No editor can be opened from this terminal: {how}", False)
-        return False
+    after = await changes.edited(entry.payload)
     if after == entry.payload:
         changes.tell("The payload is as it was: nothing was changed.")
         return False

@@ -12,7 +12,8 @@ from redisq_ops.ops.filter.ast import Query
 from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.filter.scan import Scan
 from redisq_ops.ops.terminal import count
-from redisq_ops.tui.views.base import LOADED, SearchResult
+from redisq_ops.tui.views.base import LOADED
+from redisq_ops.tui.views.entry_view import SearchResult
 
 if TYPE_CHECKING:
     from .changes import Changes

@@ -62,8 +62,9 @@ def parsed(line: str, addresses: RowAddresses) -> list[str]:
     return words
 
 
-def run_in_terminal(words: Sequence[str], options: Sequence[str], read_only: bool) -> int:
-    """Run a command in the terminal, and wait until the user has read its output."""
+def run_in_terminal(words: Sequence[str], options: Sequence[str], read_only: bool) -> str:
+    """Run a command in the terminal, and wait until the user has read its output, also of what
+    went wrong: returns ''."""
     environment = dict(os.environ)
     if read_only:
         environment["REDISQ_READ_ONLY"] = "true"
@@ -73,7 +74,7 @@ def run_in_terminal(words: Sequence[str], options: Sequence[str], read_only: boo
         code = subprocess.run(command, env=environment, check=False).returncode
         print(f"\n[ended with {code}] Enter goes back to the dashboard ", end="", flush=True)
         sys.stdin.readline()
-    return code
+    return ""
 
 
 def run_in_pager(words: Sequence[str], options: Sequence[str]) -> str:

@@ -92,7 +92,7 @@ class CommandRunner:
                 case "go" | "theme" | "refresh" | "by" as name, "":
                     app.refuse(f":{name} {OWN[name]}")
                 case "go", address:
-                    app.run_worker(self._jump(address), group="jump", exclusive=True)
+                    app.run_worker(self.jump(address), group="jump", exclusive=True)
                 case "ctx", name:
                     app.switch_server(name)
                 case "theme", name if name in THEMES:
@@ -136,7 +136,8 @@ class CommandRunner:
             app.current.narrow(filter)
             app.look()
 
-    async def _jump(self, address: str) -> None:
+    async def jump(self, address: str) -> None:
+        """Open a queue, request or entry by its address or id."""
         app = self._app
         if why := await app.navigation.jump(address):
             app.refuse(why)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from textual.app import ComposeResult
 from textual.widgets import Footer
 from textual.widgets._footer import FooterKey
@@ -17,8 +19,10 @@ class KeyFooter(Footer):
     freed, because they watch the footer's `compact`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, also: Collection[str] = ()) -> None:
+        """``also``: the ids of keys to show that are hidden elsewhere."""
         super().__init__(compact=True, show_command_palette=False)
+        self._also = also
         self._shown: tuple[_Shown, ...] = ()
 
     def compose(self) -> ComposeResult:
@@ -35,7 +39,7 @@ class KeyFooter(Footer):
         """The keys to show: for each action, the first of its keys."""
         of_action: dict[str, _Shown] = {}
         for _, key, enabled, tooltip in self.screen.active_bindings.values():
-            if key.show and key.action not in of_action:
+            if (key.show or key.id in self._also) and key.action not in of_action:
                 name = self.app.get_key_display(key)
                 shown = (key.key, name, key.description, key.action, not enabled, tooltip)
                 of_action[key.action] = shown

@@ -11,7 +11,7 @@ from redisq_ops.ops.terminal import kind_of
 from redisq_ops.tui.keys import keys
 from redisq_ops.tui.screens.opened_screen import OpenedScreen
 from redisq_ops.tui.views import GroupsView, numbered
-from redisq_ops.tui.views.base import EntryView
+from redisq_ops.tui.views.entry_view import EntryView
 
 if TYPE_CHECKING:
     from redisq_ops.core.model.states import Verb
@@ -100,6 +100,8 @@ def unfit(app: Top, action: str, parameters: tuple[object, ...]) -> str:
             return why
         case "preview" if not view.has_preview:
             return "charts have none."
+        case "hold" if _is_settled(app):
+            return "the request is settled."
         case "hold" if view.of_all_queues and view.holds == "queue":
             return "a queue is held in the overview (1) and in its own views."
         case "hold" if not _holdable(app):
@@ -114,6 +116,8 @@ def _unfit_command(app: Top, verb: str) -> str:
         return ""
     if verb.startswith("request ") and view.holds != "requests":
         return "it is for requests (2, 3) and clients (c)."
+    if verb.startswith("request ") and _is_settled(app):
+        return "the request is settled."
     if verb == "delay reschedule" and view.state != "delayed":
         return "only for delayed entries (view 6)."
     if verb == "delay reschedule" and queue and not queue.actions.get("reschedule"):
@@ -154,6 +158,16 @@ def _holdable(app: Top) -> bool:
     chosen = [queue for queue in app.queues if queue.name in names]
     return not chosen or any(
         queue.has_settings or "HasOwnersPause" in queue.features for queue in chosen
+    )
+
+
+def _is_settled(app: Top) -> bool:
+    """Whether the next key is about one request, of which nothing is left to do."""
+    if app.opened is not None:
+        return app.opened.settled
+    view = app.current
+    return (
+        view.holds == "requests" and not view.table.marks and bool(view.item and view.item.settled)
     )
 
 

@@ -9,7 +9,8 @@ from redisq_ops.tui.views import numbered
 
 _SIGNS = {
     "slash": "/", "colon": ":", "comma": ",", "full_stop": ".", "exclamation_mark": "!",
-    "question_mark": "?", "plus": "+", "minus": "-", "equals_sign": "=", "right": "→", "left": "←",
+    "question_mark": "?", "asterisk": "*", "plus": "+", "minus": "-", "equals_sign": "=",
+    "right": "→", "left": "←",
     "left_square_bracket": "[", "right_square_bracket": "]",
     "apostrophe": "'", "less_than_sign": "<", "greater_than_sign": ">",
     "alt+left": "Alt+←", "alt+right": "Alt+→", "ctrl+p": "Ctrl+P",
@@ -68,11 +69,11 @@ LOOK = (
     _hidden("r", "turn", "Reverse", "Reverse the order"),
     _hidden("p", "preview", "Preview", "Preview beside the list"),
     _shown("t", "explain", "Explain", "Why it waits, what helps"),
-    _shown("f", "scan", "Search all", "Group or search all, not the latest"),
+    _shown("f", "scan", "Search all", "Group or search all of it"),
     _hidden("plus,equals_sign", "zoom(1)", "Zoom in", "Charts: a shorter time"),
     _hidden("minus", "zoom(-1)", "Zoom out", "Charts: a longer time"),
     _hidden("a", "all_queues", "All queues", "Charts of all queues"),
-    _hidden("i", "server", "Server", "The server: memory, load, clients"),
+    _hidden("i", "server", "Server", "The server: memory, load"),
     _hidden("w", "export", "Export", "Write the list to a file"),
     _hidden("o", "page", "Pager", "Show all of it in $PAGER"),
     _hidden("z", "freeze", "Freeze", "Freeze, or go on"),
@@ -80,6 +81,7 @@ LOOK = (
     _hidden("less_than_sign,alt+left", "go_back", "Back", "Back to the place before"),
     _hidden("greater_than_sign,alt+right", "go_forward", "Forward", "Forward again"),
     _hidden("ctrl+p", "command_palette", "Palette", "Find key, queue, command"),
+    _hidden("asterisk", "marked", "Marked", "What is marked, anywhere"),
     _hidden("y", "yank", "Copy", "Copy the id"),
     _hidden("escape", "leave", "Back", "Stop, drop filter, back"),
 )
@@ -102,7 +104,7 @@ CHANGE = (
     _shown("K", "begin('request cancel')", "Cancel", "Cancel a request"),
     _shown("L", "begin('request limit')", "Limit", "Set a request's limit"),
     _shown("O", "begin('request priority')", "Priority", "Set a request's priority"),
-    _hidden("N", "acknowledge", "Known", "The dead letters are known: until when"),
+    _hidden("N", "acknowledge", "Known", "Dead letters known: until"),
     _shown("U", "undo", "Undo", "Undo a latest change"),
 )
 LEAVE = (

@@ -130,6 +130,8 @@ def _entry_facts(entry: Entry, now_ms: int, zone: tzinfo | None) -> Iterator[Lin
         yield fact("attempts", attempts, condition=f"attempts={entry.attempts}")
     if entry.at_ms is not None:
         yield fact(at.get(entry.state, "ready"), _when(entry.at_ms, now_ms, zone))
+    elif entry.state == "dead":
+        yield fact("dead since", "unknown")
     if entry.run_ms is not None:
         yield fact("took", took(entry.run_ms))
     if entry.since_ms is not None and entry.since_ms != entry.at_ms:

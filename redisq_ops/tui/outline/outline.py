@@ -6,11 +6,13 @@ more than `GROUP` of them are folded into ranges, so that no step makes more tha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Protocol
 
-from rich.cells import cell_len, chop_cells
+from rich.cells import cell_len
 from rich.text import Text
 
 from redisq_ops.ops.terminal import count, printable
@@ -24,6 +26,8 @@ LINE: Final = 200
 """characters of one line on the screen"""
 TEXT_ROW: Final = 1_000
 """characters of a row of text that isn't wrapped"""
+_SIGNS: Final = re.compile(r".(?:\u200d.|[\ufe0f\U0001f3fb-\U0001f3ff])*", re.S)
+"""a character, or an emoji of several"""
 
 
 class OutlineItem(Protocol):
@@ -144,10 +148,23 @@ def _slices(line: str, length: int) -> list[str]:
 
 
 def _wrapped(line: str, cells: int) -> list[str]:
-    """A line in parts that are drawn in so many cells."""
+    """A line in parts, each of which is drawn in so many cells, or is one sign."""
     if line.isascii() and line.isprintable():
         return _slices(line, cells)
-    return chop_cells(printable(line), max(2, cells)) or [""]
+    rows, start, used = [], 0, 0
+    for found in _SIGNS.finditer(line):
+        wide = _cells(found[0])
+        if used and used + wide > cells:
+            rows.append(line[start : found.start()])
+            start, used = found.start(), 0
+        used += wide
+    return [*rows, line[start:]]
+
+
+@lru_cache(4096)
+def _cells(sign: str) -> int:
+    """The cells in which it is drawn, escaped."""
+    return cell_len(printable(sign))
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,6 @@ class DetailScreen(OpenedScreen):
         if snapshot.viewport.detail != self.opened.id:
             return
         if snapshot.request is not None:
-            self.listed_in("requests")
+            self.listed_in("requests", snapshot.request.request.settled)
         else:
             self.listed_in(listing(snapshot.entry.entry.state) if snapshot.entry else None)

@@ -108,7 +108,8 @@ class ExplainScreen(OpenedScreen):
         if snapshot.viewport.explain != self.about:
             return
         self._latest, found = snapshot, snapshot.explanation
-        self.listed_in(_view(found))
+        settled = found is not None and found.state in ("done", "cancelled")
+        self.listed_in(_view(found), settled)
         if found is None:
             self._answer.update(printable(snapshot.explain_error or "there is nothing to say"))
             self.sections.clear()

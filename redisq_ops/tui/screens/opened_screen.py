@@ -13,7 +13,11 @@ from textual.screen import Screen
 from redisq_ops.ops.inspect.snapshot import Snapshot, View
 from redisq_ops.tui.command.command_line import CommandInput
 from redisq_ops.tui.keys.key_footer import KeyFooter
+from redisq_ops.tui.keys.keys import CHANGE
 from redisq_ops.tui.outline.section_tree import SectionTree
+
+_CHANGES = frozenset(key.id for key in CHANGE if key.id)
+"""keys for which a list's footer has no room"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,8 @@ class Opened:
     """of the entry or request; None: the queue itself"""
     view: View | None = None
     """the view that lists it now, whose keys apply to it; None: none does, or it isn't read yet"""
+    settled: bool = False
+    """whether it is a request of which nothing is left to do"""
 
 
 class OpenedScreen(Screen[None]):
@@ -48,7 +54,7 @@ class OpenedScreen(Screen[None]):
             yield from self.content()
         yield self.line.completions
         yield self.line
-        yield KeyFooter()
+        yield KeyFooter(_CHANGES)
 
     def content(self) -> ComposeResult:
         """The widgets of the sheet, `sections` among them."""
@@ -64,8 +70,8 @@ class OpenedScreen(Screen[None]):
         """Draw the changes since the last snapshot."""
         raise NotImplementedError
 
-    def listed_in(self, view: View | None) -> None:
-        """Offer the keys of another view, because the entry has another state now."""
-        if view != self.opened.view:
-            self.opened = replace(self.opened, view=view)
+    def listed_in(self, view: View | None, settled: bool = False) -> None:
+        """Offer other keys, because the entry or request has another state now."""
+        if (view, settled) != (self.opened.view, self.opened.settled):
+            self.opened = replace(self.opened, view=view, settled=settled)
             self.app.refresh_bindings()

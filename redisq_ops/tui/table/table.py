@@ -220,12 +220,11 @@ class PagedTable(ScrollView, can_focus=True):
 
     @property
     def position(self) -> str:
-        """Where the cursor is, for a status line: ``12 of 1,234``, ``≥`` if there may be more."""
+        """Where the cursor is, for a status line: ``12 of 1,234``."""
         window = self._cursor.window
         if window is None or not window.total:
             return ""
-        about = "" if window.exact else "≥"
-        return f"{count(self.cursor + 1)} of {about}{count(window.total)}"
+        return f"{count(self.cursor + 1)} of {window.number or count(window.total)}"
 
     @property
     def unsaid(self) -> str:

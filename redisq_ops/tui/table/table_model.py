@@ -65,6 +65,8 @@ class RowWindow:
     total: int
     rows: tuple[TableRow, ...]
     exact: bool = True
+    number: str = ""
+    """how many there are, in words; empty: ``total``"""
 
 
 def fit(

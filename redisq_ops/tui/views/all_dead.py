@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from rich.text import Text
 from redisq_ops.ops.inspect.snapshot import DeadLetters, ListedQueue, Snapshot
 from redisq_ops.ops.terminal import age, count, quantity
 from redisq_ops.tui.charts.blocks import timeline
+from redisq_ops.tui.new_dead import NewDead, NewInGroup, new_in_groups
 from redisq_ops.tui.outline.outline import OutlineSection, fact, fact_section
 from redisq_ops.tui.table.table_model import TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DEAD, DIM
@@ -36,6 +38,7 @@ class AllDeadView(QueueView):
     verbs = frozenset({"replay", "purge"})
     columns = (
         TableColumn("count", "dead", 6, align="right", style=DEAD),
+        TableColumn("new", "new", 5, align="right", priority=2, optional=True),
         TableColumn("task", "task", 18, flex=2, optional=True),
         TableColumn("error", "error", 34, flex=5),
         TableColumn("value", COLUMN, 10, flex=1, optional=True),
@@ -43,7 +46,7 @@ class AllDeadView(QueueView):
         TableColumn("first", "since", 12, align="right"),
         TableColumn("last", "last", 7, align="right", priority=1),
     )
-    orders = (
+    orders: tuple[SortOrder, ...] = (
         SortOrder("count", None, True, "largest first", "smallest first"),
         SortOrder("task", lambda g: g.values[0]),
         SortOrder("error", lambda g: (g.type or "", g.form)),
@@ -59,6 +62,9 @@ class AllDeadView(QueueView):
         super().__init__()
         self.column = COLUMN
         """the field besides error and task, as filters name it; empty: none"""
+        self._new: dict[str, NewInGroup | None] = {}
+        """row -> how many of it died since the last look at its queue"""
+        self.orders = (*self.orders, SortOrder("new", self._new_number, True))
 
     @classmethod
     def offered_by(cls, queue: ListedQueue | None) -> bool:
@@ -85,7 +91,23 @@ class AllDeadView(QueueView):
 
     def items(self, snapshot: Snapshot) -> Items:
         found = snapshot.dead.groups if snapshot.dead else ()
+        by_queue: dict[str | None, list[ErrorGroup]] = defaultdict(list)
+        for group in found:
+            by_queue[group.queue].append(group)
+        self._new = {}
+        for queue, groups in by_queue.items():
+            all_read = all(group.exact for group in groups)
+            new = new_in_groups(groups, all_read, self._since_ms(queue, snapshot))
+            self._new |= zip(map(_cell, groups), new, strict=True)
         return Items(0, len(found), found)
+
+    def _new_number(self, group: ErrorGroup) -> int | None:
+        new = self._new[_cell(group)]
+        return None if new is None else new.number
+
+    def _since_ms(self, queue: str | None, snapshot: Snapshot) -> int:
+        seen: NewDead = self.app.overview.new_dead  # type: ignore[attr-defined]
+        return seen.since_ms(queue, snapshot.now_ms)
 
     def words(self, item: Any) -> tuple[str, ...]:
         group: ErrorGroup = item
@@ -98,6 +120,7 @@ class AllDeadView(QueueView):
             _cell(group),
             (
                 f"{'' if group.exact else '≥'}{count(group.count)}",
+                new.cell if (new := self._new[_cell(group)]) else "",
                 group.values[0] or "",
                 _error(group),
                 _value(group),
@@ -190,6 +213,9 @@ class AllDeadView(QueueView):
             said.append(_covered(dead))
         if dead.left:
             said.append(f"{quantity(dead.left, 'queue')} not read yet")
+        if self.snapshot and self.item is not None and self._new_number(self.item):
+            since = moment(self._since_ms(self.item.queue, self.snapshot), zone_of(self))
+            said.append(f"new: died since {since}, when you last looked at {self.item.queue}")
         return [*said, *([_unread(dead.unread)] if dead.unread else [])]
 
 

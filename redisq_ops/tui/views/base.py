@@ -12,9 +12,9 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Static
 
-from redisq_ops.core.model.entry import Entry, State
+from redisq_ops.core.model.entry import State
 from redisq_ops.ops.inspect.snapshot import ChartScope, ListedQueue, Snapshot, View
-from redisq_ops.ops.terminal import count, date, no_list, printable
+from redisq_ops.ops.terminal import count, no_list, printable
 from redisq_ops.tui.outline.outline import OutlineSection
 from redisq_ops.tui.table.table import PagedTable
 from redisq_ops.tui.table.table_model import RowWindow, TableColumn, TableRow
@@ -53,10 +53,19 @@ class Items:
     items: Sequence[Any]
     exact: bool = True
     """whether ``total`` is exact; else it is a lower bound"""
+    counted: int | None = None
+    """how many there are where ``total`` isn't exact, if that is known"""
 
     @property
     def complete(self) -> bool:
         return self.exact and self.start == 0 and len(self.items) >= self.total
+
+    @property
+    def number(self) -> str:
+        """How many there are, in words."""
+        if self.exact or self.counted is None:
+            return f"{'' if self.exact else '≥'}{count(self.total)}"
+        return count(self.counted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +108,7 @@ class QueueView(Vertical):
     columns: ClassVar[tuple[TableColumn, ...]]
     of_some_kinds: ClassVar[Mapping[str, str]] = {}
     """column -> the capability without which a queue has no values for it"""
-    orders: ClassVar[tuple[SortOrder, ...]]
+    orders: tuple[SortOrder, ...]
     empty: ClassVar[str]
     """the text of an empty list; ``QUEUE`` in it stands for the queue's name"""
     filter_examples: ClassVar[str] = "alpha  -beta  alpha|beta"
@@ -367,7 +376,8 @@ class QueueView(Vertical):
         self._item_of = {row.identity: item for row, item in zip(rows, items, strict=True)}
         self._shown = len(rows)
         self.table.empty = self._nothing_here(snapshot)
-        self.table.show(RowWindow(start, total, rows, self.local or listed.exact))
+        number = "" if self.local else listed.number
+        self.table.show(RowWindow(start, total, rows, self.local or listed.exact, number))
         if self._kept is not None:
             self.table.go_to(self._kept)
             self._kept = None
@@ -393,7 +403,7 @@ class QueueView(Vertical):
     def _nothing_here(self, snapshot: Snapshot) -> str:
         """The text of an empty list: no entries, no matches, or a state the layout can't list."""
         if self.filter is not None and self._items.items:
-            of = "" if self._items.complete else f" of {count(self._items.total)}"
+            of = "" if self._items.complete else f" of {self._items.number}"
             among = f"{count(len(self._items.items))}{of} looked at"
             return f"nothing matches /{self.filter.text}/: {among}; Esc drops the filter"
         counts, queue = snapshot.counts, snapshot.queue
@@ -430,8 +440,7 @@ class QueueView(Vertical):
     def status(self) -> list[str]:
         """The parts of the status line: position, order, filter, marks."""
         complete = self._items.complete
-        loaded, total = count(len(self._items.items)), count(self._items.total)
-        total = total if self._items.exact else f"≥{total}"
+        loaded, total = count(len(self._items.items)), self._items.number
         said = ["ALL that match: a Shift key acts on every one"] if self.everything else []
         said += [self.table.position] if self.table.position else []
         said += [f"+{count(self.table.new)} new (g)"] if self.table.new else []
@@ -453,95 +462,6 @@ def _sorted(items: Sequence[Any], by: Callable[[Any], Any], falls: bool) -> list
     """Items sorted by a value; those whose value is None come last in both directions."""
     known = [item for item in items if by(item) is not None]
     return [*sorted(known, key=by, reverse=falls), *(item for item in items if by(item) is None)]
-
-
-TASK: Final = TableColumn("task", "task", 20, flex=2, priority=1, optional=True)
-"""for task programs: the name of an entry's task"""
-BY_TASK: Final = SortOrder("task", lambda entry: entry.task)
-
-
-@dataclass(frozen=True, slots=True)
-class SearchResult:
-    """The entries of a state that match a filter, at one moment."""
-
-    query: Query
-    entries: tuple[Entry, ...]
-    """at most `LOADED`, in the order of the server"""
-    matches: int
-    """how many match"""
-    at_ms: int
-
-
-class EntryView(QueueView):
-    """A view of the entries of one state."""
-
-    filter_examples = "timeout  age>2h  client=acme"
-
-    has_details = True
-    reversible = True
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: SearchResult | None = None
-        """of the present filter; None: the loaded rows are filtered"""
-
-    @property
-    def searchable(self) -> bool:
-        """Whether the filter has seen only a part of the entries."""
-        return self.filter is not None and self.found is None and not self._items.complete
-
-    def take(self, found: SearchResult | None) -> None:
-        """Show what a search has found; None: filter the loaded rows again."""
-        self.found = found
-        self.rearrange()
-
-    def narrow(self, query: Query | None, keep: bool = False) -> None:
-        if query != self.filter:
-            self.found = None
-            self.app.refresh_bindings()  # the key that searches all needs a filter
-        super().narrow(query, keep)
-
-    def forget(self) -> None:
-        self.found = None
-        super().forget()
-
-    @property
-    def status(self) -> list[str]:
-        said = super().status
-        if (found := self.found) is not None:
-            when = date(found.at_ms, getattr(self.app, "zone", None), offset=False)
-            said.append(f"all searched at {when}; f: again")
-        elif self.searchable:
-            said.append("f: search all")
-        return said
-
-    @property
-    def window(self) -> tuple[int, int]:
-        return super().window if self.found is None else (0, 1)
-
-    @property
-    def fetched(self) -> frozenset[Need]:
-        return super().fetched if self.found is None else frozenset()
-
-    def items(self, snapshot: Snapshot) -> Items:
-        if (found := self.found) is not None:
-            return Items(0, found.matches, found.entries)
-        return Items(snapshot.start, snapshot.total, snapshot.entries, snapshot.exact)
-
-    def shown(self, item: Entry) -> Entry:
-        redaction = redaction_of(self)
-        return item if redaction is None else redaction.entry(item)
-
-    def accepts(self, item: Entry, snapshot: Snapshot) -> bool:
-        if self.filter is None or self.found is not None:
-            return True
-        from redisq_ops.ops.filter.fields import EntryContext
-
-        queue = snapshot.queue
-        place = (
-            EntryContext(queue.name, queue.kind, snapshot.priorities) if queue else EntryContext()
-        )
-        return self.filter.accepts(item, snapshot.now_ms, place)
 
 
 def redaction_of(widget: Any) -> Redaction | None:

@@ -10,7 +10,8 @@ from redisq_ops.ops.terminal import age
 from redisq_ops.tui.table.table_model import Cell, TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DEAD, DIM, WARN
 
-from .base import BY_TASK, TASK, EntryView, SortOrder
+from .base import SortOrder
+from .entry_view import BY_TASK, TASK, EntryView
 
 _REASONS = {"failed": BAD, "lost": WARN, "rejected": DEAD}
 

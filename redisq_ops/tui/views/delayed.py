@@ -14,8 +14,9 @@ from redisq_ops.tui.charts.blocks import timeline
 from redisq_ops.tui.table.table_model import TableColumn, TableRow
 from redisq_ops.tui.theme import DELAYED, DIM, OK
 
-from .base import BY_TASK, TASK, EntryView, SortOrder
+from .base import SortOrder
 from .dead_letters import by_error, error_cell
+from .entry_view import BY_TASK, TASK, EntryView
 
 HEIGHT = 5
 _TICK = 20

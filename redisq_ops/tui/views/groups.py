@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import count
+from redisq_ops.tui.new_dead import NewDead, NewInGroup, new_in_groups
 from redisq_ops.tui.table.table_model import TableColumn, TableRow
 from redisq_ops.tui.theme import DIM
 
@@ -49,6 +50,7 @@ class GroupsView(QueueView):
     columns = (
         TableColumn("group", "group", 8),
         TableColumn("count", "entries", 7, align="right"),
+        TableColumn("new", "new", 5, align="right", priority=2, optional=True),
         TableColumn("share", "share", 5, align="right"),
         TableColumn("lost", "lost", 5, align="right", priority=4),
         TableColumn("first", "first", 7, align="right", style=DIM, priority=1),
@@ -57,7 +59,7 @@ class GroupsView(QueueView):
         TableColumn("requests", "requests", 8, align="right", priority=5),
         TableColumn("error", "error", 44, flex=1),
     )
-    orders = (
+    orders: tuple[SortOrder, ...] = (
         SortOrder("count", None, True, "largest first", "smallest first"),
         SortOrder("group", lambda g: g.fingerprint),
         SortOrder("share", lambda g: g.count, True),
@@ -74,6 +76,9 @@ class GroupsView(QueueView):
         super().__init__()
         self.whole: Scanned | None = None
         """the groups of a scan, shown instead of the latest ones until Esc"""
+        self._new: dict[str, NewInGroup | None] = {}
+        """group -> how many of it died since the last look; not known of the groups of a scan"""
+        self.orders = (*self.orders, SortOrder("new", self._new_number, True))
 
     @property
     def window(self) -> tuple[int, int]:
@@ -106,7 +111,20 @@ class GroupsView(QueueView):
 
     def items(self, snapshot: Snapshot) -> Items:
         found = self.whole.groups if self.whole else snapshot.groups
+        self._new = {}
+        if self.whole is None:
+            all_read = snapshot.exact and snapshot.looked >= snapshot.total
+            new = new_in_groups(found, all_read, self._since_ms(snapshot))
+            self._new = dict(zip((group.fingerprint for group in found), new, strict=True))
         return Items(0, len(found), found)
+
+    def _since_ms(self, snapshot: Snapshot) -> int:
+        seen: NewDead = self.app.overview.new_dead  # type: ignore[attr-defined]
+        return seen.since_ms(snapshot.viewport.queue, snapshot.now_ms)
+
+    def _new_number(self, group: ErrorGroup) -> int | None:
+        new = self._new.get(group.fingerprint)
+        return None if new is None else new.number
 
     def words(self, item: Any) -> tuple[str, ...]:
         group: ErrorGroup = item
@@ -121,6 +139,7 @@ class GroupsView(QueueView):
             (
                 group.fingerprint,
                 f"{more}{count(group.count)}",
+                new.cell if (new := self._new.get(group.fingerprint)) else "",
                 share(group.count, looked),
                 number(group.lost, ""),
                 ago(group.first_ms, snapshot),
@@ -170,6 +189,9 @@ class GroupsView(QueueView):
             said.append(f"{which} {count(seen.looked)} of {of} dead; f: all of them")
         elif seen is not None and seen.total:
             said.append(f"all {count(seen.total)} dead")
+        if self.snapshot and any(new and new.number for new in self._new.values()):
+            since = moment(self._since_ms(self.snapshot), zone_of(self))
+            said.append(f"new: died since {since}")
         return said
 
 

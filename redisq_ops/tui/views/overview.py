@@ -130,6 +130,9 @@ class OverviewView(QueueView):
                 known = JudgedQueue(row, found, row.rates.last_minute(now) if row.rates else None)
             judged.append(known if known.new_dead == new else replace(known, new_dead=new))
         self._judged = {queue.name: queue for queue in judged}
+        if len(self._drawn) > len(judged):
+            self._drawn = {name: self._drawn[name] for name in self._drawn.keys() & self._judged}
+        self.new_dead.keep(self._judged.keys())
         self.sum = OverviewSum.of(judged, now)
         return Items(0, len(judged), judged)
 

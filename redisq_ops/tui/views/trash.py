@@ -9,8 +9,9 @@ from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.tui.table.table_model import TableColumn, TableRow
 from redisq_ops.tui.theme import DIM
 
-from .base import BY_TASK, TASK, EntryView, SortOrder
+from .base import SortOrder
 from .dead_letters import ago, by_error, error_cell
+from .entry_view import BY_TASK, TASK, EntryView
 
 
 class TrashView(EntryView):

@@ -1,0 +1,108 @@
+"""The base class of the views of entries, all of one state; a filter can search them all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from redisq_ops.core.model.entry import Entry
+from redisq_ops.ops.inspect.snapshot import Snapshot
+from redisq_ops.ops.terminal import count, date
+from redisq_ops.tui.table.table_model import TableColumn
+
+from .base import Items, QueueView, SortOrder, redaction_of
+
+if TYPE_CHECKING:
+    from redisq_ops.ops.filter.ast import Query
+    from redisq_ops.ops.filter.fields import Need
+
+TASK: Final = TableColumn("task", "task", 20, flex=2, priority=1, optional=True)
+"""for task programs: the name of an entry's task"""
+BY_TASK: Final = SortOrder("task", lambda entry: entry.task)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """The entries of a state that match a filter, at one moment."""
+
+    query: Query
+    entries: tuple[Entry, ...]
+    """at most `LOADED`, in the order of the server"""
+    matches: int
+    """how many match"""
+    at_ms: int
+
+
+class EntryView(QueueView):
+    """A view of the entries of one state."""
+
+    filter_examples = "timeout  age>2h  client=acme"
+
+    has_details = True
+    reversible = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: SearchResult | None = None
+        """of the present filter; None: the loaded rows are filtered"""
+
+    @property
+    def searchable(self) -> bool:
+        """Whether the filter has seen only a part of the entries."""
+        return self.filter is not None and self.found is None and not self._items.complete
+
+    def take(self, found: SearchResult | None) -> None:
+        """Show what a search has found; None: filter the loaded rows again."""
+        self.found = found
+        self.rearrange()
+
+    def narrow(self, query: Query | None, keep: bool = False) -> None:
+        if query != self.filter:
+            self.found = None
+            self.app.refresh_bindings()  # the key that searches all needs a filter
+        super().narrow(query, keep)
+
+    def forget(self) -> None:
+        self.found = None
+        super().forget()
+
+    @property
+    def status(self) -> list[str]:
+        said = super().status
+        if (found := self.found) is not None:
+            when = date(found.at_ms, getattr(self.app, "zone", None), offset=False)
+            said.append(f"all searched at {when}; f: again")
+        elif self.searchable:
+            said.append("f: search all")
+        elif not self.local and not self._items.exact and self._items.counted is not None:
+            said.append(f"the first {count(self._items.total)} are listed")
+        return said
+
+    @property
+    def window(self) -> tuple[int, int]:
+        return super().window if self.found is None else (0, 1)
+
+    @property
+    def fetched(self) -> frozenset[Need]:
+        return super().fetched if self.found is None else frozenset()
+
+    def items(self, snapshot: Snapshot) -> Items:
+        if (found := self.found) is not None:
+            return Items(0, found.matches, found.entries)
+        counted = snapshot.counts.of(self.state) if snapshot.counts and self.state else None
+        return Items(snapshot.start, snapshot.total, snapshot.entries, snapshot.exact, counted)
+
+    def shown(self, item: Entry) -> Entry:
+        redaction = redaction_of(self)
+        return item if redaction is None else redaction.entry(item)
+
+    def accepts(self, item: Entry, snapshot: Snapshot) -> bool:
+        if self.filter is None or self.found is not None:
+            return True
+        from redisq_ops.ops.filter.fields import EntryContext
+
+        queue = snapshot.queue
+        place = (
+            EntryContext(queue.name, queue.kind, snapshot.priorities) if queue else EntryContext()
+        )
+        return self.filter.accepts(item, snapshot.now_ms, place)
