@@ -28,14 +28,14 @@ from pyspark.sql.types import StructType
 
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.demo.server import EmbeddedServer, binaries
-from redisq_ops.pipeline.call_size import CallSize
-from redisq_ops.pipeline.model_rows import ENTRY_COLUMNS
-from redisq_ops.pipeline.options import Options, parse_options
-from redisq_ops.pipeline.read_partitions import TablePart
-from redisq_ops.pipeline.session import session
-from redisq_ops.pipeline.source import RedisqDataSource
-from redisq_ops.pipeline.spark_tuning import startup_conf
-from redisq_ops.pipeline.table_reader import TableReader
+from redisq_ops.pipeline.session.data_source import RedisqDataSource
+from redisq_ops.pipeline.session.spark_session import session
+from redisq_ops.pipeline.session.spark_tuning import startup_conf
+from redisq_ops.pipeline.source.call_size import CallSize
+from redisq_ops.pipeline.source.model_rows import ENTRY_COLUMNS
+from redisq_ops.pipeline.source.options import Options, parse_options
+from redisq_ops.pipeline.source.read_partitions import TablePart
+from redisq_ops.pipeline.source.table_reader import TableReader
 
 from .measure import ROUNDS, spread
 

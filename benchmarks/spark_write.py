@@ -23,21 +23,22 @@ from redisq_ops.core.queues.request.digest import Digest
 from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.core.redis.operation import run, together
 from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.pipeline import input_split, replay, submit
-from redisq_ops.pipeline.connection import Server
-from redisq_ops.pipeline.input_split import DatasetOptions
-from redisq_ops.pipeline.replay_plan import (
+from redisq_ops.pipeline.jobs import replay, submit
+from redisq_ops.pipeline.jobs.replay_plan import (
     STEP,
     ReplayPlan,
     ReplayRequest,
     create_plan,
     plan_headers,
 )
-from redisq_ops.pipeline.request_writer import REQUESTS_PER_ROUND, RequestRows, RequestWriter
-from redisq_ops.pipeline.session import session
-from redisq_ops.pipeline.spark_jobs import collect_reports
-from redisq_ops.pipeline.submit import SubmitTasks
-from redisq_ops.pipeline.task_reports import TASK_REPORT_SCHEMA
+from redisq_ops.pipeline.jobs.submit import SubmitTasks
+from redisq_ops.pipeline.session.spark_jobs import collect_reports
+from redisq_ops.pipeline.session.spark_session import session
+from redisq_ops.pipeline.sink import input_split
+from redisq_ops.pipeline.sink.input_split import DatasetOptions
+from redisq_ops.pipeline.sink.request_writer import REQUESTS_PER_ROUND, RequestRows, RequestWriter
+from redisq_ops.pipeline.sink.task_reports import TASK_REPORT_SCHEMA
+from redisq_ops.pipeline.source.connection import Server
 
 from .measure import ROUNDS, empty, server_us, servers, spread, url_of
 

@@ -25,7 +25,7 @@ from .session import Session
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from redisq_ops.pipeline.connection import Server
+    from redisq_ops.pipeline.source.connection import Server
 
     from .commands.spark import Between, Running
 
@@ -39,7 +39,7 @@ def printed(running: Running) -> bool:
     """Print the spark-submit command and return True, if ``--print-submit`` asks for it."""
     if not running.print_submit:
         return False
-    from redisq_ops.pipeline.session import spark_submit_line
+    from redisq_ops.pipeline.session.spark_session import spark_submit_line
 
     if running.remote:
         raise BadInput("--print-submit goes with --master: nothing is submitted to Spark Connect")
@@ -80,7 +80,7 @@ def started(s: Session, running: Running, *, waits: bool = True) -> SparkSession
 
     ``waits``: until a standalone cluster has an executor.
     """
-    from redisq_ops.pipeline.session import session
+    from redisq_ops.pipeline.session.spark_session import session
 
     made = session(
         "redisq",
@@ -91,7 +91,7 @@ def started(s: Session, running: Running, *, waits: bool = True) -> SparkSession
         registers=False,
     )
     if waits and (running.master or "").startswith("spark://"):
-        from redisq_ops.pipeline.doctor import wait_for_executor
+        from redisq_ops.pipeline.session.doctor import wait_for_executor
 
         try:
             wait_for_executor(made)
@@ -108,7 +108,7 @@ def _no_interrupt(record: logging.LogRecord) -> bool:
 
 def announced(s: Session, running: Running) -> None:
     """Check the settings, then report that Spark starts, which takes some seconds."""
-    from redisq_ops.pipeline.session import check_installed, parse_conf
+    from redisq_ops.pipeline.session.spark_session import check_installed, parse_conf
 
     parse_conf(running.conf or ())
     check_installed()
@@ -147,7 +147,7 @@ def on_spark(
             raise
         raise Interrupted(f"interrupted: {stopped}") from stop
     except Exception as error:
-        from redisq_ops.pipeline.job_errors import translate_job_error
+        from redisq_ops.pipeline.source.job_errors import translate_job_error
 
         known = translate_job_error(error)
         if stopped and type(known) is Unreachable:
@@ -172,7 +172,7 @@ def _own_clock(s: Session) -> Callable[[], int]:
 
 def awaited(spark: SparkSession, what: str, job: Callable[[], T]) -> T:
     """The result of a job, with a progress line of its tasks."""
-    from redisq_ops.pipeline.spark_jobs import run_job, task_progress
+    from redisq_ops.pipeline.session.spark_jobs import run_job, task_progress
 
     with progress(what) as meter:
         return run_job(spark, job, lambda: meter(*task_progress(spark)))
@@ -183,7 +183,7 @@ def url_for_workers(s: Session, spark: SparkSession) -> str | None:
 
     None: they have it in their environment, or no URL is set.
     """
-    from redisq_ops.pipeline.session import environment, is_connect_session
+    from redisq_ops.pipeline.session.spark_session import environment, is_connect_session
 
     if not is_connect_session(spark) or s.config["url"] is None:
         return None
@@ -197,7 +197,7 @@ def frame(s: Session, spark: SparkSession, table: str, **options: str) -> DataFr
 
 def source_frame(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
     """The frame that the data source reads with these options; registers the data source."""
-    from redisq_ops.pipeline.source import FORMAT, register
+    from redisq_ops.pipeline.session.data_source import FORMAT, register
 
     register(spark)
     return spark.read.format(FORMAT).options(**options).load()
@@ -205,7 +205,7 @@ def source_frame(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
 
 def frame_options(s: Session, spark: SparkSession, table: str, **options: str) -> dict[str, str]:
     """The checked options of `frame`."""
-    from redisq_ops.pipeline.options import parse_options
+    from redisq_ops.pipeline.source.options import parse_options
 
     checked = table_options(s, table, **options)
     if (url := url_for_workers(s, spark)) is not None:
@@ -220,13 +220,13 @@ def table_options(s: Session, table: str, **options: str) -> dict[str, str]:
 
 
 def check_lake(lake: str, *, writes: bool = False) -> None:
-    """As `redisq_ops.pipeline.lake.check_lake`, before Spark starts."""
-    from redisq_ops.pipeline.session import check_installed
+    """As `redisq_ops.pipeline.lake.delta_lake.check_lake`, before Spark starts."""
+    from redisq_ops.pipeline.session.spark_session import check_installed
 
     check_installed()
-    from redisq_ops.pipeline import lake as lakes
+    from redisq_ops.pipeline.lake import delta_lake
 
-    lakes.check_lake(lake, writes=writes)
+    delta_lake.check_lake(lake, writes=writes)
 
 
 def lake_rows(
@@ -238,8 +238,8 @@ def lake_rows(
     until: int | None = None,
 ) -> DataFrame:
     """A table of a lake, of some queues or all, between two times in ms."""
-    from redisq_ops.pipeline.lake import read_table
-    from redisq_ops.pipeline.tables import TABLES
+    from redisq_ops.pipeline.lake.delta_lake import read_table
+    from redisq_ops.pipeline.source.tables import TABLES
 
     rows = read_table(spark, lake, name)
     if queues:
@@ -308,7 +308,7 @@ def check_queues(s: Session, names: Iterable[str]) -> None:
 
 def server_of(s: Session) -> Server:
     """This invocation's server and prefix, for tasks that write."""
-    from redisq_ops.pipeline.connection import Server
+    from redisq_ops.pipeline.source.connection import Server
 
     return Server(s.config.server_address(), s.config.prefix)
 

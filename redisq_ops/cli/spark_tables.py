@@ -11,7 +11,7 @@ from .output import emit, printable, say, table, when
 from .session import Session
 
 if TYPE_CHECKING:
-    from redisq_ops.pipeline.figures import Figures, Row
+    from redisq_ops.pipeline.report.figures import Figures, Row
 
 SHOWN = 30
 """rows of a table shown to a person; --json and --parquet have all"""
@@ -19,7 +19,7 @@ SHOWN = 30
 
 def print_json(figures: Figures) -> None:
     """Print the figures as JSON lines: the report's own facts, then the rows of each table."""
-    from redisq_ops.pipeline.figures import empty_table_reasons, notes
+    from redisq_ops.pipeline.report.figures import empty_table_reasons, notes
 
     emit(
         {
@@ -39,7 +39,7 @@ def print_json(figures: Figures) -> None:
 
 def print_report(s: Session, figures: Figures) -> None:
     """Print the figures as tables, and why a table is empty."""
-    from redisq_ops.pipeline.figures import empty_table_reasons, notes
+    from redisq_ops.pipeline.report.figures import empty_table_reasons, notes
 
     why = empty_table_reasons(figures)
     if figures.begin_ms is not None:
@@ -53,9 +53,9 @@ def print_report(s: Session, figures: Figures) -> None:
 
 
 def _print_deliveries(s: Session, figures: Figures, why: Mapping[str, str]) -> None:
-    from redisq_ops.pipeline.figures import totals
-    from redisq_ops.pipeline.quantities import duration
-    from redisq_ops.pipeline.queue_timeline import METRICS
+    from redisq_ops.pipeline.report.figures import totals
+    from redisq_ops.pipeline.report.quantities import duration
+    from redisq_ops.pipeline.report.queue_timeline import METRICS
 
     tables = figures.tables
     names = ("submitted", "taken", "done", "failed", "lost", "dead")
@@ -136,8 +136,8 @@ def _print_changes(s: Session, figures: Figures, why: Mapping[str, str]) -> None
 
 
 def _print_clients_and_requests(s: Session, figures: Figures, why: Mapping[str, str]) -> None:
-    from redisq_ops.pipeline.figures import by_queue
-    from redisq_ops.pipeline.quantities import duration
+    from redisq_ops.pipeline.report.figures import by_queue
+    from redisq_ops.pipeline.report.quantities import duration
 
     tables = figures.tables
     hours = by_queue(tables["fairness"], "from_ms").items()
@@ -180,7 +180,7 @@ def _print_clients_and_requests(s: Session, figures: Figures, why: Mapping[str, 
 
 def _mostly(path: Sequence[Row]) -> str | None:
     """The kind of segment that took most of a request's critical path, with its share."""
-    from redisq_ops.pipeline.critical_path import time_spent
+    from redisq_ops.pipeline.report.critical_path import time_spent
 
     if not (spent := time_spent(path)):
         return None
@@ -190,7 +190,7 @@ def _mostly(path: Sequence[Row]) -> str | None:
 
 def print_groups(s: Session, groups: Sequence[Row], traits: Sequence[Row] | None) -> None:
     """Print groups, and with ``traits`` the values that are more frequent in each."""
-    from redisq_ops.pipeline.figures import (
+    from redisq_ops.pipeline.report.figures import (
         by_queue,
         group_error,
         single_group_reason,
@@ -233,9 +233,9 @@ def print_groups(s: Session, groups: Sequence[Row], traits: Sequence[Row] | None
 
 
 def print_critical_path(s: Session, rows: Sequence[Row], named: str) -> None:
-    from redisq_ops.pipeline.critical_path import DESCRIPTIONS, time_spent
-    from redisq_ops.pipeline.figures import longest
-    from redisq_ops.pipeline.quantities import duration
+    from redisq_ops.pipeline.report.critical_path import DESCRIPTIONS, time_spent
+    from redisq_ops.pipeline.report.figures import longest
+    from redisq_ops.pipeline.report.quantities import duration
 
     if s.json:
         for row in rows:
@@ -285,7 +285,7 @@ def _decimal(value: float | None, places: int) -> str | None:
 
 def _metric(row: Row, name: str) -> str | None:
     """A value of the row's metric: a duration or a number."""
-    from redisq_ops.pipeline.quantities import duration, number
+    from redisq_ops.pipeline.report.quantities import duration, number
 
     if row[name] is None:
         return None

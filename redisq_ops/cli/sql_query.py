@@ -16,8 +16,8 @@ from .session import Session
 from .spark_session import bounds, check_queues
 
 if TYPE_CHECKING:
-    from redisq_ops.pipeline.query_bounds import Clock
-    from redisq_ops.pipeline.query_tables import TableUse
+    from redisq_ops.pipeline.sql.query_bounds import Clock
+    from redisq_ops.pipeline.sql.query_tables import TableUse
 
     from .commands.spark import Asked
 
@@ -39,17 +39,17 @@ class QueryTables:
     """by the queues' counters, or by the size of a lake's files"""
 
     def whole(self) -> list[TableUse]:
-        from redisq_ops.pipeline.query_tables import whole_use
+        from redisq_ops.pipeline.sql.query_tables import whole_use
 
         return [whole_use(name) for name in self.uses]
 
 
 def query_tables(s: Session, asked: Asked, clock: Clock | None, lake: str | None) -> QueryTables:
     """What a query reads. Raises `BadInput` for a statement that does more than read."""
-    from redisq_ops.pipeline import spark_tuning
-    from redisq_ops.pipeline.options import parse_options
-    from redisq_ops.pipeline.query_tables import only_reads, table_uses
-    from redisq_ops.pipeline.tables import TABLES
+    from redisq_ops.pipeline.session import spark_tuning
+    from redisq_ops.pipeline.source.options import parse_options
+    from redisq_ops.pipeline.source.tables import TABLES
+    from redisq_ops.pipeline.sql.query_tables import only_reads, table_uses
 
     if not only_reads(asked.query):
         raise BadInput("the statement is no query: it has to begin with select, with or from")
@@ -63,7 +63,7 @@ def query_tables(s: Session, asked: Asked, clock: Clock | None, lake: str | None
         has_payload = TABLES[name].column("payload") is not None
         own[name] = common | ({"payloads": "true"} if payloads and has_payload else {})
         if lake is not None:
-            from redisq_ops.pipeline.lake import lake_rows
+            from redisq_ops.pipeline.lake.delta_lake import lake_rows
 
             rows[name] = lake_rows(lake, [name])
             continue
@@ -93,7 +93,7 @@ def print_answer(
     s: Session, ask: Callable[[Sequence[TableUse]], Answer], tables: QueryTables
 ) -> None:
     """Print a query's rows. If it fails because a column was not read, ask again over all."""
-    from redisq_ops.pipeline.query_tables import UNREAD
+    from redisq_ops.pipeline.sql.query_tables import UNREAD
 
     names, rows = ask(list(tables.uses.values()))
     try:

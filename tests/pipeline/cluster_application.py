@@ -14,9 +14,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.redis.client import ServerAddress
-from redisq_ops.pipeline.connection import Server
-from redisq_ops.pipeline.doctor import check_executors
-from redisq_ops.pipeline.session import session
+from redisq_ops.pipeline.session.doctor import check_executors
+from redisq_ops.pipeline.session.spark_session import session
+from redisq_ops.pipeline.source.connection import Server
 
 from .spark_cluster import conf
 

@@ -56,7 +56,7 @@ def caches() -> Iterator[None]:
 def spark() -> "Iterator[SparkSession]":
     """A session on two cores of this machine, with the data source registered; four attempts per
     task."""
-    from redisq_ops.pipeline.session import session
+    from redisq_ops.pipeline.session.spark_session import session
 
     with own_caches():
         made = session("tests", master="local[2,4]", conf=QUICK)

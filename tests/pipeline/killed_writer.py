@@ -17,10 +17,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from redisq_ops.pipeline.session import session
-from redisq_ops.pipeline.sink import PartitionWritten, StreamWriter
-from redisq_ops.pipeline.source import RedisqDataSource
-from redisq_ops.pipeline.write_options import parse_write_options
+from redisq_ops.pipeline.session.data_source import RedisqDataSource
+from redisq_ops.pipeline.session.spark_session import session
+from redisq_ops.pipeline.sink.data_sink import PartitionWritten, StreamWriter
+from redisq_ops.pipeline.sink.write_options import parse_write_options
 
 from .conftest import QUICK
 

@@ -8,9 +8,9 @@ from typing import Any
 import redis
 
 from redisq_ops.core.model.entry import Failure, Settlement
-from redisq_ops.pipeline.options import parse_options
-from redisq_ops.pipeline.table_reader import TableReader
-from redisq_ops.pipeline.tables import TABLES
+from redisq_ops.pipeline.source.options import parse_options
+from redisq_ops.pipeline.source.table_reader import TableReader
+from redisq_ops.pipeline.source.tables import TABLES
 
 ERROR = Failure("SMTP", "no such mailbox", "Traceback\n  line 2").encoded()
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from redisq_ops.pipeline import java
+from redisq_ops.pipeline.session import java
 
 LOOPBACK = "127.0.0.1"
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

@@ -19,7 +19,7 @@ import redis
 
 from redisq_ops.core.model.errors import Unreachable
 from redisq_ops.core.queues.request import RequestQueue
-from redisq_ops.pipeline.session import check_reachable
+from redisq_ops.pipeline.session.spark_session import check_reachable
 
 from ..command_line import dead_letters
 from .cluster_application import EXAMPLE

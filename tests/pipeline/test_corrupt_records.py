@@ -12,10 +12,10 @@ import redis
 from redisq_ops import CarmineQueue, CircularQueue, DelaySet, FairQueue, RequestQueue
 from redisq_ops.core.engine.state_scan import ColumnPage
 from redisq_ops.core.model.entry import Settlement
-from redisq_ops.pipeline import entry_decoder
-from redisq_ops.pipeline.arrow_batch import RowOrigin
-from redisq_ops.pipeline.schemas import arrow
-from redisq_ops.pipeline.tables import TABLES
+from redisq_ops.pipeline.source import entry_decoder
+from redisq_ops.pipeline.source.arrow_batch import RowOrigin
+from redisq_ops.pipeline.source.schemas import arrow
+from redisq_ops.pipeline.source.tables import TABLES
 
 from .rows import ERROR, rows
 from .test_unreadable_values import sorted_by
@@ -254,8 +254,8 @@ def test_an_export_keeps_corrupt_rows_apart_and_counts_them(
     kind: str, spark: SparkSession, client: redis.Redis, url: str, tmp_path: Path
 ) -> None:
     from redisq_ops.core.redis.client import ServerAddress
-    from redisq_ops.pipeline import lake
-    from redisq_ops.pipeline.connection import Server
+    from redisq_ops.pipeline.lake import delta_lake
+    from redisq_ops.pipeline.source.connection import Server
 
     queue = in_state(kind, "waiting", client)
     id = list(whole(url, "waiting"))[BROKEN]
@@ -266,5 +266,5 @@ def test_an_export_keeps_corrupt_rows_apart_and_counts_them(
 
     corrupt = read("waiting").where("_corrupt is not null").collect()
     assert [row.id for row in corrupt] == [id]
-    done = lake.export(Server(ServerAddress(url)), read, "waiting", str(tmp_path))
+    done = delta_lake.export(Server(ServerAddress(url)), read, "waiting", str(tmp_path))
     assert (done.rows, done.corrupt) == (N - 1, 1)

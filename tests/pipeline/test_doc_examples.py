@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from redisq_ops.cli import main as cli
-from redisq_ops.cli import spark_session
 from redisq_ops.cli.commands import spark as spark_commands
 from redisq_ops.demo.server import EmbeddedServer
 from tests.conftest import BINARIES
@@ -30,7 +29,7 @@ def test_a_page_runs_as_printed(
     capsys: pytest.CaptureFixture[str],
     programs: Path,
 ) -> None:
-    from redisq_ops.pipeline import session
+    from redisq_ops.pipeline.session import spark_session
 
     kept = SharedSession(spark)
     # The JVM has another working directory: relative paths would be there.
@@ -43,7 +42,7 @@ def test_a_page_runs_as_printed(
     monkeypatch.setattr(spark_session, "started", lambda s, given, *, waits: kept)
     for module in (spark_commands, spark_session):
         monkeypatch.setattr(module, "url_for_workers", lambda s, spark: os.environ["REDIS_URL"])
-    monkeypatch.setattr(session, "session", lambda *given, **named: kept)
+    monkeypatch.setattr(spark_session, "session", lambda *given, **named: kept)
     try:
         with EmbeddedServer(BINARIES["valkey"]) as server:
             monkeypatch.setenv("REDIS_URL", server.url)

@@ -12,9 +12,14 @@ import pytest
 
 from redisq_ops.core.model.errors import Unreachable
 from redisq_ops.core.redis.client import ServerAddress
-from redisq_ops.pipeline import doctor
-from redisq_ops.pipeline.doctor import DoctorCheck, check_driver, check_executors, wait_for_executor
-from redisq_ops.pipeline.lake import read_table
+from redisq_ops.pipeline.lake.delta_lake import read_table
+from redisq_ops.pipeline.session import doctor
+from redisq_ops.pipeline.session.doctor import (
+    DoctorCheck,
+    check_driver,
+    check_executors,
+    wait_for_executor,
+)
 
 from ..command_line import Redisq, everywhere
 from .conftest import QUICK

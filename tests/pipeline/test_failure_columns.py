@@ -11,10 +11,10 @@ import pytest
 from redisq_ops.core.engine.state_scan import ColumnPage
 from redisq_ops.core.model.entry import Entry, Failure
 from redisq_ops.ops.groups import fingerprint
-from redisq_ops.pipeline import entry_decoder, failure_columns
-from redisq_ops.pipeline.arrow_batch import RowOrigin
-from redisq_ops.pipeline.schemas import arrow
-from redisq_ops.pipeline.tables import TABLES
+from redisq_ops.pipeline.source import entry_decoder, failure_columns
+from redisq_ops.pipeline.source.arrow_batch import RowOrigin
+from redisq_ops.pipeline.source.schemas import arrow
+from redisq_ops.pipeline.source.tables import TABLES
 
 # --- errors by their bytes ---------------------------------------------------------------------
 

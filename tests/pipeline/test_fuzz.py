@@ -10,14 +10,20 @@ import pytest
 import redis
 
 from redisq_ops.core.model.errors import BadInput, RedisqError, Refused
-from redisq_ops.pipeline.connection import Server
-from redisq_ops.pipeline.history_stream import HistoryStreamReader
-from redisq_ops.pipeline.lake_table import LakeFile, LakeTable, queue_ends, row_count, shard_marks
-from redisq_ops.pipeline.options import parse_options
-from redisq_ops.pipeline.replay import check_plan
-from redisq_ops.pipeline.replay_plan import ReplayPlan
-from redisq_ops.pipeline.starting_offsets import checked_offsets
-from redisq_ops.pipeline.tables import TABLES
+from redisq_ops.pipeline.jobs.replay import check_plan
+from redisq_ops.pipeline.jobs.replay_plan import ReplayPlan
+from redisq_ops.pipeline.lake.lake_table import (
+    LakeFile,
+    LakeTable,
+    queue_ends,
+    row_count,
+    shard_marks,
+)
+from redisq_ops.pipeline.source.connection import Server
+from redisq_ops.pipeline.source.history_stream import HistoryStreamReader
+from redisq_ops.pipeline.source.options import parse_options
+from redisq_ops.pipeline.source.starting_offsets import checked_offsets
+from redisq_ops.pipeline.source.tables import TABLES
 
 from ..command_line import dead_letters
 from ..ops.files.test_fuzz import each, mutated, soon, warped

@@ -12,9 +12,9 @@ from pyspark import TaskContext
 from pyspark.sql import datasource as ds
 
 from redisq_ops.core.model.errors import BadInput
-from redisq_ops.pipeline import source
-from redisq_ops.pipeline.connection import gc_paused
-from redisq_ops.pipeline.options import parse_options
+from redisq_ops.pipeline.session import data_source
+from redisq_ops.pipeline.source.connection import gc_paused
+from redisq_ops.pipeline.source.options import parse_options
 
 from ..command_line import dead_letters
 from .rows import reading
@@ -66,7 +66,7 @@ def test_objects_are_frozen_once_per_spark_worker_only(
     client: redis.Redis, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dead_letters(client, 3)
-    reader = source.TableDataSourceReader(parse_options({"table": "dead", "url": url}))
+    reader = data_source.TableDataSourceReader(parse_options({"table": "dead", "url": url}))
     (partition,) = reader.partitions()
     before = gc.get_freeze_count()
 
@@ -75,7 +75,7 @@ def test_objects_are_frozen_once_per_spark_worker_only(
 
     assert rows() == 3 and gc.get_freeze_count() == before
     monkeypatch.setattr(TaskContext, "get", lambda: object())
-    source._freeze_objects.cache_clear()
+    data_source._freeze_objects.cache_clear()
     try:
         assert rows() == 3
         settled = gc.get_freeze_count()
@@ -84,4 +84,4 @@ def test_objects_are_frozen_once_per_spark_worker_only(
         assert gc.get_freeze_count() <= settled
     finally:
         gc.unfreeze()
-        source._freeze_objects.cache_clear()
+        data_source._freeze_objects.cache_clear()

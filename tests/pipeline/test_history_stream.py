@@ -14,10 +14,10 @@ from redisq_ops import DelaySet
 from redisq_ops.core.model.entry import Settlement
 from redisq_ops.core.model.errors import BadInput, Lost, NotFound, Refused
 from redisq_ops.core.queues.delay import ShardedDelaySet
-from redisq_ops.pipeline.history_stream import HistoryStreamReader
-from redisq_ops.pipeline.job_errors import translate_job_error
-from redisq_ops.pipeline.options import parse_options
-from redisq_ops.pipeline.source import RedisqDataSource
+from redisq_ops.pipeline.session.data_source import RedisqDataSource
+from redisq_ops.pipeline.source.history_stream import HistoryStreamReader
+from redisq_ops.pipeline.source.job_errors import translate_job_error
+from redisq_ops.pipeline.source.options import parse_options
 
 from ..command_line import everywhere
 from .rows import ERROR, rows

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from redisq_ops.pipeline import java
+from redisq_ops.pipeline.session import java
 
 # A fake Java of a version; `vector` is whether it has the module that Spark requires.
 _FAKE = """#!/bin/sh

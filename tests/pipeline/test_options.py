@@ -7,10 +7,10 @@ import pytest
 
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.redis.client import ServerAddress, connect
-from redisq_ops.pipeline.options import OPTIONS, Options, parse_options
-from redisq_ops.pipeline.session import environment, parse_conf, spark_submit_line
-from redisq_ops.pipeline.tables import TABLES
-from redisq_ops.pipeline.write_options import WRITE_OPTIONS
+from redisq_ops.pipeline.session.spark_session import environment, parse_conf, spark_submit_line
+from redisq_ops.pipeline.sink.write_options import WRITE_OPTIONS
+from redisq_ops.pipeline.source.options import OPTIONS, Options, parse_options
+from redisq_ops.pipeline.source.tables import TABLES
 
 SECRET = "hunter2"
 

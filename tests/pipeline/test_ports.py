@@ -89,7 +89,7 @@ def test_a_secret_is_not_on_the_command_line_of_the_jvm(monkeypatch: pytest.Monk
     import pyspark
     from pyspark import java_gateway
 
-    from redisq_ops.pipeline import session
+    from redisq_ops.pipeline.session import spark_session
 
     seen: list[str] = []
 
@@ -105,5 +105,5 @@ def test_a_secret_is_not_on_the_command_line_of_the_jvm(monkeypatch: pytest.Monk
         "spark.executorEnv.REDISQ_PASSWORD": "hunter2",
     }
     with pytest.raises(KeyboardInterrupt):
-        session._launch_jvm(settings, None)
+        spark_session._launch_jvm(settings, None)
     assert seen == ["spark.authenticate=true"]

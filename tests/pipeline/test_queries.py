@@ -19,15 +19,15 @@ from redisq_ops.cli.commands import spark_report, spark_submit
 from redisq_ops.core.model.entry import Failure
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.ops.redaction import NO_REDACTION
-from redisq_ops.pipeline import duckdb_query, query_tables
-from redisq_ops.pipeline.duckdb_query import Translated
-from redisq_ops.pipeline.options import parse_options
-from redisq_ops.pipeline.query_bounds import Clock
-from redisq_ops.pipeline.query_tables import only_reads, table_uses, with_all_columns
-from redisq_ops.pipeline.query_values import distinct_names, json_row, printable_frame
-from redisq_ops.pipeline.schemas import struct
-from redisq_ops.pipeline.table_reader import TableReader
-from redisq_ops.pipeline.tables import TABLES
+from redisq_ops.pipeline.source.options import parse_options
+from redisq_ops.pipeline.source.schemas import struct
+from redisq_ops.pipeline.source.table_reader import TableReader
+from redisq_ops.pipeline.source.tables import TABLES
+from redisq_ops.pipeline.sql import duckdb_query, query_tables
+from redisq_ops.pipeline.sql.duckdb_query import Translated
+from redisq_ops.pipeline.sql.query_bounds import Clock
+from redisq_ops.pipeline.sql.query_tables import only_reads, table_uses, with_all_columns
+from redisq_ops.pipeline.sql.query_values import distinct_names, json_row, printable_frame
 
 from ..command_line import Redisq
 

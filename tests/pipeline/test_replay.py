@@ -34,11 +34,11 @@ from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.undo import UndoSteps
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.pipeline import replay, replay_plan
-from redisq_ops.pipeline.connection import Server
-from redisq_ops.pipeline.rate_limiter import RateLimiter, reserve
-from redisq_ops.pipeline.replay import OperationPart
-from redisq_ops.pipeline.replay_plan import STEP, ReplayPlan, ReplayRequest
+from redisq_ops.pipeline.jobs import replay, replay_plan
+from redisq_ops.pipeline.jobs.replay import OperationPart
+from redisq_ops.pipeline.jobs.replay_plan import STEP, ReplayPlan, ReplayRequest
+from redisq_ops.pipeline.sink.rate_limiter import RateLimiter, reserve
+from redisq_ops.pipeline.source.connection import Server
 from tests.command_line import ERROR, Redisq, dead_letters
 from tests.dead_entries import KINDS, bury
 from tests.proxy import FlakyProxy

@@ -17,16 +17,17 @@ from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.ops.redaction import NO_REDACTION
-from redisq_ops.pipeline import charts, schemas
-from redisq_ops.pipeline.quantities import duration, number
-from redisq_ops.pipeline.tables import TABLES
+from redisq_ops.pipeline.report import charts
+from redisq_ops.pipeline.report.quantities import duration, number
+from redisq_ops.pipeline.source import schemas
+from redisq_ops.pipeline.source.tables import TABLES
 
 from .synthetic_history import BEGIN, MINUTE, SyntheticHistory
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from redisq_ops.pipeline.figures import Figures
+    from redisq_ops.pipeline.report.figures import Figures
 
 slow = pytest.mark.slow
 PICTURE = Path(__file__).parents[2] / "docs" / "pictures" / "report.png"
@@ -56,7 +57,7 @@ def synthetic_history() -> SyntheticHistory:
 
 @pytest.fixture(scope="module")
 def figures(spark: "SparkSession", synthetic_history: SyntheticHistory) -> "Figures":
-    from redisq_ops.pipeline.report import QueueReport
+    from redisq_ops.pipeline.report.report import QueueReport
 
     history, dead = (frame(spark, n, getattr(synthetic_history, n)) for n in ("history", "dead"))
     report = QueueReport(history, dead)
@@ -68,7 +69,7 @@ def figures(spark: "SparkSession", synthetic_history: SyntheticHistory) -> "Figu
 
 
 def empty() -> "Figures":
-    from redisq_ops.pipeline.figures import Figures
+    from redisq_ops.pipeline.report.figures import Figures
 
     names = (
         "latency",
@@ -155,7 +156,7 @@ def test_a_report_from_a_history_to_a_browser(
     figures: "Figures", synthetic_history: SyntheticHistory, tmp_path: Path
 ) -> None:
     """One test, so that one test process computes its tables once."""
-    from redisq_ops.pipeline.report_page import page
+    from redisq_ops.pipeline.report.report_page import page
 
     its_incidents_stand_out(figures, synthetic_history)
     its_slowest_request_is_explained(figures)
@@ -166,7 +167,7 @@ def test_a_report_from_a_history_to_a_browser(
 
 
 def its_incidents_stand_out(figures: "Figures", synthetic_history: SyntheticHistory) -> None:
-    from redisq_ops.pipeline.figures import notes, totals
+    from redisq_ops.pipeline.report.figures import notes, totals
 
     minutes = {
         (a["queue"], a["metric"], (a["from_ms"] - BEGIN) // MINUTE, (a["to_ms"] - BEGIN) // MINUTE)
@@ -274,9 +275,9 @@ def _percentile(values: list[int], share: int) -> float:
 def test_a_report_compares_two_times_and_its_backlog_begins_with_the_history(
     spark: "SparkSession",
 ) -> None:
-    from redisq_ops.pipeline.figures import notes
-    from redisq_ops.pipeline.report import QueueReport
-    from redisq_ops.pipeline.report_page import page
+    from redisq_ops.pipeline.report.figures import notes
+    from redisq_ops.pipeline.report.report import QueueReport
+    from redisq_ops.pipeline.report.report_page import page
 
     def event(at: int, event: str, id: str, **more: Any) -> dict[str, Any]:
         return {
@@ -350,7 +351,7 @@ def test_a_report_compares_two_times_and_its_backlog_begins_with_the_history(
 
 @slow
 def test_a_report_of_an_empty_history(spark: "SparkSession") -> None:
-    from redisq_ops.pipeline.report import QueueReport
+    from redisq_ops.pipeline.report.report import QueueReport
 
     report = QueueReport(frame(spark, "history", []), frame(spark, "dead", []))
     figures = report.figures()
@@ -359,7 +360,7 @@ def test_a_report_of_an_empty_history(spark: "SparkSession") -> None:
 
 
 def test_a_page_of_an_empty_history_gives_reasons() -> None:
-    from redisq_ops.pipeline.report_page import page
+    from redisq_ops.pipeline.report.report_page import page
 
     shown = "".join(Elements(page(empty())).text)
     assert "no events" in shown and "Percentiles" in shown
@@ -400,7 +401,7 @@ def its_page_is_one_file_that_loads_nothing(text: str) -> None:
 
 
 def test_a_page_escapes_foreign_text() -> None:
-    from redisq_ops.pipeline.report_page import page
+    from redisq_ops.pipeline.report.report_page import page
 
     figures = empty()
     place = {"queue": HOSTILE, "from_ms": BEGIN, "to_ms": BEGIN + MINUTE}
@@ -463,7 +464,7 @@ def test_a_single_group_has_no_contrasts(
 ) -> None:
     from redisq_ops.cli.session import Session
     from redisq_ops.cli.spark_tables import print_groups
-    from redisq_ops.pipeline.report_page import page
+    from redisq_ops.pipeline.report.report_page import page
 
     figures = empty()
     own = {"queue": "mail", "fingerprint": "abcd1234"}
@@ -498,8 +499,8 @@ def test_the_backlog_is_never_negative_and_states_its_beginning() -> None:
     """A history that begins in the middle: it has ends of entries without their submission."""
     from dataclasses import replace
 
-    from redisq_ops.pipeline.figures import notes
-    from redisq_ops.pipeline.report_page import page
+    from redisq_ops.pipeline.report.figures import notes
+    from redisq_ops.pipeline.report.report_page import page
 
     figures = replace(empty(), begin_ms=BEGIN, end_ms=BEGIN + 3 * MINUTE, deliveries=9)
     names = ("submitted", "taken", "done", "failed", "lost", "dead", "bad")
@@ -561,7 +562,7 @@ class FakeTableFrame:
 
 
 def test_a_failed_report_leaves_the_previous_tables(tmp_path: Path) -> None:
-    from redisq_ops.pipeline.report import QueueReport
+    from redisq_ops.pipeline.report.report import QueueReport
 
     def report(whole: bool) -> "QueueReport":
         made = object.__new__(QueueReport)
@@ -586,7 +587,7 @@ def test_a_failed_report_leaves_the_previous_tables(tmp_path: Path) -> None:
 def test_a_page_of_thousands_of_queues_stays_small() -> None:
     from dataclasses import replace
 
-    from redisq_ops.pipeline.report_page import page
+    from redisq_ops.pipeline.report.report_page import page
 
     figures = empty()
     counts = dict.fromkeys(
@@ -698,7 +699,7 @@ def worked(client: redis.Redis) -> None:
 
 def test_spark_settings_follow_the_number_of_rows(client: redis.Redis) -> None:
     from redisq_ops.core.redis.operation import run
-    from redisq_ops.pipeline import spark_tuning
+    from redisq_ops.pipeline.session import spark_tuning
 
     worked(client)
     events = sum(client.xlen(f"redisq:{{{name}}}:hist") for name in ("mail", "push"))

@@ -12,7 +12,7 @@ import redis
 
 from redisq_ops import RequestQueue, Worker
 from redisq_ops.core.model.errors import BadInput, Refused
-from redisq_ops.pipeline import results
+from redisq_ops.pipeline.jobs import results
 from tests.command_line import Redisq, dead_letters
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from redisq_ops.core.model.errors import BadInput, Exists, TooLarge, Unreachable
 from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.pipeline.entry_writer import EntryWriter, Partition
-from redisq_ops.pipeline.source import RedisqDataSource
-from redisq_ops.pipeline.write_options import parse_write_options
+from redisq_ops.pipeline.session.data_source import RedisqDataSource
+from redisq_ops.pipeline.sink.entry_writer import EntryWriter, Partition
+from redisq_ops.pipeline.sink.write_options import parse_write_options
 
 from ..conftest import BINARIES
 from ..core.cluster.test_failover import until

@@ -30,17 +30,17 @@ from redisq_ops.core.redis.operation import Call
 from redisq_ops.demo.server import binaries, cluster
 from redisq_ops.ops.groups.fingerprint import fingerprint
 from redisq_ops.ops.redaction import NO_REDACTION
-from redisq_ops.pipeline import entry_decoder, model_rows
-from redisq_ops.pipeline.arrow_batch import RowOrigin
-from redisq_ops.pipeline.call_size import CallSize
-from redisq_ops.pipeline.connection import WriteInReader, retry_unreachable, run_read_only
-from redisq_ops.pipeline.options import parse_options
-from redisq_ops.pipeline.query_bounds import Clock
-from redisq_ops.pipeline.query_tables import query_frame, table_uses
-from redisq_ops.pipeline.read_partitions import NumberRange, _lots
-from redisq_ops.pipeline.schemas import arrow, struct
-from redisq_ops.pipeline.table_reader import TableReader
-from redisq_ops.pipeline.tables import TABLES
+from redisq_ops.pipeline.source import entry_decoder, model_rows
+from redisq_ops.pipeline.source.arrow_batch import RowOrigin
+from redisq_ops.pipeline.source.call_size import CallSize
+from redisq_ops.pipeline.source.connection import WriteInReader, retry_unreachable, run_read_only
+from redisq_ops.pipeline.source.options import parse_options
+from redisq_ops.pipeline.source.read_partitions import NumberRange, _lots
+from redisq_ops.pipeline.source.schemas import arrow, struct
+from redisq_ops.pipeline.source.table_reader import TableReader
+from redisq_ops.pipeline.source.tables import TABLES
+from redisq_ops.pipeline.sql.query_bounds import Clock
+from redisq_ops.pipeline.sql.query_tables import query_frame, table_uses
 
 from ..command_line import dead_letters, everywhere
 from ..core.cluster.test_failover import until, users, watched
@@ -847,7 +847,7 @@ def test_behind_sentinel_the_replica_is_read() -> None:
 def test_a_wrong_column_type_is_refused_before_reading() -> None:
     from pyspark.sql.types import IntegerType, StructType
 
-    from redisq_ops.pipeline.schemas import selected_columns
+    from redisq_ops.pipeline.source.schemas import selected_columns
 
     with pytest.raises(BadInput, match="column id of table dead is string, not int"):
         selected_columns(TABLES["dead"], StructType().add("id", IntegerType()))

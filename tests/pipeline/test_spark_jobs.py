@@ -9,8 +9,8 @@ from pyspark.errors import PySparkException, PythonException
 
 from redisq_ops.cli.server_watch import server_watched
 from redisq_ops.core.model.errors import BadInput, NotFound, RedisqError, Unreachable
-from redisq_ops.pipeline.job_errors import translate_job_error
-from redisq_ops.pipeline.spark_jobs import run_job, task_progress
+from redisq_ops.pipeline.session.spark_jobs import run_job, task_progress
+from redisq_ops.pipeline.source.job_errors import translate_job_error
 
 WORKER = """
   An exception was thrown from the Python worker. Please see the stack trace below.

@@ -20,12 +20,13 @@ from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.queues.request.digest import Digest
 from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.demo.server import EmbeddedServer
-from redisq_ops.pipeline import input_split, submit
-from redisq_ops.pipeline.connection import Server
-from redisq_ops.pipeline.input_split import DatasetOptions
-from redisq_ops.pipeline.input_validation import ValidationResult, validate_dataset
-from redisq_ops.pipeline.job_errors import translating
-from redisq_ops.pipeline.request_writer import RequestWriter, SubmitCounts
+from redisq_ops.pipeline.jobs import submit
+from redisq_ops.pipeline.jobs.input_validation import ValidationResult, validate_dataset
+from redisq_ops.pipeline.sink import input_split
+from redisq_ops.pipeline.sink.input_split import DatasetOptions
+from redisq_ops.pipeline.sink.request_writer import RequestWriter, SubmitCounts
+from redisq_ops.pipeline.source.connection import Server
+from redisq_ops.pipeline.source.job_errors import translating
 from tests.proxy import FlakyProxy
 
 pytestmark = pytest.mark.alike

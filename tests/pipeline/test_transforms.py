@@ -12,9 +12,9 @@ from redisq_ops.core.model.entry import Entry, Failure
 from redisq_ops.ops.groups.fingerprint import fingerprint
 from redisq_ops.ops.groups.traits import share_difference
 from redisq_ops.ops.redaction import Redaction
-from redisq_ops.pipeline import schemas
-from redisq_ops.pipeline.critical_path import Attempt, critical_path
-from redisq_ops.pipeline.tables import TABLES
+from redisq_ops.pipeline.report.critical_path import Attempt, critical_path
+from redisq_ops.pipeline.source import schemas
+from redisq_ops.pipeline.source.tables import TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,7 +77,7 @@ REQUEST = [
 
 @slow
 def test_a_wait_begins_with_the_submission_or_the_last_failure(spark: "SparkSession") -> None:
-    from redisq_ops.pipeline.transforms import attempts
+    from redisq_ops.pipeline.report.transforms import attempts
 
     found = attempts(frame(spark, "history", reversed(REQUEST))).orderBy("id", "taken_at")
     names = ("id", "number", "attempt", "consumer", "since", "wait_ms", "ended", "reason", "run_ms")
@@ -91,7 +91,7 @@ def test_a_wait_begins_with_the_submission_or_the_last_failure(spark: "SparkSess
 
 @slow
 def test_waits_missing_from_the_history_are_unknown(spark: "SparkSession") -> None:
-    from redisq_ops.pipeline.transforms import attempts
+    from redisq_ops.pipeline.report.transforms import attempts
 
     delay = {"kind": "delay", "queue": "d"}
     found = attempts(
@@ -124,7 +124,7 @@ def test_waits_missing_from_the_history_are_unknown(spark: "SparkSession") -> No
 
 @slow
 def test_rows_of_one_millisecond_keep_the_order_of_the_stream(spark: "SparkSession") -> None:
-    from redisq_ops.pipeline.transforms import attempts
+    from redisq_ops.pipeline.report.transforms import attempts
 
     calls = ["submitted", "taken", "failed", "taken", "lost", "taken", "done"]
     history = [
@@ -141,7 +141,7 @@ def test_rows_of_one_millisecond_keep_the_order_of_the_stream(spark: "SparkSessi
 
 @slow
 def test_corrupt_rows_are_not_counted(spark: "SparkSession") -> None:
-    from redisq_ops.pipeline.transforms import attempts, entry_events, throughput
+    from redisq_ops.pipeline.report.transforms import attempts, entry_events, throughput
 
     history = frame(
         spark,
@@ -173,7 +173,7 @@ def served(hour: int, n: int, wait: int, run: int, step: int = 1) -> list[dict[s
 
 @slow
 def test_percentiles_of_waits_and_runs_per_queue_and_hour(spark: "SparkSession") -> None:
-    from redisq_ops.pipeline.transforms import attempts, latency
+    from redisq_ops.pipeline.report.transforms import attempts, latency
 
     history = frame(spark, "history", served(0, 101, 10, 2) + served(1, 1, 7, 3))
     deliveries = attempts(history)
@@ -191,7 +191,7 @@ def test_percentiles_of_waits_and_runs_per_queue_and_hour(spark: "SparkSession")
 
 @slow
 def test_throughput_counts_entries_not_calls(spark: "SparkSession") -> None:
-    from redisq_ops.pipeline.transforms import throughput
+    from redisq_ops.pipeline.report.transforms import throughput
 
     more = [event(120_000, "submitted", "s", "1|40", request="s")]
     names = ("submitted", "taken", "done", "failed", "lost", "dead", "bad", "grown", "peak")
@@ -218,7 +218,7 @@ def test_throughput_counts_entries_not_calls(spark: "SparkSession") -> None:
 
 @slow
 def test_how_deliveries_end_by_attempt(spark: "SparkSession") -> None:
-    from redisq_ops.pipeline.transforms import attempts, retries
+    from redisq_ops.pipeline.report.transforms import attempts, retries
 
     running = [event(5000, "submitted", "s", "1|1", request="s"), event(5001, "taken", "s/1")]
     found = retries(attempts(frame(spark, "history", REQUEST + running)))
@@ -235,7 +235,7 @@ def fair(at: int, what: str, id: str, client: str | None) -> dict[str, Any]:
 
 @slow
 def test_jains_index_of_max_min_fair_parts(spark: "SparkSession") -> None:
-    from redisq_ops.pipeline.transforms import attempts, client_submissions, fairness
+    from redisq_ops.pipeline.report.transforms import attempts, client_submissions, fairness
 
     history = [fair(0, "submitted", f"a{i}", "a") for i in range(6)]
     history += [fair(1, "submitted", f"b{i}", "b") for i in range(6)]
@@ -267,7 +267,7 @@ def test_jains_index_of_max_min_fair_parts(spark: "SparkSession") -> None:
 
 @slow
 def test_clients_can_be_part_of_the_id(spark: "SparkSession") -> None:
-    from redisq_ops.pipeline.transforms import attempts, client_submissions, fairness
+    from redisq_ops.pipeline.report.transforms import attempts, client_submissions, fairness
 
     history = frame(
         spark,
@@ -292,7 +292,7 @@ def test_clients_can_be_part_of_the_id(spark: "SparkSession") -> None:
 
 @slow
 def test_minutes_far_from_the_median_are_one_span(spark: "SparkSession") -> None:
-    from redisq_ops.pipeline.transforms import anomalies
+    from redisq_ops.pipeline.report.transforms import anomalies
 
     minute = 60_000
     usual = [("q", moment(i * minute), 10, 9 + i % 3, 0) for i in range(40)]
@@ -350,7 +350,7 @@ def dead(n: int, message: str, **more: Any) -> dict[str, Any]:
 
 @slow
 def test_groups_have_the_clis_fingerprints(spark: "SparkSession") -> None:
-    from redisq_ops.pipeline.transforms import dead_groups
+    from redisq_ops.pipeline.report.transforms import dead_groups
 
     letters = [dead(n, f"smtp-3 did not answer in {n} s", client=f"c{n % 2}") for n in range(6)]
     letters += [dead(7, "no such user", error_type="LookupError", reason="rejected")]
@@ -383,7 +383,7 @@ def test_groups_have_the_clis_fingerprints(spark: "SparkSession") -> None:
 
 @slow
 def test_contrasts_of_a_group(spark: "SparkSession") -> None:
-    from redisq_ops.pipeline.transforms import contrasts, payload_fields
+    from redisq_ops.pipeline.report.transforms import contrasts, payload_fields
 
     def body(n: int, region: str) -> bytes:
         return json.dumps({"region": region, "card": n}).encode()
@@ -502,7 +502,7 @@ def test_critical_paths_terminate_for_any_history() -> None:
 
 @slow
 def test_requests_and_their_critical_paths(spark: "SparkSession") -> None:
-    from redisq_ops.pipeline.transforms import attempts, critical_paths, requests
+    from redisq_ops.pipeline.report.transforms import attempts, critical_paths, requests
 
     quick = [
         event(0, "submitted", "s", "1|1", request="s"),

@@ -11,7 +11,7 @@ import redis
 from redisq_ops import DelaySet, RequestQueue
 from redisq_ops.core.model.entry import Settlement
 from redisq_ops.core.model.errors import WrongKind
-from redisq_ops.pipeline.call_size import CallSize
+from redisq_ops.pipeline.source.call_size import CallSize
 
 from ..command_line import dead_letters, everywhere
 from ..dead_entries import KINDS
@@ -97,7 +97,7 @@ def test_unreadable_requests_read_by_age_are_rows_too(
     client: redis.Redis, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
-    from redisq_ops.pipeline import read_partitions
+    from redisq_ops.pipeline.source import read_partitions
 
     everywhere(client)
     client.hset("redisq:{mail}:r:r1", "total", "many")

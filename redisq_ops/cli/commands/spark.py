@@ -37,9 +37,9 @@ from ..sql_query import SHOWN, Answer, QueryTables, explained, print_answer, que
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from redisq_ops.pipeline.doctor import DoctorCheck
-    from redisq_ops.pipeline.query_bounds import Clock
-    from redisq_ops.pipeline.query_tables import TableUse
+    from redisq_ops.pipeline.session.doctor import DoctorCheck
+    from redisq_ops.pipeline.sql.query_bounds import Clock
+    from redisq_ops.pipeline.sql.query_tables import TableUse
 
 commands = typer.Typer()
 spark = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -109,7 +109,7 @@ def doctor(
       redisq spark doctor
       redisq spark doctor --master spark://head:7077 --json
     """
-    from redisq_ops.pipeline.doctor import check_driver, check_executors
+    from redisq_ops.pipeline.session.doctor import check_driver, check_executors
 
     if printed(running):
         return 0
@@ -143,8 +143,8 @@ def schema(s: Session, *, name: str | None = argument("[TABLE]")) -> int:
       redisq spark schema
       redisq spark schema dead --json
     """
-    from redisq_ops.pipeline.options import table_named
-    from redisq_ops.pipeline.tables import TABLES
+    from redisq_ops.pipeline.source.options import table_named
+    from redisq_ops.pipeline.source.tables import TABLES
 
     if name is None:
         rows = [(t.name, t.says, t.time) for t in TABLES.values()]
@@ -185,7 +185,7 @@ def sql(s: Session, *, asked: Asked, lake: str | None = READ_LAKE, running: Runn
       redisq spark sql "select event, count(*) n from history group by all" --since 2h
       redisq spark sql "select day, count(*) n from history group by day" --lake /lake
     """
-    from redisq_ops.pipeline.spark_tuning import jvm_conf
+    from redisq_ops.pipeline.session.spark_tuning import jvm_conf
 
     if printed(running):
         return 0
@@ -216,7 +216,7 @@ spark.registered_commands[-1].cls = QueryCommand
 
 def _suggest_duckdb(s: Session, asked: Asked, tables: QueryTables) -> None:
     """Suggest `redisq sql` if it can run the query and there are so few rows that it is faster."""
-    from redisq_ops.pipeline.duckdb_query import translated
+    from redisq_ops.pipeline.sql.duckdb_query import translated
 
     rows = sum(tables.rows.values())
     if s.json or not tables.uses or rows > SPARK_PAYS:
@@ -228,8 +228,8 @@ def _suggest_duckdb(s: Session, asked: Asked, tables: QueryTables) -> None:
 
 def _clock(running: Running) -> Clock | None:
     """The clock for reading a query's times; None if the session's time zone isn't UTC."""
-    from redisq_ops.pipeline.query_bounds import Clock
-    from redisq_ops.pipeline.session import TIME_ZONE, parse_conf
+    from redisq_ops.pipeline.session.spark_session import TIME_ZONE, parse_conf
+    from redisq_ops.pipeline.sql.query_bounds import Clock
 
     if parse_conf(running.conf or ()).get(TIME_ZONE, "UTC") != "UTC":
         return None
@@ -240,7 +240,7 @@ def _show_lake(
     s: Session, spark: SparkSession, lake: str, own: Mapping[str, Mapping[str, str]]
 ) -> None:
     """Register the tables of a lake in the session."""
-    from redisq_ops.pipeline.redaction import redact_table
+    from redisq_ops.pipeline.source.redaction import redact_table
 
     for name, given in own.items():
         span = [int(given[at]) if at in given else None for at in ("since", "until")]
@@ -251,7 +251,7 @@ def _show_lake(
 
 def _show(s: Session, spark: SparkSession, uses: Sequence[TableUse], tables: QueryTables) -> None:
     """Register the tables of the server in the session, as far as the query needs them."""
-    from redisq_ops.pipeline.query_tables import query_frame
+    from redisq_ops.pipeline.sql.query_tables import query_frame
 
     for use in uses:
         own = tables.own[use.table]
@@ -263,7 +263,7 @@ def _show(s: Session, spark: SparkSession, uses: Sequence[TableUse], tables: Que
 
 def _answer(s: Session, spark: SparkSession, query: str) -> Answer:
     """A query's rows as Spark reads them, but for people only those that are shown."""
-    from redisq_ops.pipeline.query_values import json_row, printable_frame
+    from redisq_ops.pipeline.sql.query_values import json_row, printable_frame
 
     found = awaited(spark, "planning", lambda: printable_frame(spark.sql(query)))
     schema = found.schema
@@ -286,8 +286,8 @@ def serve(s: Session, *, running: Running) -> int:
       redisq spark serve
       redisq spark serve --conf spark.driver.memory=4g
     """
-    from redisq_ops.pipeline import connect_server
-    from redisq_ops.pipeline.session import LOCAL
+    from redisq_ops.pipeline.session import connect_server
+    from redisq_ops.pipeline.session.spark_session import LOCAL
 
     def ready(file: Path) -> None:
         say(f'Spark is ready: export SPARK_REMOTE="$(cat {file})". Ctrl+C stops it.')

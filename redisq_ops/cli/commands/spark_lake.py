@@ -32,7 +32,7 @@ _ON_TRIM = option(
 
 
 def _redacted_frame(s: Session, session: SparkSession, table: str, **options: str) -> DataFrame:
-    from redisq_ops.pipeline.redaction import redact_table
+    from redisq_ops.pipeline.source.redaction import redact_table
 
     return redact_table(frame(s, session, table, **options), s.redaction)
 
@@ -58,8 +58,8 @@ def export(s: Session, given: ExportTablesOptions) -> int:
       redisq spark export --table history --lake /lake
       redisq spark export --table dead --table requests --lake /lake --queue mail --json
     """
-    from redisq_ops.pipeline.lake import export
-    from redisq_ops.pipeline.options import parse_options, table_named
+    from redisq_ops.pipeline.lake.delta_lake import export
+    from redisq_ops.pipeline.source.options import parse_options, table_named
 
     if printed(given.running):
         return 0
@@ -115,10 +115,10 @@ def history(s: Session, given: KeepHistoryOptions) -> int:
       redisq spark history --lake /lake --every 5m --keep 90d
       redisq spark history --lake /lake
     """
-    from redisq_ops.pipeline.lake import export
-    from redisq_ops.pipeline.lake_table import LakeTable
-    from redisq_ops.pipeline.options import parse_options
-    from redisq_ops.pipeline.tables import TABLES
+    from redisq_ops.pipeline.lake.delta_lake import export
+    from redisq_ops.pipeline.lake.lake_table import LakeTable
+    from redisq_ops.pipeline.source.options import parse_options
+    from redisq_ops.pipeline.source.tables import TABLES
 
     if printed(given.running):
         return 0
@@ -181,7 +181,7 @@ def results(s: Session, given: CollectOptions) -> int:
       redisq spark results out.parquet r1 r2 --queue mail
       redisq spark results out.txt --single-file --queue mail --starting today- --overwrite
     """
-    from redisq_ops.pipeline.results import FORMATS, check_output, select_requests, write
+    from redisq_ops.pipeline.jobs.results import FORMATS, check_output, select_requests, write
 
     if printed(given.running):
         return 0

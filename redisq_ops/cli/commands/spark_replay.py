@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from redisq_ops.core.model.states import Verb
-    from redisq_ops.pipeline.replay_plan import ReplayPlan, ReplayRequest
+    from redisq_ops.pipeline.jobs.replay_plan import ReplayPlan, ReplayRequest
 
 
 @options
@@ -86,9 +86,9 @@ def _replayed(s: Session, verb: Verb, named: str | None, given: Choosing) -> int
 
     from redisq_ops.core.model.states import VERBS
     from redisq_ops.ops.change.audit_log import Author
-    from redisq_ops.pipeline.replay import check_plan
-    from redisq_ops.pipeline.replay_plan import ReplayPlan, ReplayRequest
-    from redisq_ops.pipeline.session import is_local
+    from redisq_ops.pipeline.jobs.replay import check_plan
+    from redisq_ops.pipeline.jobs.replay_plan import ReplayPlan, ReplayRequest
+    from redisq_ops.pipeline.session.spark_session import is_local
 
     if printed(given.running):
         return 0
@@ -157,8 +157,8 @@ def _chosen(
 ) -> ReplayPlan:
     from pyspark.errors import AnalysisException, ParseException
 
-    from redisq_ops.pipeline.job_errors import short_message
-    from redisq_ops.pipeline.replay_plan import create_plan, plan_headers
+    from redisq_ops.pipeline.jobs.replay_plan import create_plan, plan_headers
+    from redisq_ops.pipeline.source.job_errors import short_message
 
     made = plan_headers(server_of(s), asked, asked.queues)
     options = dict(between)
@@ -178,8 +178,8 @@ def _chosen(
 
 
 def _carried_out(s: Session, session: SparkSession, orders: ReplayPlan, given: Choosing) -> int:
-    from redisq_ops.pipeline.connection import run_retrying
-    from redisq_ops.pipeline.replay import apply, outcomes
+    from redisq_ops.pipeline.jobs.replay import apply, outcomes
+    from redisq_ops.pipeline.source.connection import run_retrying
 
     server = server_of(s)
     plans = run_retrying(server.client, lambda: orders.previews(server.deployment()))

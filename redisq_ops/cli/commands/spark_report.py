@@ -39,8 +39,8 @@ from .spark import READ_LAKE, Running, spark
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from redisq_ops.pipeline.figures import Figures
-    from redisq_ops.pipeline.report import Progress, QueueReport, Weights
+    from redisq_ops.pipeline.report.figures import Figures
+    from redisq_ops.pipeline.report.report import Progress, QueueReport, Weights
 
 _QUEUES = argument("[QUEUE]...")
 DAY = 86_400_000
@@ -126,7 +126,7 @@ def report(s: Session, given: ReportOptions) -> int:
 
 
 def _page(s: Session, figures: Figures, names: Sequence[str], lake: str | None) -> str:
-    from redisq_ops.pipeline.report_page import page
+    from redisq_ops.pipeline.report.report_page import page
 
     title = ", ".join(names[:4]) + (" …" if len(names) > 4 else "") if names else "All queues"
     place = f"lake {lake}" if lake else _server(s)
@@ -178,7 +178,7 @@ def groups(s: Session, given: SparkGroupsOptions) -> int:
             f"{count(len(groups))} {'group' if len(groups) == 1 else 'groups'}"
         )
         return 0
-    from redisq_ops.pipeline.figures import by_queue
+    from redisq_ops.pipeline.report.figures import by_queue
 
     own, by_group = ("field", "value", "share", "rest", "surely"), by_queue(traits, "fingerprint")
     for row in groups:
@@ -252,7 +252,7 @@ def _report(
 
     ``compared``: the time of ``--against``. ``quicker``: said of few rows.
     """
-    from redisq_ops.pipeline.session import parse_conf
+    from redisq_ops.pipeline.session.spark_session import parse_conf
 
     tables = _Tables(s, source.lake, tuple(queues), payloads=payloads)
     if tables.lake is None:
@@ -292,9 +292,9 @@ def _read_report(
     against: tuple[int, int] | None,
 ) -> QueueReport:
     """A report on the ``wanted`` tables; the others count as empty."""
-    from redisq_ops.pipeline.report import QueueReport
-    from redisq_ops.pipeline.schemas import struct
-    from redisq_ops.pipeline.tables import TABLES
+    from redisq_ops.pipeline.report.report import QueueReport
+    from redisq_ops.pipeline.source.schemas import struct
+    from redisq_ops.pipeline.source.tables import TABLES
 
     since, until = span
     weights = earlier = other = None
@@ -329,22 +329,22 @@ class _Tables:
 
     def startup_conf(self, wanted: Sequence[str]) -> list[str]:
         """Settings for a session that reads these tables."""
-        from redisq_ops.pipeline import lake as lakes
-        from redisq_ops.pipeline import spark_tuning
+        from redisq_ops.pipeline.lake import delta_lake
+        from redisq_ops.pipeline.session import spark_tuning
 
         if self.lake is not None:
-            return spark_tuning.startup_conf(lakes.lake_rows(self.lake, wanted))
+            return spark_tuning.startup_conf(delta_lake.lake_rows(self.lake, wanted))
         return spark_tuning.startup_conf(self.rows(wanted))
 
     def rows(self, wanted: Sequence[str]) -> int:
         """Number of rows of the server's tables, by the queues' counters."""
-        from redisq_ops.pipeline.spark_tuning import server_rows
+        from redisq_ops.pipeline.session.spark_tuning import server_rows
 
         return self.s.run(server_rows(wanted, self.names, self.s.config.prefix))
 
     def weights(self) -> Weights | None:
         """The clients' weights, which a lake does not have."""
-        from redisq_ops.pipeline.spark_tuning import weights
+        from redisq_ops.pipeline.session.spark_tuning import weights
 
         if self.lake is not None:
             return None
@@ -353,10 +353,10 @@ class _Tables:
     def read(
         self, running: SparkSession, name: str, since: int | None = None, until: int | None = None
     ) -> DataFrame:
-        from redisq_ops.pipeline import report
-        from redisq_ops.pipeline.options import parse_options
-        from redisq_ops.pipeline.schemas import struct
-        from redisq_ops.pipeline.table_reader import TableReader
+        from redisq_ops.pipeline.report import report
+        from redisq_ops.pipeline.source.options import parse_options
+        from redisq_ops.pipeline.source.schemas import struct
+        from redisq_ops.pipeline.source.table_reader import TableReader
 
         if self.lake is not None:
             return lake_rows(running, self.lake, name, self.names, since, until)

@@ -22,8 +22,8 @@ from ..spark_session import announced, awaited, on_spark, printed, rate_of, remo
 from .spark import SPARK_QUEUE, Pace, Running, spark
 
 if TYPE_CHECKING:
-    from redisq_ops.pipeline.input_validation import ValidationResult
-    from redisq_ops.pipeline.submit import SubmitResult
+    from redisq_ops.pipeline.jobs.input_validation import ValidationResult
+    from redisq_ops.pipeline.jobs.submit import SubmitResult
 
 _MANY = 100_000
 _SAMPLES = 5
@@ -73,8 +73,8 @@ def submit(s: Session, given: SparkSubmitOptions) -> int:
     """
     from redisq_ops.core.engine.registry import server_ms
     from redisq_ops.ops.files.rejects import RejectFile
-    from redisq_ops.pipeline.input_split import DatasetOptions, check_file, checked_format
-    from redisq_ops.pipeline.spark_tuning import submit_conf
+    from redisq_ops.pipeline.session.spark_tuning import submit_conf
+    from redisq_ops.pipeline.sink.input_split import DatasetOptions, check_file, checked_format
 
     running, path = given.running, given.input
     if printed(running):
@@ -114,8 +114,9 @@ def submit(s: Session, given: SparkSubmitOptions) -> int:
         session = stack.enter_context(
             on_spark(s, replace(running, conf=conf), stopped=stopped, announces=False)
         )
-        from redisq_ops.pipeline import input_split, input_validation, submit
-        from redisq_ops.pipeline.spark_jobs import task_progress
+        from redisq_ops.pipeline.jobs import input_validation, submit
+        from redisq_ops.pipeline.session.spark_jobs import task_progress
+        from redisq_ops.pipeline.sink import input_split
 
         def rejected(found: ValidationResult) -> None:
             assert listed is not None
@@ -155,7 +156,7 @@ def submit(s: Session, given: SparkSubmitOptions) -> int:
 
 def _reads_files_here(running: Running) -> bool:
     """Whether a path without a scheme is on this machine: Spark runs here, without Hadoop."""
-    from redisq_ops.pipeline.session import is_local
+    from redisq_ops.pipeline.session.spark_session import is_local
 
     is_here = remote_server(running) is None and is_local(running.master)
     elsewhere = any("defaultFS" in conf for conf in running.conf or ())
@@ -164,7 +165,7 @@ def _reads_files_here(running: Running) -> bool:
 
 def _is_small(running: Running, path: str) -> bool:
     """Whether the input is small and on this machine."""
-    from redisq_ops.pipeline.spark_tuning import is_small_input
+    from redisq_ops.pipeline.session.spark_tuning import is_small_input
 
     if not _reads_files_here(running):
         return False

@@ -22,7 +22,7 @@ from .spark import Asked, QueryCommand
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from redisq_ops.pipeline.query_tables import TableUse
+    from redisq_ops.pipeline.sql.query_tables import TableUse
 
 commands = typer.Typer()
 
@@ -39,8 +39,8 @@ def sql(s: Session, *, asked: Asked) -> int:
       redisq sql "select queue, error_type, count(*) n from dead group by all order by n desc"
       redisq sql "select * from history where at > now() - interval 1 hour" --json
     """
-    from redisq_ops.pipeline.duckdb_query import answer, translated
-    from redisq_ops.pipeline.query_bounds import Clock
+    from redisq_ops.pipeline.sql.duckdb_query import answer, translated
+    from redisq_ops.pipeline.sql.query_bounds import Clock
 
     now = wall_ms()
     tables = query_tables(s, asked, Clock(now), None)
@@ -61,12 +61,12 @@ commands.registered_commands[-1].cls = QueryCommand
 
 def _rows(s: Session, use: TableUse, tables: QueryTables) -> pa.Table:
     """A table's rows in this process, redacted; `Refused` if they are too many for it."""
-    from redisq_ops.pipeline.duckdb_query import MOST_BYTES, MOST_ROWS
-    from redisq_ops.pipeline.options import parse_options
-    from redisq_ops.pipeline.query_tables import ELSEWHERE, NO_BOUNDS
-    from redisq_ops.pipeline.redaction import redact_rows
-    from redisq_ops.pipeline.schemas import arrow
-    from redisq_ops.pipeline.table_reader import TableReader
+    from redisq_ops.pipeline.source.options import parse_options
+    from redisq_ops.pipeline.source.redaction import redact_rows
+    from redisq_ops.pipeline.source.schemas import arrow
+    from redisq_ops.pipeline.source.table_reader import TableReader
+    from redisq_ops.pipeline.sql.duckdb_query import MOST_BYTES, MOST_ROWS
+    from redisq_ops.pipeline.sql.query_tables import ELSEWHERE, NO_BOUNDS
 
     name, own = use.table, tables.own[use.table]
     options = parse_options(table_options(s, name, **use.options(own)))

@@ -10,8 +10,9 @@ from redisq_ops.ops.terminal import took
 from redisq_ops.tui.table.table_model import TableColumn, TableRow
 from redisq_ops.tui.theme import DIM
 
-from .base import BY_TASK, TASK, EntryView, SortOrder
+from .base import SortOrder
 from .dead_letters import ago
+from .entry_view import BY_TASK, TASK, EntryView
 
 
 class DoneView(EntryView):

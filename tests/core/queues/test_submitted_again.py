@@ -9,9 +9,9 @@ import redis
 
 from redisq_ops.core.engine.queue_classes import queue_class, sharded_class
 from redisq_ops.core.redis.client import ServerAddress
-from redisq_ops.pipeline.connection import Server
-from redisq_ops.pipeline.input_split import DatasetOptions
-from redisq_ops.pipeline.request_writer import RequestWriter
+from redisq_ops.pipeline.sink.input_split import DatasetOptions
+from redisq_ops.pipeline.sink.request_writer import RequestWriter
+from redisq_ops.pipeline.source.connection import Server
 
 from ...command_line import Redisq
 

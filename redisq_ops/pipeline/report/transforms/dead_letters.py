@@ -20,7 +20,7 @@ from redisq_ops.ops.groups.traits import (
 )
 from redisq_ops.ops.redaction import NO_REDACTION, Redaction
 
-from ..redaction import redact_text
+from ...source.redaction import redact_text
 from .events import readable
 from .time_steps import step_start_ms
 

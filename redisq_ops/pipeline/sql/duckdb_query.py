@@ -21,10 +21,10 @@ from sqlglot.optimizer.annotate_types import annotate_types
 from redisq_ops.core.model.errors import BadInput, Refused
 from redisq_ops.ops.redaction import Redaction
 
+from ..source.tables import TABLES
 from .query_bounds import literal_time
 from .query_tables import DIALECT, ELSEWHERE, SCHEMA, UNREAD, parsed, resolved
 from .query_values import distinct_names, json_atom
-from .tables import TABLES
 
 MOST_ROWS = 1_000_000
 MOST_BYTES = 1024 * 1024 * 1024

@@ -19,18 +19,18 @@ from pyspark.sql import datasource as ds
 
 from redisq_ops.core.model.errors import BadInput, RedisqError
 
-from .job_errors import message_first
-from .options import EARLIEST, Options, parse_options
-from .schemas import selected_columns, struct
-from .table_reader import TableReader
-from .write_options import parse_write_options
+from ..sink.write_options import parse_write_options
+from ..source.job_errors import message_first
+from ..source.options import EARLIEST, Options, parse_options
+from ..source.schemas import selected_columns, struct
+from ..source.table_reader import TableReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-    from .sink import BatchWriter, StreamWriter
+    from ..sink.data_sink import BatchWriter, StreamWriter
 
 FORMAT = "redisq"
 
@@ -57,18 +57,18 @@ class RedisqDataSource(ds.DataSource):
 
     @message_first()
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        from .sink import BatchWriter
+        from ..sink.data_sink import BatchWriter
 
         return BatchWriter(schema, overwrite, parse_write_options(dict(self.options)))
 
     @message_first()
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
-        from .sink import StreamWriter
+        from ..sink.data_sink import StreamWriter
 
         return StreamWriter(schema, overwrite, parse_write_options(dict(self.options)))
 
     def streamReader(self, schema: StructType) -> ds.DataSourceStreamReader:
-        from .history_stream import HistoryStreamReader, RefusedStreamReader
+        from ..source.history_stream import HistoryStreamReader, RefusedStreamReader
 
         try:
             reader = HistoryStreamReader(_with_schema(self._options(), schema))

@@ -28,17 +28,17 @@ from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.plan import PlanHeader, home
 from redisq_ops.ops.hint import hint
 
-from .connection import AWAY_S, Server, run_retrying
-from .rate_limiter import RateLimiter
-from .replay_plan import QueueReplay, ReplayPlan, picks
-from .spark_jobs import collect_reports
-from .task_reports import (
+from ..session.spark_jobs import collect_reports
+from ..sink.rate_limiter import RateLimiter
+from ..sink.task_reports import (
     TASK_REPORT_SCHEMA,
     TaskReport,
     raise_refusal,
     refusal_report,
     report_batch,
 )
+from ..source.connection import AWAY_S, Server, run_retrying
+from .replay_plan import QueueReplay, ReplayPlan, picks
 
 if TYPE_CHECKING:
     import pyarrow as pa

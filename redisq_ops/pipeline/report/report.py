@@ -131,7 +131,7 @@ class QueueReport:
     @property
     def settings(self) -> dict[str, str]:
         """Settings for a session with this many events."""
-        from .spark_tuning import session_settings
+        from ..session.spark_tuning import session_settings
 
         return session_settings(self._extent["events"])
 

@@ -12,9 +12,16 @@ from redisq_ops.core.model.keys import PREFIX, checked_name
 from redisq_ops.core.model.settings import LIMIT, MAX_PAYLOAD
 from redisq_ops.core.queues.request.submission import checked_limit
 
-from .connection import Server
-from .options import SERVER_OPTIONS, Option, folded, parse_values, resolve_address, whole_number
-from .tables import Type
+from ..source.connection import Server
+from ..source.options import (
+    SERVER_OPTIONS,
+    Option,
+    folded,
+    parse_values,
+    resolve_address,
+    whole_number,
+)
+from ..source.tables import Type
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

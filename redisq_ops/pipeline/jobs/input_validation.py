@@ -17,8 +17,8 @@ from redisq_ops.core.model import errors
 from redisq_ops.core.model.errors import BadInput, RedisqError, TooLarge
 from redisq_ops.ops.files.rejects import RejectedLine, refusal, too_large
 
-from .input_split import DatasetOptions, FileBlock, file_blocks, partition_by_request
-from .spark_jobs import collect_rows
+from ..session.spark_jobs import collect_rows
+from ..sink.input_split import DatasetOptions, FileBlock, file_blocks, partition_by_request
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from redisq_ops.core.model.errors import BadInput, NotFound, Refused
 from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
 
-from .job_errors import translating
+from ..source.job_errors import translating
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -14,9 +14,9 @@ from pyspark.sql import datasource as ds
 
 from redisq_ops.core.model.errors import BadInput
 
-from .connection import run_retrying
+from ..source.connection import run_retrying
+from ..source.job_errors import message_first
 from .entry_writer import EntryWriter, Partition, target_kind
-from .job_errors import message_first
 from .write_options import WriteOptions, check_schema
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from redisq_ops.core.redis.operation import BlockingClient, Call
 from redisq_ops.core.redis.scripts import script
 from redisq_ops.ops.terminal import age, count
 
-from .connection import run_retrying
+from ..source.connection import run_retrying
 
 MAX_WAIT_S = 600.0
 """how long a task waits for capacity in a full queue before it fails"""

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 
 from sqlglot import exp
 
-from .options import looks_up
-from .tables import TABLES
+from ..source.options import looks_up
+from ..source.tables import TABLES
 
 MAX_LOOKUPS = 500
 """maximum number of ids to look up one by one; with more ids the table is read"""

@@ -18,12 +18,12 @@ from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.ops.files.submit import opened
 from redisq_ops.ops.required_features import requests_of
 
-from .connection import Server, run_retrying
-from .input_split import DatasetOptions, number_rows, partition_by_request
+from ..session.spark_jobs import collect_reports, run_job
+from ..sink.input_split import DatasetOptions, number_rows, partition_by_request
+from ..sink.request_writer import SAMPLES, RequestRows, RequestWriter
+from ..sink.task_reports import TASK_REPORT_SCHEMA, raise_refusal, refusal_report, report_batch
+from ..source.connection import Server, run_retrying
 from .input_validation import ValidationResult, validate_dataset
-from .request_writer import SAMPLES, RequestRows, RequestWriter
-from .spark_jobs import collect_reports, run_job
-from .task_reports import TASK_REPORT_SCHEMA, raise_refusal, refusal_report, report_batch
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -23,8 +23,10 @@ from redisq_ops.core.engine.registry import server_ms
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.redis.operation import together
 
-from .connection import Server, run_retrying
-from .history_ranges import encode_marks, read_mark
+from ..source.connection import Server, run_retrying
+from ..source.history_ranges import encode_marks, read_mark
+from ..source.options import Options, table_named
+from ..source.tables import TABLES
 from .lake_table import (
     APPEND_TABLES,
     SNAPSHOT_TIME,
@@ -35,8 +37,6 @@ from .lake_table import (
     row_count,
     shard_marks,
 )
-from .options import Options, table_named
-from .tables import TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -166,7 +166,7 @@ def read_table(spark: SparkSession, lake: str, name: str) -> DataFrame:
     """A table of a lake, with its ``day``; empty if the lake does not have it."""
     from pyspark.sql.types import DateType, TimestampType
 
-    from .schemas import struct
+    from ..source.schemas import struct
 
     schema = struct(TABLES[name])
     if name not in APPEND_TABLES:
@@ -183,7 +183,7 @@ def read_table(spark: SparkSession, lake: str, name: str) -> DataFrame:
 
 async def _shards(prefix: str, names: Sequence[str]) -> dict[str, Queue[Any]]:
     """The shards of these queues by ``queue/shard``."""
-    from .read_partitions import open_queues
+    from ..source.read_partitions import open_queues
 
     if not names:
         return {}

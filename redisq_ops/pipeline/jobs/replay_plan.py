@@ -34,7 +34,7 @@ from redisq_ops.ops.private_files import SHARED, atomic_write, open_regular
 from redisq_ops.ops.terminal import count
 from redisq_ops.ops.typed_json import typed as checked
 
-from .connection import Server, run_retrying
+from ..source.connection import Server, run_retrying
 from .parquet_files import whole_parquet
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 Anyone who can use the server can run code as this user. So it listens on the loopback address and
 asks for a token; the token is in a file that only this user can read. Spark's other ports ask for a
-secret of their own (see `session.PROTECTED`).
+secret of their own (see `spark_session.PROTECTED`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from redisq_ops.core.model.errors import BadInput, Refused, Unreachable
 from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.ops.private_files import atomic_write
 
-from . import session
+from . import spark_session
 from .java import cache_directory
 
 _START_S = 180  # how long a server may take to start
@@ -39,7 +39,7 @@ def serve(
 
     Raises `Refused` if this user's server is running already, `Unreachable` if it doesn't start.
     """
-    settings = session.DEFAULTS | session.LOOPBACK | session.parse_conf(conf)
+    settings = spark_session.DEFAULTS | spark_session.LOOPBACK | spark_session.parse_conf(conf)
     if forbidden := next((name for name in settings if name.startswith(_OURS)), None):
         raise BadInput(f"--conf {forbidden}: serve chooses address and token itself")
     if find_spec("grpc") is None:
@@ -59,9 +59,9 @@ def serve(
             raise Refused(f"a server is running already: {file}") from None
         log.truncate(0)
         env = dict(os.environ)
-        session.prepare_environment(env, master)
-        env |= session.environment(target) | {_TOKEN: token}
-        words = session.submit_words(settings, master, env["SPARK_HOME"])
+        spark_session.prepare_environment(env, master)
+        env |= spark_session.environment(target) | {_TOKEN: token}
+        words = spark_session.submit_words(settings, master, env["SPARK_HOME"])
         words += ["--class", _CLASS]
         process = subprocess.Popen(words, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:

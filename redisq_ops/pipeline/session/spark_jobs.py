@@ -7,9 +7,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .job_errors import translating
-from .session import is_connect_session
-from .task_reports import TaskReport
+from ..sink.task_reports import TaskReport
+from ..source.job_errors import translating
+from .spark_session import is_connect_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -43,7 +43,7 @@ from redisq_ops.core.redis.operation import Description, attempt, together
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.files.rejects import RejectedLine, RejectFile, too_large
 
-from .connection import AWAY_S, Server, run_retrying
+from ..source.connection import AWAY_S, Server, run_retrying
 from .input_split import DatasetOptions
 from .rate_limiter import MAX_WAIT_S
 from .request_writer import QueueFullWait, RequestRows, RequestWriter

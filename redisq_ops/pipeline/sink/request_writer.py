@@ -31,7 +31,7 @@ from redisq_ops.core.redis.operation import BlockingClient, Description, attempt
 from redisq_ops.ops.files.submit import opened, submit_whole
 from redisq_ops.ops.required_features import requests_of
 
-from .connection import Server, run_retrying
+from ..source.connection import Server, run_retrying
 from .input_split import DatasetOptions
 from .rate_limiter import MAX_WAIT_S, RateLimiter
 from .task_reports import TaskReport

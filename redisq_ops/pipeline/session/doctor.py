@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from redisq_ops.core.model.errors import RedisqError, Unreachable
 from redisq_ops.core.redis.client import ServerAddress, connect
 
+from ..source.job_errors import short_message
 from . import java
-from .job_errors import short_message
-from .session import is_local
 from .spark_jobs import collect_rows
+from .spark_session import is_local
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,8 +13,8 @@ from redisq_ops.core.engine.optional_features import HasClients
 from redisq_ops.core.model.entry import Counts
 from redisq_ops.core.redis.operation import together
 
-from .options import Options
-from .read_partitions import ENTRY_STATES, open_queues
+from ..source.options import Options
+from ..source.read_partitions import ENTRY_STATES, open_queues
 
 SMALL = 200_000
 """with fewer rows, queries are interpreted and the JVM's optimising compiler is off"""

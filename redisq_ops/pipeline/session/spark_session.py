@@ -329,7 +329,7 @@ def _prepared(spark: SparkSession, registers: bool) -> SparkSession:
         PySparkLogger.getLogger(f"{kind}QueryContextLogger").setLevel("CRITICAL")
 
     if registers:
-        from .source import register
+        from .data_source import register
 
         register(spark)
     return spark

@@ -23,10 +23,10 @@ import pyarrow as pa
 
 from redisq_ops.core.model.errors import BadInput, RedisqError, Refused, SchemaTooNew, Unreachable
 
-from .history_ranges import Mark, id_key
-from .job_errors import message_first, translating
-from .schemas import arrow
-from .tables import TableDefinition
+from ..source.history_ranges import Mark, id_key
+from ..source.job_errors import message_first, translating
+from ..source.schemas import arrow
+from ..source.tables import TableDefinition
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -26,9 +26,9 @@ from sqlglot.optimizer.scope import traverse_scope
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.ops.redaction import Redaction
 
+from ..source.read_partitions import ENTRY_STATES
+from ..source.tables import TABLES
 from .query_bounds import Bounds, Clock, bounds_beside
-from .read_partitions import ENTRY_STATES
-from .tables import TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -153,9 +153,9 @@ def query_frame(
     spark: SparkSession, use: TableUse, options: Mapping[str, str], redaction: Redaction
 ) -> DataFrame:
     """The redacted frame of a table for one query; it has all of the table's columns."""
-    from .redaction import redact_table
-    from .schemas import struct
-    from .source import FORMAT, register
+    from ..session.data_source import FORMAT, register
+    from ..source.redaction import redact_table
+    from ..source.schemas import struct
 
     if use.bounds.impossible:
         return spark.createDataFrame([], struct(TABLES[use.table]))
@@ -172,7 +172,7 @@ def with_all_columns(read: DataFrame, use: TableUse) -> DataFrame:
     """
     from pyspark.sql import functions as F
 
-    from .schemas import struct
+    from ..source.schemas import struct
 
     unread = F.raise_error(F.lit(UNREAD))
     columns = [

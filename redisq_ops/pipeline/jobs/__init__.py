@@ -1,0 +1,1 @@
+"""Jobs over many entries: submit, replay, collect results."""

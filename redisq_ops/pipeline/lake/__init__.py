@@ -1,0 +1,1 @@
+"""Tables kept as Delta tables."""

@@ -1,0 +1,1 @@
+"""Spark itself: sessions, the data source, the Connect server, settings."""

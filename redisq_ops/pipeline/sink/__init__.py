@@ -1,0 +1,1 @@
+"""Writing entries and requests from Spark's tasks."""

@@ -1,0 +1,1 @@
+"""Reading queues: tables, and the readers of their rows."""

@@ -1,0 +1,1 @@
+"""Questions in SQL: what a query reads, and DuckDB's answer."""
