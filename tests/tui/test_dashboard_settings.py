@@ -75,7 +75,7 @@ def test_the_whole_of_it_is_read() -> None:
         ("theme = 'pink'", "D: theme: 'pink' is none of dark, light, ansi, high-contrast"),
         ("refresh = 'soon'", "D: refresh: 'soon' is not a time span: write 90s, 5m, 2h or 3d"),
         ("refresh = 0", "D: refresh: '0': from 0.1 seconds to 1 hour"),
-        ("dead_by = 'age'", "D: dead_by: 'age': group by error, task, client,"),
+        ("dead_by = 'age'", "D: dead_by: 'age': group by error, task, release,"),
         ("keys.explode = 'x'", "D.keys: 'explode' is none of view-overview, "),
         ("keys.purge = 'p'", "D.keys: purge: a key that changes something takes Shift: 'p'"),
         ("keys.explain = 's'", "D.keys: 's' would do two things"),
