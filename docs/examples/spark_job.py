@@ -31,10 +31,10 @@ from typing import TYPE_CHECKING
 from redisq_ops import RequestQueue, Work, Worker, connect
 from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.pipeline.jobs import results
-from redisq_ops.pipeline.source.connection import Server
-from redisq_ops.pipeline.sink.input_split import DatasetOptions, read
-from redisq_ops.pipeline.session.spark_session import session
 from redisq_ops.pipeline.jobs.submit import SubmitResult, submit
+from redisq_ops.pipeline.session.spark_session import session
+from redisq_ops.pipeline.sink.input_split import DatasetOptions, read
+from redisq_ops.pipeline.source.connection import Server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
