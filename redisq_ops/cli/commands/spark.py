@@ -242,9 +242,9 @@ def _show_lake(
     """Register the tables of a lake in the session."""
     from redisq_ops.pipeline.source.redaction import redact_table
 
-    for name, given in own.items():
-        span = [int(given[at]) if at in given else None for at in ("since", "until")]
-        queues = (given["queue"],) if "queue" in given else ()
+    for name, limits in own.items():
+        span = [int(limits[at]) if at in limits else None for at in ("since", "until")]
+        queues = (limits["queue"],) if "queue" in limits else ()
         rows = lake_rows(spark, lake, name, queues, *span)
         redact_table(rows, s.redaction).createOrReplaceTempView(name)
 

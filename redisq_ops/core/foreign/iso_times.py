@@ -19,5 +19,6 @@ def iso_ms(text: Any, zone: tzinfo | None = UTC) -> int | None:
 
 def span_ms(begin_ms: int | None, end_ms: int | None) -> int | None:
     """From one time to another; None: one is unknown, or they are of different runs."""
-    known = begin_ms is not None and end_ms is not None and begin_ms <= end_ms
-    return end_ms - begin_ms if known else None  # type: ignore[operator]
+    if begin_ms is None or end_ms is None or begin_ms > end_ms:
+        return None
+    return end_ms - begin_ms
