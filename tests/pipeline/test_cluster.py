@@ -80,7 +80,7 @@ def packed_environment(folder: Path) -> None:
 
 READ_BY_SPARK = """
 from redisq_ops.cli.main import main
-from redisq_ops.cli.actions import spark_report
+from redisq_ops.cli.commands import spark_report
 
 spark_report.MOST_ROWS = 10
 main()
@@ -237,8 +237,6 @@ def test_commands_and_the_documented_job_use_the_server_that_serve_runs(
     assert not file.exists()
     gone = ran("redisq_ops", "--url", url, *query[1:])
     assert gone.returncode == 4 and remote.partition("token=")[2] not in gone.stderr, gone.stderr
-    local = ran("redisq_ops", "--url", url, *query, "--master", "local[1]")
-    assert json.loads(local.stdout) == {"n": 60, "e": "SMTP"}, local.stderr
 
 
 def children(pid: int) -> list[int]:
