@@ -24,7 +24,7 @@ from redisq_ops.core.model.entry import Settlement
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import ServerAddress, connect
 from redisq_ops.demo.server import EmbeddedServer, binaries
-from redisq_ops.pipeline.lake.delta_lake import export
+from redisq_ops.pipeline.lake.lake_export import export
 from redisq_ops.pipeline.session.spark_session import session
 from redisq_ops.pipeline.source.connection import Server
 

@@ -24,7 +24,6 @@ from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.hint import hint
 
 from .canary import limits, ramped
-from .commands.apply import draft, written
 from .confirm_and_run import (
     agreed,
     drive,
@@ -37,6 +36,7 @@ from .confirm_and_run import (
 from .entries import ready_time, targets_of, tell_cancelled
 from .options import Go, Ramping, Selecting, When
 from .output import reading, say
+from .plan_output import draft, written
 from .session import Session
 
 if TYPE_CHECKING:

@@ -220,13 +220,13 @@ def table_options(s: Session, table: str, **options: str) -> dict[str, str]:
 
 
 def check_lake(lake: str, *, writes: bool = False) -> None:
-    """As `redisq_ops.pipeline.lake.delta_lake.check_lake`, before Spark starts."""
+    """As `redisq_ops.pipeline.lake.lake_export.check_lake`, before Spark starts."""
     from redisq_ops.pipeline.session.spark_session import check_installed
 
     check_installed()
-    from redisq_ops.pipeline.lake import delta_lake
+    from redisq_ops.pipeline.lake import lake_export
 
-    delta_lake.check_lake(lake, writes=writes)
+    lake_export.check_lake(lake, writes=writes)
 
 
 def lake_rows(
@@ -238,7 +238,7 @@ def lake_rows(
     until: int | None = None,
 ) -> DataFrame:
     """A table of a lake, of some queues or all, between two times in ms."""
-    from redisq_ops.pipeline.lake.delta_lake import read_table
+    from redisq_ops.pipeline.lake.lake_export import read_table
     from redisq_ops.pipeline.source.tables import TABLES
 
     rows = read_table(spark, lake, name)

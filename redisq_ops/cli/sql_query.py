@@ -63,7 +63,7 @@ def query_tables(s: Session, asked: Asked, clock: Clock | None, lake: str | None
         has_payload = TABLES[name].column("payload") is not None
         own[name] = common | ({"payloads": "true"} if payloads and has_payload else {})
         if lake is not None:
-            from redisq_ops.pipeline.lake.delta_lake import lake_rows
+            from redisq_ops.pipeline.lake.lake_export import lake_rows
 
             rows[name] = lake_rows(lake, [name])
             continue

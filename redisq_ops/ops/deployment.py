@@ -13,10 +13,10 @@ from difflib import get_close_matches
 from typing import Any
 
 from redisq_ops.core.engine.idempotency import CallerSlots
-from redisq_ops.core.engine.marks import marked
 from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.queue_classes import foreign_class, open_queue
+from redisq_ops.core.engine.registration_marks import marked
 from redisq_ops.core.engine.registry import Registered, all_queues, find
 from redisq_ops.core.model.clock import Clock
 from redisq_ops.core.model.errors import (

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from redisq_ops.core.engine.marks import marked
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.queue_classes import foreign_class
 from redisq_ops.core.engine.queue_types import KINDS, LAYOUTS
+from redisq_ops.core.engine.registration_marks import marked
 from redisq_ops.core.engine.registry import (
     Registered,
     adopt,

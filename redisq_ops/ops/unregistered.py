@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from redisq_ops.core.engine.marks import marked_by, settings_owners
+from redisq_ops.core.engine.registration_marks import marked_by, settings_owners
 from redisq_ops.core.engine.registry import Registered, all_queues, read_mark
 from redisq_ops.core.model.errors import Forbidden, Unreachable
 from redisq_ops.core.model.keys import GivenKeys

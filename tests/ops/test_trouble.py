@@ -131,6 +131,8 @@ STILL = rates()
         (row(WAITING, clients=(Client("acme", 0, 0, 1, True, None),)), ""),
         (row(WAITING, clients=(Client("a", 1, 0, 1, True, None), Client("b", 4, 0, 1, True, 3))),
          "client b and 1 more blocked"),
+        (row(replace(WAITING, oldest_ms=NOW - HOUR + 1)), ""),
+        (row(replace(WAITING, oldest_ms=NOW - HOUR)), "oldest waits 1 h, drains in ≈ 1 m"),
         (row(replace(WAITING, waiting=600, oldest_ms=NOW - 4 * HOUR)),
          "oldest waits 4 h, drains in ≈ 1 h"),
         (row(replace(WAITING, oldest_ms=NOW - 4 * HOUR), pace=rates(9, 5)),

@@ -254,7 +254,7 @@ def test_an_export_keeps_corrupt_rows_apart_and_counts_them(
     kind: str, spark: SparkSession, client: redis.Redis, url: str, tmp_path: Path
 ) -> None:
     from redisq_ops.core.redis.client import ServerAddress
-    from redisq_ops.pipeline.lake import delta_lake
+    from redisq_ops.pipeline.lake import lake_export
     from redisq_ops.pipeline.source.connection import Server
 
     queue = in_state(kind, "waiting", client)
@@ -266,5 +266,5 @@ def test_an_export_keeps_corrupt_rows_apart_and_counts_them(
 
     corrupt = read("waiting").where("_corrupt is not null").collect()
     assert [row.id for row in corrupt] == [id]
-    done = delta_lake.export(Server(ServerAddress(url)), read, "waiting", str(tmp_path))
+    done = lake_export.export(Server(ServerAddress(url)), read, "waiting", str(tmp_path))
     assert (done.rows, done.corrupt) == (N - 1, 1)

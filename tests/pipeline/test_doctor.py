@@ -12,7 +12,7 @@ import pytest
 
 from redisq_ops.core.model.errors import Unreachable
 from redisq_ops.core.redis.client import ServerAddress
-from redisq_ops.pipeline.lake.delta_lake import read_table
+from redisq_ops.pipeline.lake.lake_export import read_table
 from redisq_ops.pipeline.session import doctor
 from redisq_ops.pipeline.session.doctor import (
     DoctorCheck,

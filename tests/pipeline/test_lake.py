@@ -29,7 +29,7 @@ from redisq_ops.core.model.errors import BadInput, Refused, Unreachable
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.core.redis.operation import run
-from redisq_ops.pipeline.lake import delta_lake
+from redisq_ops.pipeline.lake import lake_export
 from redisq_ops.pipeline.lake.lake_table import (
     LakeFile,
     LakeTable,
@@ -362,7 +362,7 @@ def valkey(valkey_url: str) -> Iterator[redis.Redis]:
         yield client
 
 
-def reader(spark: "SparkSession", url: str) -> delta_lake.ReadTable:
+def reader(spark: "SparkSession", url: str) -> lake_export.ReadTable:
     def read(name: str, **options: str) -> "DataFrame":
         given = {"table": name, "url": url, **options}
         return spark.read.format("redisq").options(**given).load()
@@ -387,14 +387,14 @@ def test_repeated_killed_and_concurrent_exports_store_each_event_once(
             while taken := queue.take(100, consumer="w1").deliveries:
                 queue.settle([Settlement(each, "reject", ERROR.encoded()) for each in taken])
 
-    def export(read: delta_lake.ReadTable = read) -> delta_lake.ExportResult:
+    def export(read: lake_export.ReadTable = read) -> lake_export.ExportResult:
         until = run(valkey, server_ms()) + 1
         while run(valkey, server_ms()) < until:
             pass
-        return delta_lake.export(server, read, "history", str(tmp_path), until_ms=until)
+        return lake_export.export(server, read, "history", str(tmp_path), until_ms=until)
 
     def found() -> list[Any]:
-        return delta_lake.read_table(spark, str(tmp_path), "history").collect()
+        return lake_export.read_table(spark, str(tmp_path), "history").collect()
 
     for queue in queues:
         queue.configure("op", 1, {"history": "all"})
@@ -423,9 +423,9 @@ def test_repeated_killed_and_concurrent_exports_store_each_event_once(
         others.append(export())  # begins later and ends earlier
         return read(name, **options)
 
-    others: list[delta_lake.ExportResult] = []
+    others: list[lake_export.ExportResult] = []
     with monkeypatch.context() as patch:
-        patch.setattr(delta_lake, "_ATTEMPTS", 1)
+        patch.setattr(lake_export, "_ATTEMPTS", 1)
         with pytest.raises(Overtaken):
             export(overtaken)
     assert export().rows == 0 and others[0].rows > 0
@@ -448,10 +448,10 @@ def test_a_snapshot_table_has_one_snapshot_per_day(
     queue = RequestQueue(valkey, "mail")
     queue.submit([b"x"] * 30, id="r1")
     place = str(tmp_path)
-    assert delta_lake.export(server, read, "waiting", place).rows == 30
+    assert lake_export.export(server, read, "waiting", place).rows == 30
     queue.take(4, consumer="w1")
-    assert delta_lake.export(server, read, "waiting", place).rows == 26
-    found = delta_lake.read_table(spark, place, "waiting")
+    assert lake_export.export(server, read, "waiting", place).rows == 26
+    found = lake_export.read_table(spark, place, "waiting")
     assert found.count() == 26 == found.where("exported_at is not null").count()
 
 
@@ -466,10 +466,10 @@ def test_later_exports_add_new_dead_letters_and_new_columns(
     server, read = Server(ServerAddress(valkey_url)), reader(spark, valkey_url)
     dead_letters(valkey, 12)
 
-    def export(**options: str) -> delta_lake.ExportResult:
+    def export(**options: str) -> lake_export.ExportResult:
         until = run(valkey, server_ms()) + 1
         place = str(tmp_path)
-        return delta_lake.export(
+        return lake_export.export(
             server, read, "dead", place, until_ms=until, queues=["mail"], **options
         )
 
@@ -485,7 +485,7 @@ def test_later_exports_add_new_dead_letters_and_new_columns(
     queue.submit([b"y"] * 3, id="r2")
     queue.settle([Settlement(d, "reject", b"") for d in queue.take(9, consumer="w1").deliveries])
     assert export(payloads="true").rows == 3
-    found = delta_lake.read_table(spark, str(tmp_path), "dead").collect()
+    found = lake_export.read_table(spark, str(tmp_path), "dead").collect()
     assert Counter(bytes(row.payload) for row in found) == {b"x": 12, b"y": 3}
     assert "op" in opened(table_at(tmp_path, "dead")).schema().to_arrow().names
 
@@ -498,7 +498,7 @@ def test_a_changed_or_missing_file_is_an_error_that_names_it(
     lake_table = table_at(tmp_path)
     added(lake_table, TODAY, 1)
     (file,) = tmp_path.rglob("*.parquet")
-    read = delta_lake.read_table(spark, str(tmp_path), "history").select("event_id")
+    read = lake_export.read_table(spark, str(tmp_path), "history").select("event_id")
     assert read.count() == 3
     rows = pq.read_table(file)
     pq.write_table(rows, file, compression="none", use_dictionary=False, write_page_checksum=True)
@@ -507,6 +507,6 @@ def test_a_changed_or_missing_file_is_an_error_that_names_it(
         if missing:
             file.unlink()
         with pytest.raises(Exception) as raised:
-            delta_lake.read_table(spark, str(tmp_path), "history").select("event_id").collect()
+            lake_export.read_table(spark, str(tmp_path), "history").select("event_id").collect()
         error = translate_job_error(raised.value)
         assert isinstance(error, BadInput) and file.name in str(error), error

@@ -17,7 +17,7 @@ from redisq_ops.core.model.errors import Lost
 from redisq_ops.core.queues.delay import ShardedDelaySet
 from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.core.redis.operation import run, together
-from redisq_ops.pipeline.lake import delta_lake
+from redisq_ops.pipeline.lake import lake_export
 from redisq_ops.pipeline.source import history_ranges
 from redisq_ops.pipeline.source.call_size import CallSize
 from redisq_ops.pipeline.source.connection import Server
@@ -168,7 +168,7 @@ def test_marks_of_all_shards_are_passed_as_an_option(client: redis.Redis, url: s
     until = run(client, server_ms()) + 1
 
     def marks() -> dict[str, history_ranges.Mark]:
-        shards = run(client, delta_lake._shards("redisq", ["s"]))
+        shards = run(client, lake_export._shards("redisq", ["s"]))
         found = run(client, together(read_mark(shard, until) for shard in shards.values()))
         return dict(zip(shards, found, strict=True))
 
@@ -223,16 +223,16 @@ def test_events_trimmed_between_two_exports_fail_the_run_or_are_reported(
         for k in range(n):
             queue.schedule([(f"e{k}-{time.monotonic_ns()}", b"")], after_ms=0)
 
-    def export(**options: str) -> delta_lake.ExportResult:
+    def export(**options: str) -> lake_export.ExportResult:
         until = run(valkey, server_ms()) + 1
         while run(valkey, server_ms()) < until:
             pass
-        return delta_lake.export(
+        return lake_export.export(
             server, read, "history", str(tmp_path), until_ms=until, **{"onTrim": "fail"} | options
         )
 
     def lying() -> int:
-        return delta_lake.lake_rows(str(tmp_path), ["history"])
+        return lake_export.lake_rows(str(tmp_path), ["history"])
 
     happen(20)
     assert export().rows == 21

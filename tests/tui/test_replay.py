@@ -18,7 +18,7 @@ from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.recording.file import RecordingFile
 from redisq_ops.ops.recording.sampler import Sampler
-from redisq_ops.tui.replay import Replay, ReplayTop, timeline
+from redisq_ops.tui.recording_player import Replay, ReplayTop, timeline
 
 from ..command_line import Redisq, everywhere
 from ..model.wire import picture

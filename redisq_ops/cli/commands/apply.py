@@ -3,61 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.exit_codes import INTERRUPTED
-from redisq_ops.core.model.states import Verb
 from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.filter.time import per_second
-from redisq_ops.ops.hint import hint
 
-from ..confirm_and_run import agreed, drive, ended, indented
+from ..confirm_and_run import agreed, drive, ended
 from ..options import MOST, RATE, Go, Ramping, argument, command, option, options
 from ..outcome_report import check_report_file, reporting
-from ..output import count, emit, printable, reading, say, untouched, when
+from ..output import count, printable, reading, say, when
 from ..session import Session
 
 if TYPE_CHECKING:
-    from redisq_ops.core.engine.queue import Queue
     from redisq_ops.ops.change.audit_log import Operation
     from redisq_ops.ops.change.canary_rules import Limits
-    from redisq_ops.ops.change.plan import Draft, PlanHeader
+    from redisq_ops.ops.change.plan import PlanHeader
     from redisq_ops.ops.change.prepare import PreparedChange
 
 commands = typer.Typer()
-
-
-def draft(path: str, verb: Verb, queues: Sequence[Queue[Any]], *, dry_run: bool) -> Draft:
-    """Begin a plan file for one queue."""
-    from redisq_ops.ops.change.audit_log import new_id
-    from redisq_ops.ops.change.plan import Draft
-
-    if dry_run:
-        raise BadInput("--plan writes a file and --dry-run writes nothing: use one of them")
-    if len(queues) > 1:
-        raise BadInput("a plan is for one queue: " + ", ".join(queue.name for queue in queues))
-    return Draft(path, new_id(verb))
-
-
-def written(s: Session, file: Draft, prepared: PreparedChange, why: str) -> int:
-    """Finish a plan file and print its content; exit code 0."""
-    with untouched():
-        s.run(prepared.write_plan(file, why, s.deployment))
-    preview = prepared.preview
-    if s.json and file.path != "-":
-        emit({"plan": preview.title, "file": file.path, "op": file.op, **preview.facts})
-    elif not s.json:
-        say("\n".join(indented(preview)))
-        if not preview.facts["matched"]:
-            say("nothing to do: the plan has no entries")
-        elif file.path != "-":
-            say(printable(f"nothing was changed; do it with: {hint('apply', str(file.path))}"))
-    return 0
 
 
 @options

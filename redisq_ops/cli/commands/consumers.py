@@ -240,7 +240,7 @@ def _planned(s: Session, given: ClaimHeldOptions, plan: str, min_idle_ms: int) -
     from redisq_ops.ops.change.prepare import ChangeRequest
 
     from ..change_entries import prepared_for
-    from .apply import draft, written
+    from ..plan_output import draft, written
 
     name, consumer, to = given.name, given.consumer, given.to
     free(plan)

@@ -58,7 +58,7 @@ def export(s: Session, given: ExportTablesOptions) -> int:
       redisq spark export --table history --lake /lake
       redisq spark export --table dead --table requests --lake /lake --queue mail --json
     """
-    from redisq_ops.pipeline.lake.delta_lake import export
+    from redisq_ops.pipeline.lake.lake_export import export
     from redisq_ops.pipeline.source.options import parse_options, table_named
 
     if printed(given.running):
@@ -115,7 +115,7 @@ def history(s: Session, given: KeepHistoryOptions) -> int:
       redisq spark history --lake /lake --every 5m --keep 90d
       redisq spark history --lake /lake
     """
-    from redisq_ops.pipeline.lake.delta_lake import export
+    from redisq_ops.pipeline.lake.lake_export import export
     from redisq_ops.pipeline.lake.lake_table import LakeTable
     from redisq_ops.pipeline.source.options import parse_options
     from redisq_ops.pipeline.source.tables import TABLES

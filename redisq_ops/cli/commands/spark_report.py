@@ -329,11 +329,11 @@ class _Tables:
 
     def startup_conf(self, wanted: Sequence[str]) -> list[str]:
         """Settings for a session that reads these tables."""
-        from redisq_ops.pipeline.lake import delta_lake
+        from redisq_ops.pipeline.lake import lake_export
         from redisq_ops.pipeline.session import spark_tuning
 
         if self.lake is not None:
-            return spark_tuning.startup_conf(delta_lake.lake_rows(self.lake, wanted))
+            return spark_tuning.startup_conf(lake_export.lake_rows(self.lake, wanted))
         return spark_tuning.startup_conf(self.rows(wanted))
 
     def rows(self, wanted: Sequence[str]) -> int:

@@ -174,7 +174,7 @@ def _show(
 def _replay(s: Session, given: TopOptions, file: str, *, once: bool) -> int:
     """The dashboard on a recording; it connects to no server."""
     from redisq_ops.ops.filter.time import moment_ms
-    from redisq_ops.tui.replay import Replay, ReplayTop
+    from redisq_ops.tui.recording_player import Replay, ReplayTop
 
     from .recording import nothing_of
 
