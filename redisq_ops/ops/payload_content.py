@@ -55,7 +55,7 @@ def payload_content(payload: bytes, redaction: Redaction = NO_REDACTION) -> Payl
 def attachment_content(
     attachment: Attachment, redaction: Redaction = NO_REDACTION
 ) -> PayloadContent:
-    """The same of an attachment; ``what`` also says what is left out."""
+    """Decode and redact an attachment; ``what`` also says what is left out."""
     content, left_out = payload_content(attachment.content, redaction), attachment.left_out
     if left_out is None:
         return content

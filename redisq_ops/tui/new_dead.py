@@ -42,7 +42,7 @@ class NewDead:
         self._looked_ms: dict[str, int] = {}
         self._began_ms: int | None = None
         self._since_ms: dict[str, int] = {}
-        """for the queues that are looked at now: when they were looked at before that"""
+        """queue on screen -> when somebody looked at it before"""
 
     def record(self, snapshot: Snapshot) -> None:
         """What this snapshot shows has been looked at."""

@@ -59,7 +59,8 @@ def page() -> str:
     lines = ["## Commands", "", "| command | prints |", "|---|---|"]
     for command, names in printed().items():
         links = ", ".join(f"[{title(name)}](#{slug(name)})" for name in names)
-        lines.append(f"| `redisq {command}` | {links or 'no JSON'} |")
+        none = "the query's columns" if command.endswith("sql") else "no JSON"
+        lines.append(f"| `redisq {command}` | {links or none} |")
     for module, heading in SECTIONS.items():
         lines += ["", f"## {heading}"]
         for name, kind in declared().items():

@@ -139,7 +139,7 @@ def _code(purged: int, requests: int) -> int:
 
 
 def _purged(job: Submission | EachLine) -> int:
-    """Number of requests that existed before and of which entries were purged or moved."""
+    """How many requests existed already and had entries purged or moved."""
     from redisq_ops.ops.files.submit import EachLine
 
     return job.purged if isinstance(job, EachLine) else 0

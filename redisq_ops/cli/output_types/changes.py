@@ -50,9 +50,9 @@ class Consequences(TypedDict):
     fairness: Text | None
     """effect on other clients of a fair queue"""
     asked: int | None
-    """of the first so many entries `skips` tells; `null`: unknown"""
+    """how many of the first entries the queue was asked about; `null`: it could not be asked"""
     skips: dict[str, int]
-    """reason → entries that the change would skip now"""
+    """reason → entries, of these, that the change would skip now"""
 
 
 class PlanOutput(TypedDict):

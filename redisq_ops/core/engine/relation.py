@@ -30,7 +30,7 @@ class Linked:
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """The first entries for which one waits, and of those that wait for it."""
+    """The first entries for which one waits, and the first that wait for it."""
 
     waits_for: tuple[Linked, ...] = ()
     awaited_by: tuple[Linked, ...] = ()

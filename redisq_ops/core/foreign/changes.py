@@ -45,15 +45,15 @@ PURGED_DONE: Mapping[Verb, tuple[State, ...]] = {
     "hard": (*JOB_VERBS["purge"], "done", "trash"),
 }
 RUN_AGAIN: Mapping[Verb, tuple[State, ...]] = {"replay": ("dead", "done")}
-"""the same where the owner has verbs for jobs that are done"""
+"""verbs for done jobs, where the owner can run them again"""
 
 
 class ForeignChanges(PlacedQueue[C_co]):
     """A queue whose entries operators can change, as `actions` lists it."""
 
     by_stamp: ClassVar[Collection[str]] = ()
-    """where entries go by their stamps, in a kind whose ids are unique: `destination`, `shown` and
-    `refused` need no record then"""
+    """the targets of a move for which a stamp is enough, in a kind whose ids are unique:
+    `destination`, `shown` and `refused` need no record then"""
 
     async def _ensure_registered(self) -> None:
         """Write the registry entry before the first key of ours, so that the audit log is found."""

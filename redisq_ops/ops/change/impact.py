@@ -84,9 +84,9 @@ class Consequences:
     step: int = STEP
     """about how many entries a step has: the size adapts"""
     asked: int | None = None
-    """of how many entries, the first ones, `skips` tells; None: it is unknown"""
+    """how many of the first entries the queue was asked about; None: it could not be asked"""
     skips: dict[str, int] = field(default_factory=dict)
-    """why the change would skip entries now -> the number of these"""
+    """why the change would skip some of these -> their number"""
     _first: list[Entry] = field(default_factory=list)
     _priorities: dict[str, str] = field(default_factory=dict)
     _bytes: int = 0

@@ -44,7 +44,7 @@ DEAD_COMPARED = 200
 BLOCKERS_COMPARED = 100
 """requests or clients examined to find why a whole queue delivers nothing"""
 RELATED = 3
-"""entries that hold one, or wait for it, that are named at most"""
+"""how many of the entries that hold one, or wait for it, are named"""
 ADVISED: tuple[tuple[Verb, State], ...] = (
     ("requeue", "delayed"),
     ("requeue", "pending"),

@@ -120,9 +120,8 @@ _FRAME = re.compile(
 def fingerprint(entry: Entry) -> str:
     """The fingerprint of an entry's error: 8 hex digits.
 
-    It is made of the error's type, in which all but addresses (``0x…``) counts, and the normal form
-    of its message. Entries without an error have the fingerprint of their reason (``lost``,
-    ``rejected`` …).
+    It is made of the error's type without addresses (``0x…``), and the normal form of its message.
+    Entries without an error have the fingerprint of their reason (``lost``, ``rejected`` …).
     """
     error = entry.error
     if error is None:

@@ -53,7 +53,7 @@ class FlowMember:
 
     @property
     def line(self) -> str:
-        """``child bullmq:mail/c  dead (failed), holds the one above``"""
+        """``child bullmq:mail/c  dead (failed), the one above waits for it``"""
         state = self.state or "unknown"
         owner = f" ({self.called})" if self.called and self.called != state else ""
         holds = "; the one above waits for it" if self.holds else ""

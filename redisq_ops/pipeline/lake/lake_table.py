@@ -366,7 +366,7 @@ def delta_errors(uri: str) -> Iterator[None]:
 
 
 def _versions(table: DeltaTable, apps: Iterable[str]) -> dict[str, int]:
-    """The versions of these application transactions, of those that there are."""
+    """The versions of those of these application transactions that exist."""
     with delta_errors(table.table_uri):
         found = {app: table.transaction_version(app) for app in apps}
     return {app: version for app, version in found.items() if version is not None}

@@ -63,8 +63,8 @@ def parsed(line: str, addresses: RowAddresses) -> list[str]:
 
 
 def run_in_terminal(words: Sequence[str], options: Sequence[str], read_only: bool) -> str:
-    """Run a command in the terminal, and wait until the user has read its output, also of what
-    went wrong: returns ''."""
+    """Run a command in the terminal, and wait until the user has read its output and errors.
+    Returns ''."""
     environment = dict(os.environ)
     if read_only:
         environment["REDISQ_READ_ONLY"] = "true"

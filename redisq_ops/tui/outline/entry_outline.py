@@ -173,7 +173,7 @@ def _error(error: Failure) -> OutlineSection:
 
 
 def _flow(members: Sequence[FlowMember]) -> OutlineSection:
-    """Those that wait for the entry above it, and those for which it waits below."""
+    """Above the entry: what waits for it; below: what it waits for."""
     lines = [
         Line(Text(indent + printable(one.line), _STATES.get(one.state or "", "")), one.address)
         for indent, one in indented(members)

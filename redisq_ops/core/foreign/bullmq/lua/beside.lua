@@ -60,8 +60,8 @@ local function flow_lacks_child(e)
 end
 
 -- No parent or child is removed: the other one would wait for ever. A child whose parent went on is
--- not replayed, nor one that is done: its parent has its value. A failed parent is only after its
--- children.
+-- not replayed, nor one that is done: its parent has its value. A failed parent is replayed only after
+-- its children.
 local function flow_refuses(e, leaves, to)
   if leaves then return flow_parent(e) or flow_has_children(e) end
   if jobs_place(e).state == 'completed' then return flow_parent(e) end
