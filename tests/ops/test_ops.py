@@ -318,7 +318,7 @@ def test_exit_codes_of_outcomes() -> None:
 
 def test_verb_is_refused_for_a_wrong_state(client: redis.Redis) -> None:
     queue = everywhere(client)
-    with pytest.raises(BadInput, match="replay is for dead entries"):
+    with pytest.raises(BadInput, match="replay is for dead or done entries"):
         allowed(queue, "replay", "pending")
     with pytest.raises(Refused, match="can't reschedule"):
         allowed(queue, "reschedule", "delayed")

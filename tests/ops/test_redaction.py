@@ -283,6 +283,9 @@ LOOKS = {
     "dlq purge": ["dlq purge mail --dry-run"],
     "dlq replay": ["dlq replay mail --dry-run", "dlq replay mail --plan {plan}",
                    "dlq replay sidekiq:default --dry-run"],
+    "done ls": ["done ls bullmq:shop"],
+    "done purge": ["done purge bullmq:shop --dry-run"],
+    "done replay": ["done replay bullmq:shop --dry-run"],
     "explain": ["explain mail", "explain mail/r1/1", "explain mail/r1/3", "explain later/e1",
                 "explain sidekiq:default"],
     "export": ["export mail", "export mail -o {out}", "export sidekiq:default", "export fairly",
@@ -292,7 +295,7 @@ LOOKS = {
     "import": ["import {out} --dry-run"],
     "inspect entry": ["inspect entry mail/r1/1", "inspect entry mail/r1/2",
                       "inspect entry mail/r1/3", "inspect entry later/e1",
-                      "inspect entry fairly/f1"],
+                      "inspect entry fairly/f1", "inspect entry bullmq:shop/j1"],
     "inspect queue": ["inspect queue mail", "inspect queue sidekiq:default"],
     "inspect request": ["inspect request mail/r1"],
     "log": ["log"],
@@ -313,6 +316,7 @@ LOOKS = {
         "select mail", "select --where {where} mail", "select sidekiq:default",
         "select mail --by payload", "select mail --by error",
     ],
+    "sql": ["sql {query} --payloads"],
     "submit": ["submit {input} --queue mail --dry-run"],
     "top": ["top --once", "top --once --queue mail"],
     "trash empty": ["trash empty mail --dry-run"],
@@ -432,6 +436,10 @@ def planted(client: redis.Redis) -> str:
         "error_class": "tok_abcError",
         "failed_at": 1.5,
     }
+    client.hset("bull:shop:meta", "version", "bullmq:5.60.0")
+    kept = {"name": "charge", "data": payload, "returnvalue": payload, "timestamp": "1"}
+    client.hset("bull:shop:j1", mapping=kept | {"finishedOn": "2", "progress": form})
+    client.zadd("bull:shop:completed", {"j1": 2})
     client.sadd("queues", "default")
     client.lpush("queue:default", json.dumps(job), cut)
     client.zadd("dead", {json.dumps(job): 1.5, cut: 2.5})
@@ -462,6 +470,7 @@ def test_secret_is_in_no_output_of_any_command(
         "copy": json.dumps([{"op": "copy", "from": "", "path": "/x"}]),
         "payload": json.dumps({"password": SECRET, "n": 1}),
         "where": f"payload.password={SECRET}",
+        "query": "select payload, error, error_type, traceback from dead",
     }
     leaks, ran = [], 0
     for line in (each for name in LOOKS for each in LOOKS[name]):

@@ -29,6 +29,7 @@ def test_a_page_runs_as_printed(
     capsys: pytest.CaptureFixture[str],
     programs: Path,
 ) -> None:
+    from redisq_ops.cli import spark_session as commands_session
     from redisq_ops.pipeline.session import spark_session
 
     kept = SharedSession(spark)
@@ -39,8 +40,8 @@ def test_a_page_runs_as_printed(
     files.setWorkingDirectory(jvm.org.apache.hadoop.fs.Path(str(tmp_path)))
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(spark_session, "started", lambda s, given, *, waits: kept)
-    for module in (spark_commands, spark_session):
+    monkeypatch.setattr(commands_session, "started", lambda s, given, *, waits: kept)
+    for module in (spark_commands, commands_session):
         monkeypatch.setattr(module, "url_for_workers", lambda s, spark: os.environ["REDIS_URL"])
     monkeypatch.setattr(spark_session, "session", lambda *given, **named: kept)
     try:

@@ -366,7 +366,8 @@ def operate(url: str, name: str, seed: float) -> None:
     for verb, states in queue.actions.items():
         noun = {"dead": "dlq", "delayed": "delay"}
         if verb in ("replay", "requeue"):
-            commands += [(noun.get(state, state), verb) for state in states]
+            # Done jobs that are run again would begin again because somebody asked for it.
+            commands += [(noun.get(state, state), verb) for state in states if state != "done"]
         if verb == "purge":
             commands += [(noun.get(state, state), verb) for state in states]
         if verb == "reschedule":

@@ -23,7 +23,7 @@ JOBS = 1200
 PLANNED = 100
 LOOKS = 7.3
 """of each entry: twice by a dry run and before the question, and by its change"""
-READS = 2.5
+READS = 2.7
 """of each entry's record: when it is selected, and before the step that moves it; of the first 500
 for the preview"""
 ONCE = 1.2
@@ -35,7 +35,7 @@ CHANGES = {
     "dramatiq": ("dlq", "purge", ONCE, 1.3, 1.2),
     "sidekiq": ("dlq", "replay", READS, 0.5, 2.5),
     "resque": ("dlq", "replay", READS, 0.5, 5.0),
-    "celery": ("dlq", "replay", READS, 3.2, 5.5),
+    "celery": ("dlq", "replay", READS, 3.4, 6.0),
     "arq": ("waiting", "purge", ONCE, 1.5, 1.2),
     "asynq": ("dlq", "replay", ONCE, 2.3, 1.2),
     "laravel": ("dlq", "purge", ONCE, 2.5, 2.2),

@@ -3,5 +3,6 @@
 -- Called after the writes: a user without the right to publish still changes the job. No worker
 -- needs these events. Bull publishes nothing when a job is removed.
 local function events_add(base, event, _, id)
-  if event == 'waiting' then redis.pcall('PUBLISH', base .. 'waiting@redisq', id) end
+  local heard = {waiting = base .. 'waiting@redisq', paused = base .. 'paused', resumed = base .. 'resumed'}
+  if heard[event] then redis.pcall('PUBLISH', heard[event], id or event) end
 end

@@ -3,7 +3,7 @@
 -- REPLACES: pause_queue
 -- KEYS: op_
 -- ARGV: caller seq base paused
--- USES: idempotency history audit_log type_check
+-- USES: idempotency history audit_log type_check events
 -- ENTRIES: op_{caller}=hash
 -- FLAGS: allow-oom
 -- Returns: ok | same | unclear (both lists have jobs: one would be lost).
@@ -35,7 +35,7 @@ if word == 'ok' then
   history_by = caller
   history_note('op', caller .. '|' .. (paused == '1' and 'pause' or 'resume'))
   history_write()
-  redis.pcall('PUBLISH', base .. event, event)
+  events_add(base, event)
 end
 if word ~= 'unclear' then idempotency_remember({word}) end
 return word
