@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops.core.foreign.bullmq import BullmqQueue
+from redisq_ops.core.engine.relation import Linked
+from redisq_ops.core.foreign.bullmq import BullmqQueue, relations
 from redisq_ops.core.foreign.bullmq.job import FIELDS, Job
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.errors import Refused
@@ -363,6 +364,21 @@ def test_a_flow_takes_few_round_trips_however_many_its_children(client: Client) 
             assert len(end.value) == children[-1] + 2
         trips.append(number)
     assert max(trips) < 20
+
+
+def test_explain_says_a_plug_ins_word_for_that_for_which_an_entry_waits(
+    client: Client, redisq: Redisq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.hset(B + "meta", "version", "bullmq:6.7.0")
+    for id in ("p", "c"):
+        client.hset(B + id, mapping={"name": "n", "timestamp": 1, "data": "{}", "opts": "{}"})
+    client.zadd(B + "waiting-children", {"p": 1})
+    client.sadd(B + "p:dependencies", B + "c")
+    client.rpush(B + "wait", "c")
+    redisq("discover", "--register", "--yes")
+    monkeypatch.setattr(relations, "Linked", lambda _, *rest: Linked("step", *rest))
+    said = redisq("explain", f"{NAME}/p")
+    assert "goes on when all its step entries have ended, and waits for its step" in said
 
 
 @pytest.mark.slow
