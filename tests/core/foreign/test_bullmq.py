@@ -19,6 +19,7 @@ from redisq_ops.core.model.states import Verb
 from redisq_ops.core.redis.transport import exchange
 from redisq_ops.ops.inspect.flow import flow
 
+from ...atomicity.database import Database
 from ...changes import changed, undone
 from ...command_line import Redisq
 from ...foreign_keys.bullmq_program import VERSIONS, Program, add, specimen
@@ -379,6 +380,24 @@ def test_explain_says_a_plug_ins_word_for_that_for_which_an_entry_waits(
     monkeypatch.setattr(relations, "Linked", lambda _, *rest: Linked("step", *rest))
     said = redisq("explain", f"{NAME}/p")
     assert "goes on when all its step entries have ended, and waits for its step" in said
+
+
+@pytest.mark.parametrize(("verb", "read"), [("purge", 0), ("replay", 1)])
+def test_only_a_job_that_is_moved_costs_what_it_returned(
+    client: Client, verb: Verb, read: int
+) -> None:
+    """It may be of any size."""
+    client.hset(B + "meta", "version", "bullmq:6.7.0")
+    job: dict[Any, Any] = {"name": "n", "timestamp": 1, "data": "{}", "opts": "{}"}
+    client.hset(B + "good", mapping=job | {"finishedOn": 2, "returnvalue": "7"})
+    client.zadd(B + "completed", {"good": 2})
+    before = dumps(client)
+    changes: list[Any] = []
+    sent = Database(client).commands_of(
+        lambda: changes.append(changed(ours(client), verb, "done", "good"))
+    )
+    assert sum(one[:5] in ("HMGET", "HGET ") and "returnvalue" in one for one in sent) == read
+    assert undone(client, changes[0]).outcome.done == 1 and dumps(client) == before
 
 
 @pytest.mark.slow
