@@ -16,6 +16,7 @@ from redisq_ops.core.foreign.bullmq.job import FIELDS, Job
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.errors import Refused
 from redisq_ops.core.model.states import Verb
+from redisq_ops.core.redis.operation import run
 from redisq_ops.core.redis.transport import exchange
 from redisq_ops.ops.inspect.flow import flow
 
@@ -365,6 +366,23 @@ def test_a_flow_takes_few_round_trips_however_many_its_children(client: Client) 
             assert len(end.value) == children[-1] + 2
         trips.append(number)
     assert max(trips) < 20
+
+
+def test_finished_children_are_not_searched_for_in_a_long_list(client: Client) -> None:
+    job: dict[Any, Any] = {"name": "n", "timestamp": 1, "data": "{}", "opts": "{}"}
+    client.hset(B + "p", mapping=job)
+    client.zadd(B + "waiting-children", {"p": 1})
+    for n in range(30):
+        client.hset(f"{B}c{n}", mapping=job)
+        client.zadd(B + "completed", {f"c{n}": n})
+        client.hset(B + "p:processed", f"{B}c{n}", "1")
+    client.rpush(B + "wait", *(f"w{n}" for n in range(3000)))
+    parent = entries(client, "delayed")["p"]
+    client.config_resetstat()
+    members = run(client, flow(ours(client), parent))
+    assert [one.state for one in members] == ["delayed"] + 30 * ["done"]
+    stats: Any = client.info("commandstats")
+    assert "cmdstat_lrange" not in stats and stats["cmdstat_hmget"]["calls"] < 100
 
 
 def test_explain_says_a_plug_ins_word_for_that_for_which_an_entry_waits(
