@@ -198,10 +198,11 @@ class DramatiqQueue(ForeignChanges[C_co], HasDoneEntries[C_co], HasWorkerTraces[
         """None: the actor raised, or the result has gone. An id is ``actor:message``."""
         actor, id = text(row.member.rpartition(b":")[0]), legal(row.member)
         if isinstance(data, int):
-            return Entry(id, "done", called=place.called, task=actor, problem=not_read(data))
+            why = not_read(data)
+            return Entry(id, "done", called=place.called, task=actor, problem=why, uncounted=True)
         if data is None or text_member(decoded(data), ("__t",)) == RAISED:
             return None
-        return Entry(id, "done", called=place.called, task=actor, record=data)
+        return Entry(id, "done", called=place.called, task=actor, record=data, uncounted=True)
 
     @operation
     async def attachments(self, entry: Entry) -> list[Attachment]:
