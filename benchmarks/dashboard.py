@@ -12,6 +12,7 @@ import time
 from collections import defaultdict
 from functools import partial
 from itertools import chain, cycle, islice
+from typing import get_args
 
 import redis
 
@@ -20,7 +21,7 @@ from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.inspect.queue_snapshot import OPEN_REQUESTS
-from redisq_ops.ops.inspect.snapshot import VIEWS, Snapshot, View, Viewport
+from redisq_ops.ops.inspect.snapshot import Snapshot, View, Viewport
 from redisq_ops.ops.inspect.snapshot_reader import fetch
 from redisq_ops.tui.views import numbered
 
@@ -188,7 +189,7 @@ def main() -> None:
             _, small = walk_views(url, listed_rows(queue), PRESSED)
             grow(queue, DEEP)
             print(f"{name}: server time of a refresh, aim {AIM_MS} ms at most")
-            for view in VIEWS:
+            for view in get_args(View):
                 refreshes(client, view, "mail")
             with report_longest_calls(client, "a walk through all views"):
                 memory = [walk_views(url, listed_rows(queue), PRESSED) for _ in range(PROCESSES)]

@@ -127,8 +127,8 @@ def entry_cells(entry: Entry) -> list[Any]:
 
 
 def _attempts(entry: Entry) -> tuple[int | None, int | None, int | None]:
-    """The counts of failures, lost leases and attempts; unknown (None) for an orphan."""
-    if entry.orphan:
+    """The counts of failures, lost leases and attempts; None: unknown."""
+    if not entry.counted:
         return None, None, None
     return entry.failures, entry.lost, entry.attempts
 

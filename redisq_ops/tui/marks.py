@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Union
+from typing import TYPE_CHECKING, Any, Final, Union
 
 from redisq_ops.ops.inspect.snapshot import View
 
 if TYPE_CHECKING:
-    from redisq_ops.core.model.entry import Entry, Request
+    from redisq_ops.core.engine.optional_features import HasRequests
+    from redisq_ops.core.model.entry import Entry, Request, State
     from redisq_ops.ops.deployment import Deployment
     from redisq_ops.tui.views import QueueView
 
@@ -77,25 +78,34 @@ class Marks:
 
 
 async def looked_up(
-    deployment: Deployment, marks: Sequence[Mark], requests: Collection[View]
+    deployment: Deployment, marks: Sequence[Mark], states: Mapping[View, State | None]
 ) -> dict[Mark, Found]:
-    """What the server has of the first `READ` marks of entries, and of requests in the views
-    ``requests``. Reads only, in two round trips."""
+    """What the server has of the first `READ` marks. ``states``: of the entries that a view lists;
+    None: it lists requests. Reads only: once for the marks of a view, all of them together."""
     from redisq_ops.core.engine.optional_features import HasRequests
     from redisq_ops.core.redis.operation import apart, together
 
-    wanted = marks[:READ]
-    names = list(dict.fromkeys(mark.queue or "" for mark in wanted))
-    found = await together(apart(deployment.queue(name)) for name in names)
-    queues = dict(zip(names, found, strict=True))
+    parts: defaultdict[tuple[str, View], list[Mark]] = defaultdict(list)
+    for mark in marks[:READ]:
+        parts[mark.queue or "", mark.view].append(mark)
 
-    async def look(mark: Mark) -> Entry | Request | None:
-        queue = queues[mark.queue or ""]
-        if isinstance(queue, Exception):
-            raise queue
-        if mark.view in requests:
-            return await queue.request.op(mark.identity) if isinstance(queue, HasRequests) else None
-        entry: Entry | None = await queue.get.op(mark.identity)
-        return entry
+    async def look(name: str, view: View, some: Sequence[Mark]) -> Sequence[Found]:
+        queue, ids = await deployment.queue(name), [mark.identity for mark in some]
+        if state := states[view]:
+            entries: Sequence[Found] = await queue.glance_many.op(ids, state)
+            return entries
+        if not isinstance(queue, HasRequests):
+            return [None] * len(ids)
+        return await together(apart(_request(queue, id)) for id in ids)
 
-    return dict(zip(wanted, await together(apart(look(mark)) for mark in wanted), strict=True))
+    found = await together(apart(look(*part, some)) for part, some in parts.items())
+    looked: dict[Mark, Found] = {}
+    for some, each in zip(parts.values(), found, strict=True):
+        known = [each] * len(some) if isinstance(each, Exception) else each
+        looked |= zip(some, known, strict=True)
+    return looked
+
+
+async def _request(queue: HasRequests[Any], id: str) -> Found:
+    found: Request | None = await queue.request.op(id)
+    return found

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import redis
@@ -17,7 +17,7 @@ from redisq_ops.core.queues.circular import ShardedCircularQueue
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.inspect.snapshot import VIEWS, ExplainSubject, Viewport
+from redisq_ops.ops.inspect.snapshot import ExplainSubject, View, Viewport
 from redisq_ops.ops.inspect.snapshot_reader import fetch
 
 from ..command_line import Redisq
@@ -97,7 +97,7 @@ def test_read_commands_run_no_script(
 @pytest.mark.slow
 @pytest.mark.alike
 def test_dashboard_runs_no_script(client: redis.Redis, viewer: Redisq, queue: Any) -> None:
-    viewports = [Viewport(view, queue.name, 0, 60) for view in VIEWS]
+    viewports = [Viewport(view, queue.name, 0, 60) for view in get_args(View)]
     for state in ("waiting", "pending", "delayed", "dead"):
         for entry in queue.page(state, max=1).entries:
             viewports.append(Viewport("dead", queue.name, 0, 60, detail=entry.id))

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import redis
@@ -30,7 +30,7 @@ from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.discover import register
 from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.filter.selection import select
-from redisq_ops.ops.inspect.snapshot import VIEWS, Snapshot, Viewport
+from redisq_ops.ops.inspect.snapshot import Snapshot, View, Viewport
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.banner import Tabs
 from redisq_ops.tui.change.confirm_dialog import Confirm
@@ -592,7 +592,7 @@ def test_round_trips_do_not_depend_on_the_size(url: str, client: redis.Redis) ->
     assert trips[20] == trips[700]
     assert trips[3]["first overview"] == 4  # two for entries that come back again and again
     assert trips[20]["first overview"] == 4  # and for the names in the reasons: it has many dead
-    once_more = {view: trips[20][view] for view in VIEWS}
+    once_more = {view: trips[20][view] for view in get_args(View)}
     assert once_more.pop("overview") == 2
     assert once_more.pop("waiting") == 4
     assert once_more.pop("consumers") == 5
@@ -614,7 +614,9 @@ def round_trips(client: redis.Redis, size: int) -> dict[str, int]:
         queue.submit([b"x"], id=f"one-{n}")
     deployment = Deployment(client)
     found: dict[str, int] = {}
-    viewports: dict[str, Viewport] = {view: Viewport(view, "mail", 0, 60) for view in VIEWS}
+    viewports: dict[str, Viewport] = {
+        view: Viewport(view, "mail", 0, 60) for view in get_args(View)
+    }
     for id in (None, "r", "r/1", "more/2"):  # a queue, a request, a dead entry, a waiting one
         viewports[f"why {id}"] = Viewport("dead", "mail", 0, 60, explain=ExplainSubject("mail", id))
     for view, viewport in viewports.items():

@@ -1,13 +1,20 @@
 """Marks of all views and queues: they stay, are listed as the server has them, and are acted on."""
 
+from typing import Any
+
 import pytest
 import redis
 from textual.pilot import Pilot
 
+from benchmarks.foreign_jobs import NAMES, fill
+from redisq_ops.core.model.entry import Entry
 from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.other_programs import register_found
+from redisq_ops.ops.deployment import Deployment
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.frame import text
+from redisq_ops.tui.marks import Mark, looked_up
 from redisq_ops.tui.screens.detail_screen import DetailScreen
 from redisq_ops.tui.screens.marks_screen import MarksScreen
 from redisq_ops.tui.table.table import PagedTable
@@ -75,6 +82,20 @@ def test_marks_of_several_queues_are_listed_opened_taken_away_and_acted_on(
         assert (entry := mail.get("a/1")) is not None and entry.state == "waiting"
 
     drive_in(url, body, "5", queue="mail", size=(140, 30))
+
+
+@pytest.mark.parametrize("kind", ["sidekiq", "celery"])
+def test_many_marks_cost_one_look_at_each_state(client: redis.Redis, kind: str) -> None:
+    fill(client, kind, 600)
+    register_found(client)
+    ids = [f"w{n}" for n in range(500, 590)]
+    marks = [Mark(NAMES[kind], "waiting", id) for id in [*ids, "gone"]]
+    client.config_resetstat()
+    found = run(client, looked_up(Deployment(client), marks, {"waiting": "waiting"}))
+    states = [one.state if isinstance(one, Entry) else one for one in found.values()]
+    assert states == [*len(ids) * ["waiting"], None]
+    stats: Any = client.info("commandstats")
+    assert stats.get("cmdstat_lrange", {"calls": 0})["calls"] < 40
 
 
 def test_what_is_gone_is_said_to_be_gone(url: str, client: redis.Redis) -> None:

@@ -35,7 +35,8 @@ class EntryOutput(TypedDict):
     first_ms: Time | None
     """first delivery since it was submitted or replayed"""
     failures: int | None
-    """attempts whose handler failed; `null` if only its id is left"""
+    """attempts whose handler failed; `null` if only its id is left, or its program doesn't keep
+    that"""
     lost: int | None
     """attempts whose lease expired"""
     attempts: int | None

@@ -189,11 +189,11 @@ class ExportFileEntryOutput(TypedDict):
     """ready time"""
     first_ms: Time | None
     """first delivery"""
-    failures: int
-    """attempts whose handler failed"""
-    lost: int
+    failures: int | None
+    """attempts whose handler failed; `null`: not known"""
+    lost: int | None
     """attempts whose lease expired"""
-    attempts: int
+    attempts: int | None
     """`failures` + `lost`"""
     reason: str | None
     """why it is dead"""

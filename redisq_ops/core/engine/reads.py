@@ -200,9 +200,11 @@ class QueueReads(QueueBase[C_co]):
         return await together(self.get.op(id) for id in ids)
 
     @operation
-    async def glance_many(self, ids: Sequence[str]) -> list[Entry | None]:
+    async def glance_many(
+        self, ids: Sequence[str], likely: State | None = None
+    ) -> list[Entry | None]:
         """As `get_many`, without payloads that are long; None also for one that wasn't found."""
-        return await self.get_many.op(ids)
+        return await self.get_many.op(ids, likely)
 
     @abstractmethod
     async def _get_waiting(self, id: str) -> Entry | None: ...

@@ -29,6 +29,8 @@ from .places import LocatedEntry, Place, Read, Row
 
 FEW = 20
 """ids that are looked up in a list one by one; for more of them the list is read"""
+GLANCED = 200
+"""the same for a glance, which would read the records of all that it passes"""
 SEARCHED: tuple[State, ...] = ("pending", "trash", "delayed", "dead", "waiting")
 
 
@@ -106,8 +108,10 @@ class PlacedQueue(PlacedPages[C_co]):
         return await self._many(ids, likely, whole=True)
 
     @operation
-    async def glance_many(self, ids: Sequence[str]) -> list[Entry | None]:
-        return await self._many(ids, None, whole=False)
+    async def glance_many(
+        self, ids: Sequence[str], likely: State | None = None
+    ) -> list[Entry | None]:
+        return await self._many(ids, likely, whole=False)
 
     async def _many(
         self, ids: Sequence[str], likely: State | None, *, whole: bool
@@ -119,7 +123,9 @@ class PlacedQueue(PlacedPages[C_co]):
             missing = [id for id in dict.fromkeys(ids) if id not in found]
             if not missing:
                 break
-            rows = await attempt(self._located(missing, state, state == likely, False, whole))
+            rows = await attempt(
+                self._located(missing, state, whole and state == likely, False, whole)
+            )
             if isinstance(rows, Exception):
                 wrong = wrong or rows
                 continue
@@ -332,7 +338,8 @@ class PlacedQueue(PlacedPages[C_co]):
         """Look up the missing ids in a place. False: nothing was looked up, as the place is a list
         and the ids are many, or its entries were gathered elsewhere."""
         ids = list(wanted.missing)
-        if place.kind == "busy" or (place.kind == "list" and len(ids) > FEW):
+        few = FEW if place.whole else GLANCED
+        if place.kind == "busy" or (place.kind == "list" and len(ids) > few):
             return False
         members = await self.members(place, ids)
         wanted.among(await place.of_members(members))

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from ..model.quoting import bytes_of
 from ..redis.operation import Call, together
-from .long_records import bytes_used
 from .places import Place, Row, Sizes
 
 
@@ -15,15 +14,6 @@ def field_sizes(key: str) -> Sizes:
 
     async def sizes(place: Place, rows: Sequence[Row], /) -> Sequence[int]:
         return await together(Call(("HSTRLEN", key, row.member), int, key=key) for row in rows)
-
-    return sizes
-
-
-def key_sizes(begin: str) -> Sizes:
-    """Bytes of the keys that are ``begin`` and the element, of whatever type; 0: there is none."""
-
-    async def sizes(place: Place, rows: Sequence[Row], /) -> Sequence[int]:
-        return await together(bytes_used(bytes_of(begin) + row.member, samples=0) for row in rows)
 
     return sizes
 

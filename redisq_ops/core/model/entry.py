@@ -139,6 +139,8 @@ class Entry:
     payload: bytes | None = None
     failures: int = 0
     lost: int = 0
+    uncounted: bool = False
+    """its program doesn't keep how often it failed or was lost"""
     first_ms: int | None = None
     """the first delivery, or the first after a replay"""
     consumer: str | None = None
@@ -177,6 +179,11 @@ class Entry:
     def orphan(self) -> bool:
         """Whether only its id is left: its record was deleted or evicted, or expired."""
         return self.reason == GONE
+
+    @property
+    def counted(self) -> bool:
+        """Whether it is known how often it failed or was lost."""
+        return not (self.orphan or self.uncounted)
 
     @property
     def attempts(self) -> int:

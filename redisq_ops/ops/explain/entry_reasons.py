@@ -95,7 +95,9 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
 
     @staticmethod
     def _all_of(members: Sequence[FlowMember]) -> str:
-        return {"child": "all its children", "dependency": "all its dependencies"}[members[0].role]
+        role = members[0].role  # a plug-in may call it otherwise
+        several = {"child": "children", "dependency": "dependencies"}.get(role, f"{role} entries")
+        return f"all its {several}"
 
     def _listed(self, members: Sequence[FlowMember]) -> str:
         more = len(members) - RELATED

@@ -209,7 +209,7 @@ def _error_part(name: str) -> Callable[[EntryFields], tuple[str] | None]:
 def _attempts(name: str) -> Callable[[EntryFields], int | None]:
     def read(fields: EntryFields) -> int | None:
         number: int = getattr(fields.entry, name)
-        return None if fields.entry.orphan else number
+        return number if fields.entry.counted else None
 
     return read
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from redisq_ops.core.model.entry import Client, Counts, Entry, Level, Request, State
 from redisq_ops.core.model.rates import Rates
@@ -49,7 +49,6 @@ View: TypeAlias = Literal[
     "periodic",
     "charts",
 ]
-VIEWS: tuple[View, ...] = get_args(View)
 GROUPED = 500
 """latest dead letters that are grouped at every refresh"""
 _SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000

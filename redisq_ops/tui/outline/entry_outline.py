@@ -126,7 +126,7 @@ def _entry_facts(entry: Entry, now_ms: int, zone: tzinfo | None) -> Iterator[Lin
     if entry.reason:
         yield fact("reason", entry.reason, BAD, f"reason={_quoted(entry.reason)}")
     attempts = f"{entry.attempts}  ({entry.failures} failed, {entry.lost} lost)"
-    if not entry.orphan:
+    if entry.counted:
         yield fact("attempts", attempts, condition=f"attempts={entry.attempts}")
     if entry.at_ms is not None:
         yield fact(at.get(entry.state, "ready"), _when(entry.at_ms, now_ms, zone))

@@ -74,11 +74,15 @@ async def list_marks(app: Dashboard) -> None:
     connected, marks = app.source.connected, app.marked
     if connected is None:
         return
-    requests = {name for name, view in app.views.items() if view.holds == "requests"}
-    units = [mark for mark in marks if mark.view in requests or app.views[mark.view].state]
+    states = {
+        name: None if view.holds == "requests" else view.state
+        for name, view in app.views.items()
+        if view.holds == "requests" or view.state
+    }
+    units = [mark for mark in marks if mark.view in states]
     deployment = connected.deployment
     try:
-        found = await arun(deployment.client, looked_up(deployment, units, requests))
+        found = await arun(deployment.client, looked_up(deployment, units, states))
     except RedisqError as error:
         app.refuse(str(error))
         return

@@ -11,14 +11,14 @@ from rich.text import Text
 from redisq_ops.ops.inspect.snapshot import DeadLetters, ListedQueue, Snapshot
 from redisq_ops.ops.terminal import age, count, quantity
 from redisq_ops.tui.charts.blocks import timeline
-from redisq_ops.tui.new_dead import NewDead, NewInGroup, new_in_groups
 from redisq_ops.tui.outline.outline import OutlineSection, fact, fact_section
 from redisq_ops.tui.table.table_model import TableColumn, TableRow
 from redisq_ops.tui.theme import BAD, DEAD, DIM
 
-from .base import ChangeTarget, Items, QueueView, SortOrder
+from .base import ChangeTarget, Items, SortOrder
 from .dead_letters import ago
 from .delayed import moment, zone_of
+from .new_groups import NewGroupsView
 
 if TYPE_CHECKING:
     from redisq_ops.ops.groups.error_groups import ErrorGroup
@@ -29,7 +29,7 @@ COLUMN = "release"
 """the field that is shown first"""
 
 
-class AllDeadView(QueueView):
+class AllDeadView(NewGroupsView):
     name_ = "dead-all"
     title = "all dead"
     short = "all dead"
@@ -62,9 +62,6 @@ class AllDeadView(QueueView):
         super().__init__()
         self.column = COLUMN
         """the field besides error and task, as filters name it; empty: none"""
-        self._new: dict[str, NewInGroup | None] = {}
-        """row -> how many of it died since the last look at its queue"""
-        self.orders = (*self.orders, SortOrder("new", self._new_number, True))
 
     @classmethod
     def offered_by(cls, queue: ListedQueue | None) -> bool:
@@ -97,17 +94,14 @@ class AllDeadView(QueueView):
         self._new = {}
         for queue, groups in by_queue.items():
             all_read = all(group.exact for group in groups)
-            new = new_in_groups(groups, all_read, self._since_ms(queue, snapshot))
-            self._new |= zip(map(_cell, groups), new, strict=True)
+            self._count_new(groups, all_read, queue, snapshot)
         return Items(0, len(found), found)
 
-    def _new_number(self, group: ErrorGroup) -> int | None:
-        new = self._new[_cell(group)]
-        return None if new is None else new.number
-
-    def _since_ms(self, queue: str | None, snapshot: Snapshot) -> int:
-        seen: NewDead = self.app.overview.new_dead  # type: ignore[attr-defined]
-        return seen.since_ms(queue, snapshot.now_ms)
+    @staticmethod
+    def _row_of(group: ErrorGroup) -> str:
+        """Its queue and what is selected there."""
+        where = group.where or f"{group.fingerprint} {group.values!r}"
+        return f"{group.queue} {where}"
 
     def words(self, item: Any) -> tuple[str, ...]:
         group: ErrorGroup = item
@@ -117,10 +111,10 @@ class AllDeadView(QueueView):
     def row(self, item: Any, snapshot: Snapshot) -> TableRow:
         group: ErrorGroup = item
         return TableRow(
-            _cell(group),
+            self._row_of(group),
             (
                 f"{'' if group.exact else '≥'}{count(group.count)}",
-                new.cell if (new := self._new[_cell(group)]) else "",
+                self._new_cell(group),
                 group.values[0] or "",
                 _error(group),
                 _value(group),
@@ -220,12 +214,6 @@ class AllDeadView(QueueView):
 
 
 _UNNAMED = "no filter can select just this row: its value is hidden, long, or no simple value"
-
-
-def _cell(group: ErrorGroup) -> str:
-    """The identity of a row: its queue and what is selected there."""
-    where = group.where or f"{group.fingerprint} {group.values!r}"
-    return f"{group.queue} {where}"
 
 
 def _value(group: ErrorGroup) -> str:

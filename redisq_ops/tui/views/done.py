@@ -36,7 +36,7 @@ class DoneView(EntryView):
         SortOrder("id", lambda e: e.id),
         BY_TASK,
         SortOrder("run", lambda e: e.run_ms, True),
-        SortOrder("attempts", lambda e: e.attempts, True),
+        SortOrder("attempts", lambda e: e.attempts if e.counted else None, True),
         SortOrder("worker", lambda e: e.consumer),
     )
     empty = "nothing that is done is kept: QUEUE's program may remove it at once"
@@ -50,7 +50,7 @@ class DoneView(EntryView):
                 entry.task or "",
                 ago(entry.since_ms, snapshot),
                 ("-", DIM) if entry.run_ms is None else took(entry.run_ms),
-                (str(entry.attempts), "" if entry.attempts else DIM),
+                (str(entry.attempts) if entry.counted else "-", "" if entry.attempts else DIM),
                 entry.consumer or "-",
             ),
         )

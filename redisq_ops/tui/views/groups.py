@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import count
-from redisq_ops.tui.new_dead import NewDead, NewInGroup, new_in_groups
 from redisq_ops.tui.table.table_model import TableColumn, TableRow
 from redisq_ops.tui.theme import DIM
 
-from .base import ChangeTarget, Items, QueueView, SortOrder
+from .base import ChangeTarget, Items, SortOrder
 from .dead_letters import ago
 from .delayed import moment, zone_of
+from .new_groups import NewGroupsView
 from .requests import number
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Scanned:
     at_ms: int
 
 
-class GroupsView(QueueView):
+class GroupsView(NewGroupsView):
     """Groups of the latest dead letters, from each snapshot, or of all, from a scan."""
 
     name_ = "groups"
@@ -76,9 +76,6 @@ class GroupsView(QueueView):
         super().__init__()
         self.whole: Scanned | None = None
         """the groups of a scan, shown instead of the latest ones until Esc"""
-        self._new: dict[str, NewInGroup | None] = {}
-        """group -> how many of it died since the last look; not known of the groups of a scan"""
-        self.orders = (*self.orders, SortOrder("new", self._new_number, True))
 
     @property
     def window(self) -> tuple[int, int]:
@@ -112,19 +109,14 @@ class GroupsView(QueueView):
     def items(self, snapshot: Snapshot) -> Items:
         found = self.whole.groups if self.whole else snapshot.groups
         self._new = {}
-        if self.whole is None:
+        if self.whole is None:  # unknown of the groups of a scan
             all_read = snapshot.exact and snapshot.looked >= snapshot.total
-            new = new_in_groups(found, all_read, self._since_ms(snapshot))
-            self._new = dict(zip((group.fingerprint for group in found), new, strict=True))
+            self._count_new(found, all_read, snapshot.viewport.queue, snapshot)
         return Items(0, len(found), found)
 
-    def _since_ms(self, snapshot: Snapshot) -> int:
-        seen: NewDead = self.app.overview.new_dead  # type: ignore[attr-defined]
-        return seen.since_ms(snapshot.viewport.queue, snapshot.now_ms)
-
-    def _new_number(self, group: ErrorGroup) -> int | None:
-        new = self._new.get(group.fingerprint)
-        return None if new is None else new.number
+    @staticmethod
+    def _row_of(group: ErrorGroup) -> str:
+        return group.fingerprint
 
     def words(self, item: Any) -> tuple[str, ...]:
         group: ErrorGroup = item
@@ -139,7 +131,7 @@ class GroupsView(QueueView):
             (
                 group.fingerprint,
                 f"{more}{count(group.count)}",
-                new.cell if (new := self._new.get(group.fingerprint)) else "",
+                self._new_cell(group),
                 share(group.count, looked),
                 number(group.lost, ""),
                 ago(group.first_ms, snapshot),
@@ -190,7 +182,9 @@ class GroupsView(QueueView):
         elif seen is not None and seen.total:
             said.append(f"all {count(seen.total)} dead")
         if self.snapshot and any(new and new.number for new in self._new.values()):
-            since = moment(self._since_ms(self.snapshot), zone_of(self))
+            since = moment(
+                self._since_ms(self.snapshot.viewport.queue, self.snapshot), zone_of(self)
+            )
             said.append(f"new: died since {since}")
         return said
 

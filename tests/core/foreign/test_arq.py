@@ -126,6 +126,13 @@ def test_a_job_that_asked_for_another_try_is_delayed(client: Client) -> None:
     assert again.failures == 1 and again.at_ms and again.at_ms > ours(client).now() + 3_000_000
 
 
+def test_a_job_that_is_done_at_its_third_try_failed_twice(client: Client) -> None:
+    specimen(client)
+    data = pickle.loads(client.get(RESULT + "good0") or b"")  # type: ignore[arg-type]
+    client.set(RESULT + "good0", pickle.dumps(data | {"t": 3}))
+    assert [entries(client, "done")[id].failures for id in ("good0", "good1")] == [2, 0]
+
+
 def test_what_is_no_pickle_of_arqs_is_shown_as_such(client: Client) -> None:
     specimen(client)
     client.set(JOB + "w0", b"\x82\xa1t\xc0\xa1f\xa1x")  # MessagePack

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import pickle
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from .specimens import SPECIMENS
 
 Client = Any
 KEY = "bull:mail:good0"
+NONE = Attachment("earlier runs", b"[]")
 
 
 def kept(client: Client, kind: str, id: str) -> dict[str, Attachment]:
@@ -133,6 +135,11 @@ def test_meta_and_earlier_runs_of_rq(client: Client) -> None:
     assert json.loads(found["meta"].content)["step"] == 2
     (run,) = json.loads(found["earlier runs"].content)
     assert (run["outcome"], run["error"]) == ("successful", None) and run["ended_ms"] > 0
+    failed = {"type": 4, "exc_string": base64.b64encode(zlib.compress(b"ValueError: no luck"))}
+    for id, runs in (("w0", 1), ("bad0", 0)):  # the error of a failed job is its latest run
+        client.delete(f"rq:results:{id}")
+        client.xadd(f"rq:results:{id}", failed)
+        assert len(json.loads(kept(client, "rq", id).get("earlier runs", NONE).content)) == runs
     client.hset("rq:job:bad0", "meta", b"\x80\x04not a pickle")
     assert kept(client, "rq", "bad0")["meta"].left_out
 

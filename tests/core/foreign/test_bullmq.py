@@ -10,14 +10,17 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops.core.foreign.bullmq import BullmqQueue
+from redisq_ops.core.engine.relation import Linked
+from redisq_ops.core.foreign.bullmq import BullmqQueue, relations
 from redisq_ops.core.foreign.bullmq.job import FIELDS, Job
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.errors import Refused
 from redisq_ops.core.model.states import Verb
+from redisq_ops.core.redis.operation import run
 from redisq_ops.core.redis.transport import exchange
 from redisq_ops.ops.inspect.flow import flow
 
+from ...atomicity.database import Database
 from ...changes import changed, undone
 from ...command_line import Redisq
 from ...foreign_keys.bullmq_program import VERSIONS, Program, add, specimen
@@ -363,6 +366,56 @@ def test_a_flow_takes_few_round_trips_however_many_its_children(client: Client) 
             assert len(end.value) == children[-1] + 2
         trips.append(number)
     assert max(trips) < 20
+
+
+def test_finished_children_are_not_searched_for_in_a_long_list(client: Client) -> None:
+    job: dict[Any, Any] = {"name": "n", "timestamp": 1, "data": "{}", "opts": "{}"}
+    client.hset(B + "p", mapping=job)
+    client.zadd(B + "waiting-children", {"p": 1})
+    for n in range(30):
+        client.hset(f"{B}c{n}", mapping=job)
+        client.zadd(B + "completed", {f"c{n}": n})
+        client.hset(B + "p:processed", f"{B}c{n}", "1")
+    client.rpush(B + "wait", *(f"w{n}" for n in range(3000)))
+    parent = entries(client, "delayed")["p"]
+    client.config_resetstat()
+    members = run(client, flow(ours(client), parent))
+    assert [one.state for one in members] == ["delayed"] + 30 * ["done"]
+    stats: Any = client.info("commandstats")
+    assert "cmdstat_lrange" not in stats and stats["cmdstat_hmget"]["calls"] < 100
+
+
+def test_explain_says_a_plug_ins_word_for_that_for_which_an_entry_waits(
+    client: Client, redisq: Redisq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.hset(B + "meta", "version", "bullmq:6.7.0")
+    for id in ("p", "c"):
+        client.hset(B + id, mapping={"name": "n", "timestamp": 1, "data": "{}", "opts": "{}"})
+    client.zadd(B + "waiting-children", {"p": 1})
+    client.sadd(B + "p:dependencies", B + "c")
+    client.rpush(B + "wait", "c")
+    redisq("discover", "--register", "--yes")
+    monkeypatch.setattr(relations, "Linked", lambda _, *rest: Linked("step", *rest))
+    said = redisq("explain", f"{NAME}/p")
+    assert "goes on when all its step entries have ended, and waits for its step" in said
+
+
+@pytest.mark.parametrize(("verb", "read"), [("purge", 0), ("replay", 1)])
+def test_only_a_job_that_is_moved_costs_what_it_returned(
+    client: Client, verb: Verb, read: int
+) -> None:
+    """It may be of any size."""
+    client.hset(B + "meta", "version", "bullmq:6.7.0")
+    job: dict[Any, Any] = {"name": "n", "timestamp": 1, "data": "{}", "opts": "{}"}
+    client.hset(B + "good", mapping=job | {"finishedOn": 2, "returnvalue": "7"})
+    client.zadd(B + "completed", {"good": 2})
+    before = dumps(client)
+    changes: list[Any] = []
+    sent = Database(client).commands_of(
+        lambda: changes.append(changed(ours(client), verb, "done", "good"))
+    )
+    assert sum(one[:5] in ("HMGET", "HGET ") and "returnvalue" in one for one in sent) == read
+    assert undone(client, changes[0]).outcome.done == 1 and dumps(client) == before
 
 
 @pytest.mark.slow

@@ -27,6 +27,7 @@ from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.filter.selection import select
 from redisq_ops.testing.interference import interrupted
+from redisq_ops.tui.views.done import DoneView
 
 from ...changes import AUTHOR, changed, entry_change, undone
 from ...command_line import Redisq
@@ -432,6 +433,24 @@ def kept(client: Client, id: str = "bad", **other: Any) -> dict[str, Any]:
     client.set(meta(id), json.dumps(result), ex=900)
     bound(client)
     return result
+
+
+@pytest.mark.parametrize(("retries", "failures"), [(2, 2), (0, 0), (None, None)])
+def test_how_often_a_task_failed_before_it_succeeded_is_shown_or_unknown(
+    redisq: Redisq, client: Client, retries: int | None, failures: int | None
+) -> None:
+    """Celery keeps it only with `result_extended`."""
+    kept(client, "good", status="SUCCESS", retries=retries)
+    redisq("discover", "--register", "--yes")
+    (row,) = redisq.rows("inspect", "entry", f"{NAME}/good")
+    assert (row["failures"], row["attempts"]) == (failures, failures)
+    unused: Any = None
+    cell: Any = DoneView().row(ours(client).get("good"), unused).cells[4]
+    assert cell[0] == ("-" if failures is None else str(failures))
+    found = redisq.rows("done", "ls", NAME, "--where", "failures>=0")
+    assert len(found) == (retries is not None)
+    (_, line, *_) = redisq("export", NAME, "--state", "done").splitlines()
+    assert json.loads(line)["attempts"] == failures
 
 
 def under_a_prefix(client: Client) -> None:

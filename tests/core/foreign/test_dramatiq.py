@@ -77,6 +77,7 @@ def test_results_are_listed_where_their_names_tell_the_queue(client: Client) -> 
     assert b"no b" in ours(client).attachments(waiting[1])[0].content
     plain.store_result(sent, {"sum": 3}, 60_000)
     (done,) = entries(client, "done")
+    assert not done.counted, "nobody knows how often it failed"
     assert (done.id, done.task) == (f"fine:{sent.message_id}", "fine")
     assert ours(client).get(done.id) == done
     assert ours(client).attachments(done) == [Attachment("result", b'{"sum":3}')]

@@ -234,7 +234,7 @@ class ArqQueue(
         dead = record.fields.get("s") is False
         if record.queue != self.own_name or dead is not (state == "dead"):
             return None
-        ended = record.number("ft")
+        ended, tried = record.number("ft"), record.number("t")
         return Entry(
             legal(row.member),
             state,
@@ -242,7 +242,8 @@ class ArqQueue(
             ended,
             record.shown() if place.payloads else None,
             called=place.called,
-            failures=record.number("t") or 0 if dead else 0,
+            failures=max(0, (tried or 0) - (not dead)),
+            uncounted=tried is None,
             reason="failed" if dead else None,
             error=record.error() if dead else None,
             run_ms=span_ms(record.number("st"), ended),

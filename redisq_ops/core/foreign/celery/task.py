@@ -149,9 +149,10 @@ class Result:
         return iso_ms(self.fields.get("date_done"))
 
     @property
-    def tries(self) -> int:
+    def retries(self) -> int | None:
+        """None: not kept, unless `result_extended` is set (``celery/backends/base.py``)."""
         found = self.fields.get("retries")
-        return 1 + (found if isinstance(found, int) and 0 <= found < 2**31 else 0)
+        return found if isinstance(found, int) and 0 <= found < 2**31 else None
 
     def shown(self) -> bytes:
         names = {"task": "name", "args": "args", "kwargs": "kwargs", "worker": "worker"}

@@ -26,9 +26,9 @@ from ..attachments import attached
 from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, List, Set, Zset
 from ..json_text import decoded, text_member
-from ..long_records import not_read
+from ..long_records import not_read, whole_sizes
 from ..places import LocatedEntry, Place, Row, orphan
-from ..record_sizes import field_sizes, key_sizes
+from ..record_sizes import field_sizes
 from ..releases import Releases
 from ..scanned_results import ScannedResults
 from .message import Message
@@ -130,7 +130,7 @@ class DramatiqQueue(ForeignChanges[C_co], HasDoneEntries[C_co], HasWorkerTraces[
         if state != "done":
             return await super()._of_owner(state, wrong, whole)
         begin, read = f"{RESULTS}:{self.own_name}:", self._reader(state)
-        return [ScannedResults(begin, "result", read, sizes=key_sizes(begin), begin=begin)]
+        return [ScannedResults(begin, "result", read, sizes=_result_sizes, begin=begin)]
 
     def _shared(self, state: State) -> bool:
         return state == "done"
@@ -198,10 +198,11 @@ class DramatiqQueue(ForeignChanges[C_co], HasDoneEntries[C_co], HasWorkerTraces[
         """None: the actor raised, or the result has gone. An id is ``actor:message``."""
         actor, id = text(row.member.rpartition(b":")[0]), legal(row.member)
         if isinstance(data, int):
-            return Entry(id, "done", called=place.called, task=actor, problem=not_read(data))
+            why = not_read(data)
+            return Entry(id, "done", called=place.called, task=actor, problem=why, uncounted=True)
         if data is None or text_member(decoded(data), ("__t",)) == RAISED:
             return None
-        return Entry(id, "done", called=place.called, task=actor, record=data)
+        return Entry(id, "done", called=place.called, task=actor, record=data, uncounted=True)
 
     @operation
     async def attachments(self, entry: Entry) -> list[Attachment]:
@@ -252,6 +253,11 @@ class DramatiqQueue(ForeignChanges[C_co], HasDoneEntries[C_co], HasWorkerTraces[
 def _results(keys: Sequence[bytes]) -> Description[list[bytes | None]]:
     """The results under these keys: each is the only element of a list."""
     return together(Call(("LINDEX", key, 0), optional, key=key, cut=True) for key in keys)
+
+
+async def _result_sizes(place: Place, rows: Sequence[Row], /) -> Sequence[int]:
+    """Bytes of the keys of results; 0: there is none, or the user may not ask."""
+    return await whole_sizes([bytes_of(place.key) + row.member for row in rows], unknown=0)
 
 
 def _process(broker: bytes, silent_ms: int | None, queues: tuple[str, ...]) -> Process:

@@ -229,10 +229,12 @@ class RqQueue(JobHashQueue[C_co], HasSchedules[C_co], HasKeyPause[C_co], HasWork
         ask = Call(("XREVRANGE", results, "+", "-", "COUNT", RESULTS), list[Any], key=results)
         runs = await ask
         value = returned(runs) or value
+        # The latest run of these is the entry's error or result.
+        earlier = runs if entry.error is None and entry.called != "finished" else runs[1:]
         return [
             *python_value("result", value if entry.state == "done" else None),
             *python_value("meta", meta),
-            *attached("earlier runs", encoded([*map(ended, runs[1:])]) if runs[1:] else None),
+            *attached("earlier runs", encoded([*map(ended, earlier)]) if earlier else None),
         ]
 
     def is_whole(self, values: Sequence[bytes | None]) -> bool:

@@ -5,7 +5,7 @@
 local IDENTITY = {'timestamp', 'processedOn', 'finishedOn', 'atm', 'attemptsMade', 'name', 'data',
   'opts', 'priority'}
 local FIELDS = {'timestamp', 'processedOn', 'finishedOn', 'attemptsMade', 'priority', 'parentKey',
-  'defa', 'rjk', 'deid', 'failedReason', 'returnvalue', 'delay', 'retriedOn'}
+  'defa', 'rjk', 'deid', 'failedReason', 'delay', 'retriedOn'}
 
 local SHOWN = {'name', 'data', 'opts', 'priority', 'parentKey'} -- in the trash
 

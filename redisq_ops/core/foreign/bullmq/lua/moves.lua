@@ -34,6 +34,7 @@ local function moves_take_out(e, to)
     jobs_remove(e, to == 'trash')
     jobs_changed(e)
   else
+    job.returnvalue = redis.call('HGET', job.key, 'returnvalue') -- of any size: not read before
     e.before, e.made = kept_keys_fields(job, CHANGED, {}), job.timestamp
   end
   return true
