@@ -57,7 +57,7 @@ class OwnersSchedule:
 
     @property
     def digest(self) -> str:
-        """SHA-1 of what was read, but of its times; it shows whether somebody changed it."""
+        """SHA-1 of all parts except times; it shows whether somebody changed it."""
         read = (self.name, self.program, self.cron, self.zone, self.paused, self.task, self.payload)
         return sha1(repr(read).encode()).hexdigest()
 

@@ -97,7 +97,10 @@ async def prepare_change(
         return _added(entries, name, known, Periodic(name, **(options or {})), now)
     if before is None:
         there = hint("periodic", "ls", queue.name)
-        raise NotFound(f"no periodic entry {name!r} in queue {queue.name} ({there} lists them)")
+        left = "".join(f"; {one.problem}" for one in await entries.periodics.op() if not one.name)
+        raise NotFound(
+            f"no periodic entry {name!r} in queue {queue.name} ({there} lists them){left}"
+        )
     change = PeriodicChange(entries, verb, name, before, None, now)
     if isinstance(before, OwnersSchedule):
         return await _theirs(change, before)
@@ -129,7 +132,7 @@ async def _theirs(change: PeriodicChange, before: OwnersSchedule) -> PeriodicCha
     if before.problem:
         raise Refused(f"{change.name} of {before.program} can't be changed: {before.problem}")
     same = PAUSED.get(verb) is before.paused
-    return replace(change, same=same, at_ms=before.next_ms)
+    return replace(change, same=same)
 
 
 def _added(

@@ -13,7 +13,8 @@ import redis
 from rq import suspension
 
 from redisq_ops.core.foreign.bullmq import BullmqQueue
-from redisq_ops.core.model.errors import NotFound
+from redisq_ops.core.foreign.celery import CeleryQueue
+from redisq_ops.core.model.errors import NotFound, Refused
 from redisq_ops.core.model.quoting import legal
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change.periodic import carry_out, prepare_change
@@ -255,6 +256,76 @@ def test_an_overdue_schedule_is_trouble(
         redisq("periodic", "pause", f"{of.queue}/often", *YES)
         (row,) = (row for row in redisq.rows("ls") if row["name"] == of.queue)
         assert row["periodic_overdue"] == 0, "nobody expects a run of it"
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("case", ["asynq", "rq", "sidekiq-cron", "sidekiq-scheduler"])
+def test_a_look_at_all_queues_reads_no_schedules(redisq: Redisq, client: Client, case: str) -> None:
+    of = CASES[case]
+    filled(redisq, client, of)
+    (row,) = (row for row in redisq.rows("ls") if row["name"] == of.queue)
+    assert (row["periodic"], row["periodic_overdue"]) == (None, None), "unknown is never 0"
+
+
+def _many_crons(client: Client) -> None:
+    client.sadd("cron_jobs:default", *(f"cron_job:default:x{n}" for n in range(1500)))
+
+
+def _many_asynq(client: Client) -> None:
+    key = "asynq:schedulers:{box:1:abc}"
+    client.rpush(key, *client.lrange(key, 0, 0) * 600)
+    client.zadd("asynq:schedulers", {f"x{n}": 0 for n in range(60)})
+
+
+def _many_rq(client: Client) -> None:
+    client.zadd("rq:cron_schedulers", {f"x{n}": 0 for n in range(60)})
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize(
+    ("case", "add", "left"),
+    [
+        ("sidekiq-cron", _many_crons, ["1,002 more of sidekiq-cron's schedules"]),
+        ("asynq", _many_asynq, ["103 more of asynq's schedules", "11 more of asynq's schedulers"]),
+        ("rq", _many_rq, ["11 more of RQ's `rq cron` processes"]),
+    ],
+)
+def test_the_number_left_out_is_shown(
+    redisq: Redisq, client: Client, case: str, add: Callable[[Client], None], left: list[str]
+) -> None:
+    of = CASES[case]
+    filled(redisq, client, of)
+    add(client)
+    rows = redisq.rows("periodic", "ls", of.queue, code=3)
+    assert [row["problem"] for row in rows if not row["name"]] == [
+        f"{words} are not shown" for words in left
+    ]
+    said = redisq.refusal("periodic", "rm", f"{of.queue}/unseen", *YES, code=1)
+    assert all(words in said for words in left), "it may be among them"
+
+
+@pytest.mark.alike
+def test_a_name_of_two_schedules_changes_neither(redisq: Redisq, client: Client) -> None:
+    filled(redisq, client, CASES["sidekiq-cron"])
+    client.sadd("cron_jobs", "cron_job:nightly")
+    client.copy("cron_job:default:nightly", "cron_job:nightly")
+    before = seen(client)
+    said = redisq.refusal("periodic", "rm", "sidekiq:low/nightly", *YES, code=1)
+    assert "2 schedules here are named nightly" in said
+    assert seen(client) == before
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("asked", [{}, {"spec": b"x"}, {"paused": True, "at_ms": 1}])
+def test_only_a_removal_that_was_asked_for_removes(
+    redisq: Redisq, client: Client, asked: dict[str, Any]
+) -> None:
+    filled(redisq, client, CASES["redbeat"])
+    queue: Any = CeleryQueue(client, "celery:celery")
+    before, was = seen(client), queue.get_periodic("nightly").digest
+    with pytest.raises(Refused, match="only be paused, resumed or removed"):
+        queue.change_periodic("op", 1, "nightly", was=was, **asked)
+    assert seen(client) == before
 
 
 # --- pauses -------------------------------------------------------------------------

@@ -12,12 +12,12 @@ from zoneinfo import ZoneInfo
 
 from ...model.quoting import legal
 from ...redis.operation import Call, both
-from ...redis.parsers import moment, pairs
+from ...redis.parsers import moment
 from ..elements import Element
 from ..job_hashes import Note
 from ..json_text import decoded, encoded, text_member
 from ..schedule import OwnersSchedule
-from ..schedules import MOST, DueScores, more, records
+from ..schedules import DueScores, more, ranked, records
 from .bindings import BINDING
 from .redbeat_keys import AT, DUE
 
@@ -41,16 +41,14 @@ class RedBeat(DueScores):
 
     async def read(self, queue: Any) -> list[OwnersSchedule]:
         usual = f"{queue.at}{BINDING.decode()}{DEFAULT}"
-        command = ("ZRANGE", DUE, 0, MOST - 1, "WITHSCORES")
-        (rows, size), has_usual = await both(
-            both(Call(command, pairs, key=DUE, cut=True), Call(("ZCARD", DUE), int, key=DUE)),
-            Call(("EXISTS", usual), bool, key=usual),
+        (rows, unread), has_usual = await both(
+            ranked(DUE), Call(("EXISTS", usual), bool, key=usual)
         )
         found = await records([key for key, _ in rows], ("definition", "meta"))
         made = (_entry(*row, values) for row, values in zip(rows, found, strict=True))
         otherwise = DEFAULT if has_usual else queue.own_name
         mine = [one for one in made if queue.takes(one.record.get("queue") or otherwise)]
-        return mine + more(self.name, size - len(rows))
+        return mine + more(self.name, unread)
 
     async def change(
         self, queue: Any, schedule: OwnersSchedule, paused: bool | None
