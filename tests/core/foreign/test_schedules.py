@@ -52,6 +52,7 @@ def _each(does: Callable[[Client, str, str], None], *verbs: str) -> dict[str, An
 S = schedule_programs
 OLD = bullmq_program.VERSIONS[1]
 TASK = "tests.foreign_keys.rq_tasks.fine"
+PAUSE = "queue", "pause", "bullmq:mail"
 BULL = "report:n::Europe/Berlin:0 3 * * *", "tick:::900000"
 CASES = {
     "bullmq": Case("bullmq:mail", S.bullmq, verbs={"rm": S.bullmq_removes}),
@@ -326,6 +327,38 @@ def test_only_a_removal_that_was_asked_for_removes(
     with pytest.raises(Refused, match="only be paused, resumed or removed"):
         queue.change_periodic("op", 1, "nightly", was=was, **asked)
     assert seen(client) == before
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("change", [("periodic", "rm", "bullmq:mail/nightly"), PAUSE])
+def test_an_event_that_has_no_id_is_left_out(
+    redisq: Redisq, client: Client, change: tuple[str, ...]
+) -> None:
+    filled(redisq, client, CASES["bullmq"])
+    last = f"{2**64 - 1}-{2**64 - 1}"
+    client.xadd("bull:mail:events", {"event": "last"}, id=last)
+    before = seen(client)
+    redisq(*change, *YES)
+    assert seen(client) != before
+    redisq("undo", *YES)
+    assert but_for_signals(seen(client)) == but_for_signals(before)
+
+
+@pytest.mark.alike
+def test_events_of_another_type_or_too_many_of_them(redisq: Redisq, client: Client) -> None:
+    filled(redisq, client, CASES["bullmq"])
+    client.delete("bull:mail:events")
+    client.set("bull:mail:events", "odd")
+    before = seen(client)
+    redisq("periodic", "rm", "bullmq:mail/nightly", *YES, code=1)
+    assert "bull:mail:events is a string" in redisq.err
+    assert seen(client) == before
+    client.delete("bull:mail:events")
+    for n in range(250):
+        client.xadd("bull:mail:events", {"event": "old"})
+    client.hset("bull:mail:meta", "opts.maxLenEvents", 10)
+    redisq("periodic", "rm", "bullmq:mail/nightly", *YES)
+    assert client.xlen("bull:mail:events") < 250
 
 
 # --- pauses -------------------------------------------------------------------------

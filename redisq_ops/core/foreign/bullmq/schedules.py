@@ -94,13 +94,21 @@ class BullmqSchedulers(BullSchedules):
         found = await self.removed(queue, schedule, job, _BESIDE)
         if len(found) > 1:
             event = b"event\0removed\0jobId\0" + job + b"\0prev\0delayed"
-            found.append(Element("stream", bytes_of(queue._key("events")), event, after=b"1"))
+            kept = await _events_kept(bytes_of(queue._key("meta")))
+            found.append(Element("stream", bytes_of(queue._key("events")), event, after=kept))
         was = (
             Element("hash", definition, field.encode(), value, value)
             for field, value in schedule.record["values"].items()
             if field != "ic"
         )
         return [*was, *found, Element("key", definition, b"", b"1")]
+
+
+async def _events_kept(meta: bytes) -> bytes:
+    """How many events the queue keeps; 10,000 unless the application says otherwise."""
+    (found,) = await records([meta], ("opts.maxLenEvents",))
+    told = b"" if isinstance(found, Exception) else found["opts.maxLenEvents"] or b""
+    return told if told.isdigit() and len(told) <= 15 else b"10000"
 
 
 def _schedule(

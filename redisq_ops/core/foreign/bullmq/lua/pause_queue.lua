@@ -1,6 +1,6 @@
--- Pause a queue, or let it go on, as BullMQ's own script `pause` of the queue's release does it. Release 5
--- renames the list of waiting jobs; release 6 only marks the queue, and takes a list back that release 5
--- renamed. `base`: what the queue's keys begin with. `paused`: 1 | 0.
+-- Pause a queue, or let it go on, as BullMQ's own script `pause` of the queue's release does it.
+-- Release 5 renames the list of waiting jobs; release 6 only marks the queue, and takes a list back
+-- that release 5 renamed. `base`: what the queue's keys begin with. `paused`: 1 | 0.
 -- KEYS: op_
 -- ARGV: caller seq base paused
 -- USES: idempotency history audit_log type_check
@@ -41,7 +41,8 @@ if word == 'ok' then
       redis.call('ZADD', marker, first[2] / 4096, '1')
     end
   end
-  redis.call('XADD', base .. 'events', '*', 'event', paused == '1' and 'paused' or 'resumed')
+  -- An event that can't be written (no id is left) is left out.
+  redis.pcall('XADD', base .. 'events', '*', 'event', paused == '1' and 'paused' or 'resumed')
   history_by = caller
   history_note('op', caller .. '|' .. (paused == '1' and 'pause' or 'resume'))
   history_write()
