@@ -45,9 +45,12 @@ class OwnersSchedule:
     """what was read, for changes: see the program's `change`"""
 
     @property
-    def run(self) -> str | None:
+    def run(self) -> None:
         """The id of its latest run, which is unknown."""
-        return None
+
+    @property
+    def spec(self) -> None:
+        """Its definition as one of ours: it has none."""
 
     @property
     def cron(self) -> str | None:

@@ -71,7 +71,7 @@ class PeriodicChange:
     @property
     def differences(self) -> list[tuple[str, Any, Any]]:
         """(option, its value before, its value afterwards) of an edit."""
-        spec = self.before.spec if isinstance(self.before, ScheduledPeriodic) else None
+        spec = self.before.spec if self.before else None
         if spec is None or self.after is None:
             return []
         old, new = asdict(spec), asdict(self.after)
@@ -182,16 +182,24 @@ def _command(verb: str, queue: Queue[Any], name: str) -> str:
     return hint("periodic", verb, f"{queue.name}/{name}")
 
 
-def periodic_preview(change: PeriodicChange, *, new: bool = False, utc: bool = False) -> Preview:
+def periodic_preview(
+    change: PeriodicChange,
+    *,
+    new: bool = False,
+    utc: bool = False,
+    shown: Callable[[str], str] = str,
+) -> Preview:
     """What a change of a periodic entry will do; ``matched`` is 0 if nothing would change.
 
-    ``new``: it also creates the queue. ``utc``: show times in UTC.
+    ``new``: it also creates the queue. ``utc``: show times in UTC. ``shown`` redacts a task.
     """
     queue, zone = change.queue.name, UTC if utc else None
     theirs = change.before if isinstance(change.before, OwnersSchedule) else None
     lines = [LINES[change.verb]] if change.verb in LINES else []
     if theirs is not None:
-        lines = [f"{theirs.program}: {theirs.cron or 'schedule unknown'}, {theirs.task or '?'}"]
+        lines = [
+            f"{theirs.program}: {theirs.cron or 'schedule unknown'}, {shown(theirs.task or '?')}"
+        ]
         lines += [note] if (note := theirs.notes.get(change.verb)) else []
     for name, old, after in change.differences:
         if name == "payload":
@@ -214,8 +222,8 @@ def periodic_preview(change: PeriodicChange, *, new: bool = False, utc: bool = F
         "next_ms": change.next_ms,
     }
     does = "remove" if change.verb == "rm" else change.verb
-    shown = ["nothing would change"] if change.same else lines
-    return Preview(f"{does} periodic entry {queue}/{change.name}", tuple(shown), facts=facts)
+    lines = ["nothing would change"] if change.same else lines
+    return Preview(f"{does} periodic entry {queue}/{change.name}", tuple(lines), facts=facts)
 
 
 async def carry_out(change: PeriodicChange, author: Author) -> ChangeOutcome:
@@ -224,7 +232,7 @@ async def carry_out(change: PeriodicChange, author: Author) -> ChangeOutcome:
         return ChangeOutcome(None, 0)
     if change.after is not None:  # `add` may create the queue
         await change.queue._ensure_registered()
-    spec = change.before.spec if isinstance(change.before, ScheduledPeriodic) else None
+    spec = change.before.spec if change.before else None
     if change.verb == "run" and spec is not None:
         step, inverse = _run(change, spec, await change.queue.now.op())
     else:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -359,6 +362,31 @@ def test_events_of_another_type_or_too_many_of_them(redisq: Redisq, client: Clie
     client.hset("bull:mail:meta", "opts.maxLenEvents", 10)
     redisq("periodic", "rm", "bullmq:mail/nightly", *YES)
     assert client.xlen("bull:mail:events") < 250
+
+
+@pytest.mark.alike
+def test_an_endless_interval_is_the_problem_of_its_entry_alone(
+    redisq: Redisq, client: Client
+) -> None:
+    filled(redisq, client, CASES["redbeat"])
+    definition = json.loads(client.hget("redbeat:often", "definition") or b"")
+    definition["schedule"]["every"] = inf
+    client.hset("redbeat:often", "definition", json.dumps(definition))
+    rows = redisq.rows("periodic", "ls", "celery:celery", code=3)
+    problems = {row["name"]: row["problem"] for row in rows}
+    assert problems == {"nightly": None, "often": "its interval is no number of seconds"}
+
+
+@pytest.mark.alike
+def test_a_schedules_task_is_redacted(redisq: Redisq, client: Client, configuration: Path) -> None:
+    configuration.write_text("[redact.patterns]\nshop = 'shop'\n")
+    filled(redisq, client, CASES["redbeat"])
+    shown = [
+        redisq("periodic", "ls", "celery:celery"),
+        redisq("periodic", "ls", "celery:celery", "--json"),
+        redisq("periodic", "pause", "celery:celery/nightly", code=5),
+    ]
+    assert all("***.fine" in text and "shop.fine" not in text for text in shown)
 
 
 # --- pauses -------------------------------------------------------------------------

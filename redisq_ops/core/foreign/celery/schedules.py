@@ -22,6 +22,7 @@ from .bindings import BINDING
 from .redbeat_keys import AT, DUE
 
 _CRON = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
+_MOST_S = 10**12
 DEFAULT = "celery"
 """Celery's usual queue, for entries that name none: the application's routes decide about them"""
 
@@ -82,23 +83,23 @@ def _entry(
     every = when.get("every") if kind == "interval" else None
     cron = " ".join(str(when.get(part, "*")) for part in _CRON)
     told = {name: found.get(name) for name in ("args", "kwargs", "options")}
+    record = {"key": key, "data": data, "score": score, "queue": queue}
+    seconds = every if isinstance(every, (int, float)) else 0
+    if not 0 <= seconds < _MOST_S:
+        why = "its interval is no number of seconds"
+        return OwnersSchedule(name, RedBeat.name, next_ms=at, problem=why, record=record)
     return OwnersSchedule(
         name,
         RedBeat.name,
         cron if kind == "crontab" else None if every is not None else kind,
         None,
-        round(every * 1000) if isinstance(every, (int, float)) and every > 0 else None,
+        round(seconds * 1000) or None,
         at,
         _time(decoded(values["meta"] or b"")),
         paused=found.get("enabled") is False,
         task=text_member(found, ("task",)),
         payload=encoded(told),
-        record={
-            "key": key,
-            "data": data,
-            "score": score,
-            "queue": queue,
-        },
+        record=record,
     )
 
 
