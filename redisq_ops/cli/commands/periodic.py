@@ -103,18 +103,17 @@ def _queues(s: Session, name: str | None) -> tuple[list[Queue[Any]], dict[str, R
 
 def periodic_row(queue: str, status: PeriodicStatus) -> PeriodicEntryOutput:
     """A periodic entry as stable JSON names, redacted."""
-    from redisq_ops.core.foreign.schedule import OwnersSchedule
-
     entry = status.entry
-    spec = None if isinstance(entry, OwnersSchedule) else entry.spec
+    told = Entry(entry.name, "delayed", payload=entry.payload, task=entry.task)
+    spec, shown = entry.spec, redaction().entry(told)
     return {
         "queue": queue,
         "name": entry.name,
         "address": f"{queue}/{entry.name}",
-        "program": entry.program if isinstance(entry, OwnersSchedule) else None,
+        "program": entry.program,
         "cron": entry.cron,
         "zone": entry.zone,
-        "task": entry.task if isinstance(entry, OwnersSchedule) else None,
+        "task": shown.task,
         "next_ms": entry.next_ms,
         "run": entry.run,
         "run_ms": entry.run_ms,
@@ -126,7 +125,7 @@ def periodic_row(queue: str, status: PeriodicStatus) -> PeriodicEntryOutput:
         "missed": spec.missed if spec else None,
         "overlap": spec.overlap if spec else None,
         "problem": entry.problem,
-        "payload": redaction().entry(Entry(entry.name, "delayed", payload=entry.payload)).payload,
+        "payload": shown.payload,
     }
 
 
@@ -264,7 +263,7 @@ def _change(
     queue, name = _place(s, address, verb)
     prepared = s.run(prepare_change(queue, name, verb, dict(fields or {})))
     new = verb == "add" and not prepared.same and not s.run(queue.exists.op())
-    preview = periodic_preview(prepared, new=new, utc=s.utc)
+    preview = periodic_preview(prepared, new=new, utc=s.utc, shown=redaction().text)
     return confirm_and_run(s, preview, go, partial(carry_out, prepared))
 
 

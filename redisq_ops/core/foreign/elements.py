@@ -24,7 +24,8 @@ class Element:
 
     ``before`` and ``after`` alike: it has to be as it was read. Of a ``zset`` the value is the
     score, of a ``set`` and of a whole ``key``, which is removed, ``1``. An event of a ``stream`` is
-    added: its fields and values, joined by NUL, are the ``member``.
+    added: its fields and values, joined by NUL, are the ``member``, and ``after`` is how many
+    events the stream keeps, about.
     """
 
     kind: Literal["hash", "zset", "set", "string", "key", "stream"]

@@ -45,9 +45,12 @@ class OwnersSchedule:
     """what was read, for changes: see the program's `change`"""
 
     @property
-    def run(self) -> str | None:
+    def run(self) -> None:
         """The id of its latest run, which is unknown."""
-        return None
+
+    @property
+    def spec(self) -> None:
+        """Its definition as one of ours: it has none."""
 
     @property
     def cron(self) -> str | None:
@@ -57,7 +60,7 @@ class OwnersSchedule:
 
     @property
     def digest(self) -> str:
-        """SHA-1 of what was read, but of its times; it shows whether somebody changed it."""
+        """SHA-1 of all parts except times; it shows whether somebody changed it."""
         read = (self.name, self.program, self.cron, self.zone, self.paused, self.task, self.payload)
         return sha1(repr(read).encode()).hexdigest()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Any, ClassVar
@@ -12,7 +12,8 @@ from urllib.parse import quote
 from ..engine.operator_changes import ChangeUndo
 from ..engine.optional_features import HasPeriodicEntries
 from ..model.errors import Refused
-from ..redis.operation import C_co, Call, operation, together
+from ..redis.operation import C_co, Call, both, operation, together
+from ..redis.parsers import pairs
 from .elements import UNDO as ELEMENTS
 from .elements import Element, ElementChanges
 from .job_hashes import hash_fields
@@ -39,9 +40,9 @@ class ScheduleProgram(ABC):
         """The schedules whose jobs go into the queue, `MOST` of them at most."""
 
     async def counts(self, queue: Any, now_ms: int) -> tuple[int | None, int | None]:
-        """As `HasPeriodicEntries.periodic_counts`; it is asked at every look at all queues."""
-        found = await self.read(queue)
-        return len(found), sum(bool(one.overdue(now_ms)) for one in found)
+        """As `HasPeriodicEntries.periodic_counts`. It is asked at every look at all queues, and so
+        it is unknown where every schedule would have to be read."""
+        return None, None
 
     async def change(
         self, queue: Any, schedule: OwnersSchedule, paused: bool | None
@@ -52,8 +53,8 @@ class ScheduleProgram(ABC):
 
 
 class DueScores(ScheduleProgram):
-    """A program whose schedules are in one sorted set, by the seconds of their next time. They are
-    read at every look only while some are late: a paused one may be, or one of another queue."""
+    """A program whose schedules are in one sorted set, by the seconds of their next time. To be
+    counted they are read only while one is due; paused ones count too."""
 
     @abstractmethod
     def due_key(self, queue: Any) -> bytes:
@@ -64,7 +65,7 @@ class DueScores(ScheduleProgram):
         late = ("ZCOUNT", key, 0, f"({(now_ms - LATE_MS) / 1000}")
         if not await Call(late, int, key=key):
             return None, 0
-        return None, sum(bool(one.overdue(now_ms)) for one in await self.read(queue))
+        return None, _late(one.overdue(now_ms) for one in await self.read(queue))
 
 
 class HasSchedules(ElementChanges[C_co], HasPeriodicEntries[C_co]):
@@ -89,17 +90,17 @@ class HasSchedules(ElementChanges[C_co], HasPeriodicEntries[C_co]):
     @operation
     async def get_periodic(self, name: str) -> OwnersSchedule | None:
         found = [one for one in await self.periodics.op() if one.name == name]
-        if len(programs := sorted({one.program for one in found})) > 1:
-            raise Refused(f"{name} is a schedule of {' and of '.join(programs)} here")
+        if len(found) > 1:
+            programs = " and ".join(sorted({one.program for one in found}))
+            raise Refused(f"{len(found)} schedules here are named {name}: use {programs}")
         return found[0] if found else None
 
     @operation
     async def periodic_counts(self, now_ms: int) -> tuple[int | None, int | None]:
         found = await together(program.counts(self, now_ms) for program in self.schedule_programs)
         totals = [total for total, _ in found if total is not None]
-        late = [overdue for _, overdue in found if overdue is not None]
         whole = len(totals) == len(found)
-        return sum(totals) if whole else None, sum(late) if late else None
+        return sum(totals) if whole else None, _late(overdue for _, overdue in found)
 
     @operation
     async def change_periodic(
@@ -114,12 +115,15 @@ class HasSchedules(ElementChanges[C_co], HasPeriodicEntries[C_co]):
         run: str | None = None,
         paused: bool | None = None,
     ) -> str:
+        asked = {(b"", None): "rm", (None, True): "pause", (None, False): "resume"}
+        verb = asked.get((spec, paused))
+        if verb is None or at_ms is not None or run is not None:
+            raise Refused("another program's schedule can only be paused, resumed or removed")
         schedule = await self.get_periodic.op(name)
         if schedule is None or schedule.digest != was:
             return "changed"
         program = next(one for one in self.schedule_programs if one.name == schedule.program)
         elements = await program.change(self, schedule, paused)
-        verb = {None: "rm", True: "pause", False: "resume"}[paused]
         return await self.change_elements(op, step, f"periodic-{verb}|{quote(name)}", elements)
 
     async def _undo_change(self, undo: ChangeUndo) -> int:
@@ -136,10 +140,25 @@ async def records(
     return await hash_fields(keys, fields, await whole_sizes(keys), lambda n: n <= LONG_RECORD)
 
 
-def more(program: str, n: int) -> list[OwnersSchedule]:
-    """What is said of schedules that aren't read, if there are any."""
+async def ranked(
+    key: str | bytes, most: int = MOST, *order: str
+) -> tuple[list[tuple[bytes, float]], int]:
+    """The first members of a sorted set with their scores, and how many more it has."""
+    command = ("ZRANGE", key, 0, most - 1, *order, "WITHSCORES")
+    rows, size = await both(
+        Call(command, pairs, key=key, cut=True), Call(("ZCARD", key), int, key=key)
+    )
+    return rows, size - len(rows)
+
+
+def more(program: str, n: int, of: str = "schedules") -> list[OwnersSchedule]:
+    """What is said of schedules that aren't shown, if there are any."""
     if n <= 0:
         return []
-    return [
-        OwnersSchedule("", program, problem=f"{n:,} more of {program}'s schedules are not read")
-    ]
+    return [OwnersSchedule("", program, problem=f"{n:,} more of {program}'s {of} are not shown")]
+
+
+def _late(overdue: Iterable[int | None]) -> int | None:
+    """How many are late; None: none, as far as is known."""
+    found = list(overdue)
+    return sum(filter(None, found)) or (None if None in found else 0)

@@ -71,7 +71,7 @@ class PeriodicChange:
     @property
     def differences(self) -> list[tuple[str, Any, Any]]:
         """(option, its value before, its value afterwards) of an edit."""
-        spec = self.before.spec if isinstance(self.before, ScheduledPeriodic) else None
+        spec = self.before.spec if self.before else None
         if spec is None or self.after is None:
             return []
         old, new = asdict(spec), asdict(self.after)
@@ -97,7 +97,10 @@ async def prepare_change(
         return _added(entries, name, known, Periodic(name, **(options or {})), now)
     if before is None:
         there = hint("periodic", "ls", queue.name)
-        raise NotFound(f"no periodic entry {name!r} in queue {queue.name} ({there} lists them)")
+        left = "".join(f"; {one.problem}" for one in await entries.periodics.op() if not one.name)
+        raise NotFound(
+            f"no periodic entry {name!r} in queue {queue.name} ({there} lists them){left}"
+        )
     change = PeriodicChange(entries, verb, name, before, None, now)
     if isinstance(before, OwnersSchedule):
         return await _theirs(change, before)
@@ -129,7 +132,7 @@ async def _theirs(change: PeriodicChange, before: OwnersSchedule) -> PeriodicCha
     if before.problem:
         raise Refused(f"{change.name} of {before.program} can't be changed: {before.problem}")
     same = PAUSED.get(verb) is before.paused
-    return replace(change, same=same, at_ms=before.next_ms)
+    return replace(change, same=same)
 
 
 def _added(
@@ -179,16 +182,24 @@ def _command(verb: str, queue: Queue[Any], name: str) -> str:
     return hint("periodic", verb, f"{queue.name}/{name}")
 
 
-def periodic_preview(change: PeriodicChange, *, new: bool = False, utc: bool = False) -> Preview:
+def periodic_preview(
+    change: PeriodicChange,
+    *,
+    new: bool = False,
+    utc: bool = False,
+    shown: Callable[[str], str] = str,
+) -> Preview:
     """What a change of a periodic entry will do; ``matched`` is 0 if nothing would change.
 
-    ``new``: it also creates the queue. ``utc``: show times in UTC.
+    ``new``: it also creates the queue. ``utc``: show times in UTC. ``shown`` redacts a task.
     """
     queue, zone = change.queue.name, UTC if utc else None
     theirs = change.before if isinstance(change.before, OwnersSchedule) else None
     lines = [LINES[change.verb]] if change.verb in LINES else []
     if theirs is not None:
-        lines = [f"{theirs.program}: {theirs.cron or 'schedule unknown'}, {theirs.task or '?'}"]
+        lines = [
+            f"{theirs.program}: {theirs.cron or 'schedule unknown'}, {shown(theirs.task or '?')}"
+        ]
         lines += [note] if (note := theirs.notes.get(change.verb)) else []
     for name, old, after in change.differences:
         if name == "payload":
@@ -211,8 +222,8 @@ def periodic_preview(change: PeriodicChange, *, new: bool = False, utc: bool = F
         "next_ms": change.next_ms,
     }
     does = "remove" if change.verb == "rm" else change.verb
-    shown = ["nothing would change"] if change.same else lines
-    return Preview(f"{does} periodic entry {queue}/{change.name}", tuple(shown), facts=facts)
+    lines = ["nothing would change"] if change.same else lines
+    return Preview(f"{does} periodic entry {queue}/{change.name}", tuple(lines), facts=facts)
 
 
 async def carry_out(change: PeriodicChange, author: Author) -> ChangeOutcome:
@@ -221,7 +232,7 @@ async def carry_out(change: PeriodicChange, author: Author) -> ChangeOutcome:
         return ChangeOutcome(None, 0)
     if change.after is not None:  # `add` may create the queue
         await change.queue._ensure_registered()
-    spec = change.before.spec if isinstance(change.before, ScheduledPeriodic) else None
+    spec = change.before.spec if change.before else None
     if change.verb == "run" and spec is not None:
         step, inverse = _run(change, spec, await change.queue.now.op())
     else:

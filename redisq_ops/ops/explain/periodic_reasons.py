@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from redisq_ops.core.foreign.schedule import OwnersSchedule
 
 from ..hint import hint
 from ..inspect.periodic import PeriodicStatus, missed_words
@@ -34,17 +33,13 @@ class PeriodicReasons(BlockingReasons):
             "missed_runs": status.missed,
         }
         if entry.problem:
-            removes = None if isinstance(entry, OwnersSchedule) else "rm"
+            removes = None if entry.program else "rm"
             command = removes and self._periodic_command(removes, entry.name)
             yield Reason("periodic-corrupt", entry.problem, removes, command, facts=facts)
             return
         if entry.paused:
             change = self._change("periodic-pause", f"periodic entry {entry.name}")
-            by = (
-                ""
-                if isinstance(entry, OwnersSchedule) and change is None
-                else f" {self._by(change)}"
-            )
+            by = "" if entry.program and change is None else f" {self._by(change)}"
             yield Reason(
                 "periodic-paused",
                 f"it is paused{by}: no run is scheduled",
@@ -82,7 +77,7 @@ class PeriodicReasons(BlockingReasons):
 
     def _policy(self, status: PeriodicStatus) -> str:
         """What the next worker does with missed runs."""
-        if isinstance(status.entry, OwnersSchedule):
+        if status.entry.program:
             return f"look whether {status.entry.program}'s scheduler, or a worker, runs"
         spec = status.entry.spec
         if spec is None or spec.missed == "none":

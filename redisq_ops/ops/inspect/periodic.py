@@ -35,7 +35,7 @@ class PeriodicStatus:
     @property
     def held(self) -> bool:
         """Whether the next run waits for the end of the latest one."""
-        spec = self.entry.spec if isinstance(self.entry, ScheduledPeriodic) else None
+        spec = self.entry.spec
         live = self.run_state in ("waiting", "pending", "delayed")
         return bool(self.missed and live and spec and not spec.overlap)
 

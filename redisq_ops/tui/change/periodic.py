@@ -30,7 +30,7 @@ async def change_periodic(
         entry = await arun(client, with_periodic(queue).get_periodic.op(name))
         verb = "resume" if entry is not None and entry.paused else "pause"
     change = await arun(client, prepare_change(queue, name, verb))
-    preview = periodic_preview(change, utc=zone is UTC)
+    preview = periodic_preview(change, utc=zone is UTC, shown=changes.redaction.text)
     if not await changes.ask(asked(preview, danger=verb == "rm")):
         return False
     outcome = await arun(client, carry_out(change, Author.here(changes.why)))

@@ -14,7 +14,7 @@ from redisq_ops.tui.outline.outline import OutlineSection, fact, fact_section
 from redisq_ops.tui.table.table_model import Cell, TableColumn, TableRow, styled
 from redisq_ops.tui.theme import BAD, DELAYED, DIM, WARN
 
-from .base import Items, QueueView, SortOrder
+from .base import Items, QueueView, SortOrder, redaction_of
 from .dead_letters import ago
 from .delayed import moment, zone_of
 
@@ -69,8 +69,8 @@ class PeriodicView(QueueView):
 
     def words(self, item: Any) -> tuple[str, ...]:
         entry = item.entry
-        task = getattr(entry, "task", None) or ""
-        return (item.name, "paused" if entry.paused else "", entry.cron or "", task)
+        paused = "paused" if entry.paused else ""
+        return (item.name, paused, entry.cron or "", entry.task or "")
 
     def preview_sections(self, item: Any, snapshot: Snapshot) -> list[OutlineSection]:
         status: PeriodicStatus = item
@@ -98,7 +98,9 @@ class PeriodicView(QueueView):
 
     def _theirs(self, entry: OwnersSchedule, now_ms: int) -> list[OutlineSection]:
         """What another program keeps of a schedule; the times of its expression are its own."""
-        told = [fact("program", entry.program), fact("task", entry.task or "unknown")]
+        redaction, task = redaction_of(self), entry.task or "unknown"
+        task = redaction.text(task) if redaction else task
+        told = [fact("program", entry.program), fact("task", task)]
         for name, at in (("next run", entry.next_ms), ("latest run", entry.run_ms)):
             ago = "unknown" if at is None else f"{age(abs(at - now_ms))}{' ago' * (at <= now_ms)}"
             when = ago if at is None else f"{moment(at, zone_of(self))}  ({ago})"

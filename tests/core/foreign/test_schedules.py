@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +16,8 @@ import redis
 from rq import suspension
 
 from redisq_ops.core.foreign.bullmq import BullmqQueue
-from redisq_ops.core.model.errors import NotFound
+from redisq_ops.core.foreign.celery import CeleryQueue
+from redisq_ops.core.model.errors import NotFound, Refused
 from redisq_ops.core.model.quoting import legal
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change.periodic import carry_out, prepare_change
@@ -51,6 +55,7 @@ def _each(does: Callable[[Client, str, str], None], *verbs: str) -> dict[str, An
 S = schedule_programs
 OLD = bullmq_program.VERSIONS[1]
 TASK = "tests.foreign_keys.rq_tasks.fine"
+PAUSE = "queue", "pause", "bullmq:mail"
 BULL = "report:n::Europe/Berlin:0 3 * * *", "tick:::900000"
 CASES = {
     "bullmq": Case("bullmq:mail", S.bullmq, verbs={"rm": S.bullmq_removes}),
@@ -255,6 +260,133 @@ def test_an_overdue_schedule_is_trouble(
         redisq("periodic", "pause", f"{of.queue}/often", *YES)
         (row,) = (row for row in redisq.rows("ls") if row["name"] == of.queue)
         assert row["periodic_overdue"] == 0, "nobody expects a run of it"
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("case", ["asynq", "rq", "sidekiq-cron", "sidekiq-scheduler"])
+def test_a_look_at_all_queues_reads_no_schedules(redisq: Redisq, client: Client, case: str) -> None:
+    of = CASES[case]
+    filled(redisq, client, of)
+    (row,) = (row for row in redisq.rows("ls") if row["name"] == of.queue)
+    assert (row["periodic"], row["periodic_overdue"]) == (None, None), "unknown is never 0"
+
+
+def _many_crons(client: Client) -> None:
+    client.sadd("cron_jobs:default", *(f"cron_job:default:x{n}" for n in range(1500)))
+
+
+def _many_asynq(client: Client) -> None:
+    key = "asynq:schedulers:{box:1:abc}"
+    client.rpush(key, *client.lrange(key, 0, 0) * 600)
+    client.zadd("asynq:schedulers", {f"x{n}": 0 for n in range(60)})
+
+
+def _many_rq(client: Client) -> None:
+    client.zadd("rq:cron_schedulers", {f"x{n}": 0 for n in range(60)})
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize(
+    ("case", "add", "left"),
+    [
+        ("sidekiq-cron", _many_crons, ["1,002 more of sidekiq-cron's schedules"]),
+        ("asynq", _many_asynq, ["103 more of asynq's schedules", "11 more of asynq's schedulers"]),
+        ("rq", _many_rq, ["11 more of RQ's `rq cron` processes"]),
+    ],
+)
+def test_the_number_left_out_is_shown(
+    redisq: Redisq, client: Client, case: str, add: Callable[[Client], None], left: list[str]
+) -> None:
+    of = CASES[case]
+    filled(redisq, client, of)
+    add(client)
+    rows = redisq.rows("periodic", "ls", of.queue, code=3)
+    assert [row["problem"] for row in rows if not row["name"]] == [
+        f"{words} are not shown" for words in left
+    ]
+    said = redisq.refusal("periodic", "rm", f"{of.queue}/unseen", *YES, code=1)
+    assert all(words in said for words in left), "it may be among them"
+
+
+@pytest.mark.alike
+def test_a_name_of_two_schedules_changes_neither(redisq: Redisq, client: Client) -> None:
+    filled(redisq, client, CASES["sidekiq-cron"])
+    client.sadd("cron_jobs", "cron_job:nightly")
+    client.copy("cron_job:default:nightly", "cron_job:nightly")
+    before = seen(client)
+    said = redisq.refusal("periodic", "rm", "sidekiq:low/nightly", *YES, code=1)
+    assert "2 schedules here are named nightly" in said
+    assert seen(client) == before
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("asked", [{}, {"spec": b"x"}, {"paused": True, "at_ms": 1}])
+def test_only_a_removal_that_was_asked_for_removes(
+    redisq: Redisq, client: Client, asked: dict[str, Any]
+) -> None:
+    filled(redisq, client, CASES["redbeat"])
+    queue: Any = CeleryQueue(client, "celery:celery")
+    before, was = seen(client), queue.get_periodic("nightly").digest
+    with pytest.raises(Refused, match="only be paused, resumed or removed"):
+        queue.change_periodic("op", 1, "nightly", was=was, **asked)
+    assert seen(client) == before
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("change", [("periodic", "rm", "bullmq:mail/nightly"), PAUSE])
+def test_an_event_that_has_no_id_is_left_out(
+    redisq: Redisq, client: Client, change: tuple[str, ...]
+) -> None:
+    filled(redisq, client, CASES["bullmq"])
+    last = f"{2**64 - 1}-{2**64 - 1}"
+    client.xadd("bull:mail:events", {"event": "last"}, id=last)
+    before = seen(client)
+    redisq(*change, *YES)
+    assert seen(client) != before
+    redisq("undo", *YES)
+    assert but_for_signals(seen(client)) == but_for_signals(before)
+
+
+@pytest.mark.alike
+def test_events_of_another_type_or_too_many_of_them(redisq: Redisq, client: Client) -> None:
+    filled(redisq, client, CASES["bullmq"])
+    client.delete("bull:mail:events")
+    client.set("bull:mail:events", "odd")
+    before = seen(client)
+    redisq("periodic", "rm", "bullmq:mail/nightly", *YES, code=1)
+    assert "bull:mail:events is a string" in redisq.err
+    assert seen(client) == before
+    client.delete("bull:mail:events")
+    for n in range(250):
+        client.xadd("bull:mail:events", {"event": "old"})
+    client.hset("bull:mail:meta", "opts.maxLenEvents", 10)
+    redisq("periodic", "rm", "bullmq:mail/nightly", *YES)
+    assert client.xlen("bull:mail:events") < 250
+
+
+@pytest.mark.alike
+def test_an_endless_interval_is_the_problem_of_its_entry_alone(
+    redisq: Redisq, client: Client
+) -> None:
+    filled(redisq, client, CASES["redbeat"])
+    definition = json.loads(client.hget("redbeat:often", "definition") or b"")
+    definition["schedule"]["every"] = inf
+    client.hset("redbeat:often", "definition", json.dumps(definition))
+    rows = redisq.rows("periodic", "ls", "celery:celery", code=3)
+    problems = {row["name"]: row["problem"] for row in rows}
+    assert problems == {"nightly": None, "often": "its interval is no number of seconds"}
+
+
+@pytest.mark.alike
+def test_a_schedules_task_is_redacted(redisq: Redisq, client: Client, configuration: Path) -> None:
+    configuration.write_text("[redact.patterns]\nshop = 'shop'\n")
+    filled(redisq, client, CASES["redbeat"])
+    shown = [
+        redisq("periodic", "ls", "celery:celery"),
+        redisq("periodic", "ls", "celery:celery", "--json"),
+        redisq("periodic", "pause", "celery:celery/nightly", code=5),
+    ]
+    assert all("***.fine" in text and "shop.fine" not in text for text in shown)
 
 
 # --- pauses -------------------------------------------------------------------------

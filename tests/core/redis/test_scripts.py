@@ -35,6 +35,9 @@ TRIES = {
     "sidekiq/jobs.lua": ["redis.pcall('INCRBY', "],
     "fair/leave_list.lua": ["redis.pcall('LPOP', "],
     "bullmq/events.lua": ["redis.pcall('XADD', "],
+    "bullmq/pause_queue.lua": ["redis.pcall('XADD', "],
+    "foreign/elements.lua": ["redis.pcall('XADD', "],
+    "bull/pause_queue.lua": ["redis.pcall('PUBLISH', "],
     "bull/events.lua": ["redis.pcall('PUBLISH', "],
     "bull/waiting.lua": ["redis.pcall('PUBLISH', "],
     "bullmq/waiting.lua": ["redis.pcall('INCR', "],
@@ -44,6 +47,7 @@ TRIES = {
     # What is settled stays so.
     "settle_and_take.lua": ["pcall(take"],
     "request/request_types.lua": ["redis.pcall('XPENDING', "],
+    "foreign/undo_elements.lua": ["pcall(cmsgpack.unpack, "],
     "foreign/step_rows.lua": ["pcall(cmsgpack.unpack, "],
     "foreign/trash.lua": ["pcall(cmsgpack.unpack, "],
     "foreign/undo_elements.lua": ["pcall(cmsgpack.unpack, "],

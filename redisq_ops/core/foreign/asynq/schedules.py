@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ...model.quoting import legal
-from ...redis.operation import Call, together
+from ...redis.operation import Call, both, together
 from ..schedule import OwnersSchedule
-from ..schedules import MOST, ScheduleProgram, more
+from ..schedules import MOST, ScheduleProgram, more, ranked
 from .protobuf import Message
 from .workers import time_of
 
@@ -32,14 +32,18 @@ class AsynqSchedulers(ScheduleProgram):
     ) | {"run": "a scheduler's process has its entries in memory: enqueue the task by asynq"}
 
     async def read(self, queue: Any) -> list[OwnersSchedule]:
-        command = ("ZRANGE", _SCHEDULERS, 0, _MOST_SCHEDULERS - 1, "REV")
-        keys = await Call(command, list[bytes], key=_SCHEDULERS, cut=True)
+        processes, unread = await ranked(_SCHEDULERS, _MOST_SCHEDULERS, "REV")
         lists = await together(
-            Call(("LRANGE", key, 0, MOST - 1), list[bytes], key=key, cut=True) for key in keys
+            both(
+                Call(("LRANGE", key, 0, MOST - 1), list[bytes], key=key, cut=True),
+                Call(("LLEN", key), int, key=key),
+            )
+            for key, _ in processes
         )
-        made = (_entry(data) for of_one in lists for data in of_one)
+        made = (_entry(data) for entries, _ in lists for data in entries)
         mine = [one for one in made if one.problem or queue.takes(one.record["queue"])]
-        return mine[:MOST] + more(self.name, len(mine) - MOST)
+        left = sum(size - len(entries) for entries, size in lists) + len(mine[MOST:])
+        return [*mine[:MOST], *more(self.name, left), *more(self.name, unread, "schedulers")]
 
 
 def _entry(data: bytes) -> OwnersSchedule:

@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 from ...model.errors import Refused
 from ...model.quoting import bytes_of, legal
 from ...redis.operation import Call, both, together
-from ...redis.parsers import moment, number, pairs
+from ...redis.parsers import moment, number
 from ..elements import Element
 from ..job_hashes import Note
 from ..long_records import LONG_RECORD, whole_sizes
 from ..schedule import LATE_MS, OwnersSchedule
-from ..schedules import MOST, ScheduleProgram, more, records
+from ..schedules import ScheduleProgram, more, ranked, records
 
 _FIELDS = ("name", "pattern", "every", "tz", "data", "ic")
 _BESIDE = ("logs", "dependencies", "processed", "failed", "unsuccessful")
@@ -30,10 +30,8 @@ class BullSchedules(ScheduleProgram):
     }
 
     async def read(self, queue: Any) -> list[OwnersSchedule]:
-        key = queue._key("repeat")
-        command = ("ZRANGE", key, 0, MOST - 1, "WITHSCORES")
-        rows, size = await both(Call(command, pairs, key=key), Call(("ZCARD", key), int, key=key))
-        return [*await self.schedules(queue, rows), *more(self.name, size - len(rows))]
+        rows, unread = await ranked(queue._key("repeat"))
+        return [*await self.schedules(queue, rows), *more(self.name, unread)]
 
     @abstractmethod
     async def schedules(
@@ -96,13 +94,21 @@ class BullmqSchedulers(BullSchedules):
         found = await self.removed(queue, schedule, job, _BESIDE)
         if len(found) > 1:
             event = b"event\0removed\0jobId\0" + job + b"\0prev\0delayed"
-            found.append(Element("stream", bytes_of(queue._key("events")), event, after=b"1"))
+            kept = await _events_kept(bytes_of(queue._key("meta")))
+            found.append(Element("stream", bytes_of(queue._key("events")), event, after=kept))
         was = (
             Element("hash", definition, field.encode(), value, value)
             for field, value in schedule.record["values"].items()
             if field != "ic"
         )
         return [*was, *found, Element("key", definition, b"", b"1")]
+
+
+async def _events_kept(meta: bytes) -> bytes:
+    """How many events the queue keeps; 10,000 unless the application says otherwise."""
+    (found,) = await records([meta], ("opts.maxLenEvents",))
+    told = b"" if isinstance(found, Exception) else found["opts.maxLenEvents"] or b""
+    return told if told.isdigit() and len(told) <= 15 else b"10000"
 
 
 def _schedule(

@@ -12,16 +12,17 @@ from zoneinfo import ZoneInfo
 
 from ...model.quoting import legal
 from ...redis.operation import Call, both
-from ...redis.parsers import moment, pairs
+from ...redis.parsers import moment
 from ..elements import Element
 from ..job_hashes import Note
 from ..json_text import decoded, encoded, text_member
 from ..schedule import OwnersSchedule
-from ..schedules import MOST, DueScores, more, records
+from ..schedules import DueScores, more, ranked, records
 from .bindings import BINDING
 from .redbeat_keys import AT, DUE
 
 _CRON = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
+_MOST_S = 10**12
 DEFAULT = "celery"
 """Celery's usual queue, for entries that name none: the application's routes decide about them"""
 
@@ -41,16 +42,14 @@ class RedBeat(DueScores):
 
     async def read(self, queue: Any) -> list[OwnersSchedule]:
         usual = f"{queue.at}{BINDING.decode()}{DEFAULT}"
-        command = ("ZRANGE", DUE, 0, MOST - 1, "WITHSCORES")
-        (rows, size), has_usual = await both(
-            both(Call(command, pairs, key=DUE, cut=True), Call(("ZCARD", DUE), int, key=DUE)),
-            Call(("EXISTS", usual), bool, key=usual),
+        (rows, unread), has_usual = await both(
+            ranked(DUE), Call(("EXISTS", usual), bool, key=usual)
         )
         found = await records([key for key, _ in rows], ("definition", "meta"))
         made = (_entry(*row, values) for row, values in zip(rows, found, strict=True))
         otherwise = DEFAULT if has_usual else queue.own_name
         mine = [one for one in made if queue.takes(one.record.get("queue") or otherwise)]
-        return mine + more(self.name, size - len(rows))
+        return mine + more(self.name, unread)
 
     async def change(
         self, queue: Any, schedule: OwnersSchedule, paused: bool | None
@@ -84,23 +83,23 @@ def _entry(
     every = when.get("every") if kind == "interval" else None
     cron = " ".join(str(when.get(part, "*")) for part in _CRON)
     told = {name: found.get(name) for name in ("args", "kwargs", "options")}
+    record = {"key": key, "data": data, "score": score, "queue": queue}
+    seconds = every if isinstance(every, (int, float)) else 0
+    if not 0 <= seconds < _MOST_S:
+        why = "its interval is no number of seconds"
+        return OwnersSchedule(name, RedBeat.name, next_ms=at, problem=why, record=record)
     return OwnersSchedule(
         name,
         RedBeat.name,
         cron if kind == "crontab" else None if every is not None else kind,
         None,
-        round(every * 1000) if isinstance(every, (int, float)) and every > 0 else None,
+        round(seconds * 1000) or None,
         at,
         _time(decoded(values["meta"] or b"")),
         paused=found.get("enabled") is False,
         task=text_member(found, ("task",)),
         payload=encoded(told),
-        record={
-            "key": key,
-            "data": data,
-            "score": score,
-            "queue": queue,
-        },
+        record=record,
     )
 
 

@@ -14,7 +14,7 @@ if reply then return reply[1] end
 local rows, word = {}, 'ok'
 for i = first, #ARGV, width do
   local row = {ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]}
-  if row[1] ~= 'stream' and not elements_hold(row, row[4]) then word = 'changed' end
+  if not elements_hold(row, row[4]) then word = 'changed' end
   rows[#rows + 1] = row
 end
 if word == 'ok' then

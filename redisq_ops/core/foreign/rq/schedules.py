@@ -8,15 +8,14 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ...model.quoting import bytes_of, legal, text
-from ...redis.operation import Call, both
-from ...redis.parsers import moment, pairs
+from ...redis.parsers import moment
 from ..call_descriptions import call_of
 from ..elements import Element
 from ..iso_times import iso_ms
 from ..job_hashes import Note
 from ..json_text import decoded, text_member
 from ..schedule import OwnersSchedule
-from ..schedules import MOST, DueScores, ScheduleProgram, more, records
+from ..schedules import MOST, DueScores, ScheduleProgram, more, ranked, records
 
 SCHEDULERS = 50
 """processes of ``rq cron`` that are looked at"""
@@ -36,14 +35,13 @@ class RqCron(ScheduleProgram):
     }
 
     async def read(self, queue: Any) -> list[OwnersSchedule]:
-        key = queue.at + "cron_schedulers"
-        command = ("ZRANGE", key, 0, SCHEDULERS - 1, "REV")
-        names = await Call(command, list[bytes], key=key, cut=True)
-        keys = [bytes_of(queue.at + "cron_scheduler:") + name for name in names]
+        processes, unread = await ranked(queue.at + "cron_schedulers", SCHEDULERS, "REV")
+        keys = [bytes_of(queue.at + "cron_scheduler:") + name for name, _ in processes]
         found: list[OwnersSchedule] = []
-        for name, values in zip(names, await records(keys, ("cron_jobs",)), strict=True):
+        for (name, _), values in zip(processes, await records(keys, ("cron_jobs",)), strict=True):
             found += _of_process(queue, legal(name), values)
-        return found[:MOST] + more(self.name, len(found) - MOST)
+        left = more(self.name, len(found) - MOST)
+        return [*found[:MOST], *left, *more(self.name, unread, "`rq cron` processes")]
 
 
 def _of_process(
@@ -89,16 +87,12 @@ class RqScheduler(DueScores):
         return bytes_of(queue.at) + _JOBS
 
     async def read(self, queue: Any) -> list[OwnersSchedule]:
-        key = self.due_key(queue)
-        command = ("ZRANGE", key, 0, MOST - 1, "WITHSCORES")
-        rows, size = await both(
-            Call(command, pairs, key=key, cut=True), Call(("ZCARD", key), int, key=key)
-        )
+        rows, unread = await ranked(self.due_key(queue))
         jobs = [bytes_of(queue.at) + b"job:" + id for id, _ in rows]
         found = await records(jobs, ("origin", "description", "meta"))
         made = (_scheduled(*row, values) for row, values in zip(rows, found, strict=True))
         mine = [one for one in made if one.problem or queue.takes(one.record["queue"])]
-        return [*mine, *more(self.name, size - len(rows))]
+        return [*mine, *more(self.name, unread)]
 
     async def change(
         self, queue: Any, schedule: OwnersSchedule, paused: bool | None

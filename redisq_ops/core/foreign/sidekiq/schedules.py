@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from ...model.errors import BadInput, Refused
 from ...model.quoting import bytes_of, legal
-from ...redis.operation import Call, together
+from ...redis.operation import Call, both, together
 from ..elements import Element
 from ..iso_times import iso_ms
 from ..job_hashes import Note
@@ -42,10 +42,12 @@ class SidekiqCron(ScheduleProgram):
     async def read(self, queue: Any) -> list[OwnersSchedule]:
         sets = [bytes_of(queue.at) + part for part in _SETS]
         pages = await together(
-            Call(("SSCAN", key, 0, "COUNT", MOST), lambda reply: list(reply[1]), key=key, cut=True)
-            for key in sets
+            both(_members(key), Call(("SCARD", key), int, key=key)) for key in sets
         )
-        listed = {member: key for key, page in zip(sets, pages, strict=True) for member in page}
+        unread = sum(size - len(page) for page, size in pages)
+        listed = {
+            member: key for key, (page, _) in zip(sets, pages, strict=True) for member in page
+        }
         keys = sorted(listed)[:MOST]
         found = await records([bytes_of(queue.at) + key for key in keys], _FIELDS)
         now = await queue._now()
@@ -54,11 +56,7 @@ class SidekiqCron(ScheduleProgram):
             for key, values in zip(keys, found, strict=True)
         )
         mine = [one for one in made if one.problem or queue.takes(one.record["queue"])]
-        return mine + more(self.name, len(listed) - len(keys))
-
-    async def counts(self, queue: Any, now_ms: int) -> tuple[int | None, int | None]:
-        """All of it would have to be read at every look."""
-        return None, None
+        return mine + more(self.name, unread + len(listed) - len(keys))
 
     async def change(
         self, queue: Any, schedule: OwnersSchedule, paused: bool | None
@@ -76,6 +74,13 @@ class SidekiqCron(ScheduleProgram):
         member = Element("set", schedule.record["set"], schedule.record["key"], b"1")
         gone = (Element("key", k, b"", b"1") for k, n in zip(keys, sizes, strict=True) if n)
         return [*was, member, *gone]
+
+
+def _members(key: bytes) -> Call[set[bytes]]:
+    """The members of a set of up to `MOST`, and some of a larger one. Redis gives such a set up to
+    twice as many places in memory, which is what the count of SSCAN counts."""
+    command = ("SSCAN", key, 0, "COUNT", 2 * MOST)
+    return Call(command, lambda reply: set(reply[1]), key=key, cut=True)
 
 
 def _cron_job(
@@ -106,7 +111,8 @@ def _cron_job(
 
 
 def _with_next(schedule: OwnersSchedule, now_ms: int) -> OwnersSchedule:
-    """Its next time, by its expression. What it missed is unknown: it may be newer than that."""
+    """Its next time, by its expression. What it missed is unknown: the schedule may be
+    newer than its last time."""
     try:
         at = None if schedule.paused else next(schedule.times(now_ms))
     except BadInput:

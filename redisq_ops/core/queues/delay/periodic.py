@@ -94,6 +94,14 @@ class ScheduledPeriodic:
     """SHA-1 of the stored definition; it shows whether somebody changed it"""
 
     @property
+    def program(self) -> None:
+        """Another program that starts its runs: none."""
+
+    @property
+    def task(self) -> None:
+        """What its runs call: its payload says all."""
+
+    @property
     def run_ms(self) -> int | None:
         """The time of its latest run."""
         return run_time(self.run)
