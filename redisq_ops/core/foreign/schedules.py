@@ -12,7 +12,7 @@ from urllib.parse import quote
 from ..engine.operator_changes import ChangeUndo
 from ..engine.optional_features import HasPeriodicEntries
 from ..model.errors import Refused
-from ..redis.operation import C_co, Call, both, operation, together
+from ..redis.operation import C_co, Call, attempt, both, operation, together
 from ..redis.parsers import pairs
 from .elements import UNDO as ELEMENTS
 from .elements import Element, ElementChanges
@@ -79,11 +79,11 @@ class HasSchedules(ElementChanges[C_co], HasPeriodicEntries[C_co]):
 
     @operation
     async def periodics(self) -> Sequence[OwnersSchedule]:
-        found = await together(program.read(self) for program in self.schedule_programs)
+        found = await together(attempt(program.read(self)) for program in self.schedule_programs)
         every = [
             replace(one, refusals=program.refusals, notes=program.notes)
             for program, schedules in zip(self.schedule_programs, found, strict=True)
-            for one in schedules
+            for one in _readable(program.name, schedules)
         ]
         return sorted(every, key=lambda one: inf if one.next_ms is None else one.next_ms)
 
@@ -97,7 +97,10 @@ class HasSchedules(ElementChanges[C_co], HasPeriodicEntries[C_co]):
 
     @operation
     async def periodic_counts(self, now_ms: int) -> tuple[int | None, int | None]:
-        found = await together(program.counts(self, now_ms) for program in self.schedule_programs)
+        counts = await together(
+            attempt(program.counts(self, now_ms)) for program in self.schedule_programs
+        )
+        found = [(None, None) if isinstance(one, Exception) else one for one in counts]
         totals = [total for total, _ in found if total is not None]
         whole = len(totals) == len(found)
         return sum(totals) if whole else None, _late(overdue for _, overdue in found)
@@ -156,6 +159,13 @@ def more(program: str, n: int, of: str = "schedules") -> list[OwnersSchedule]:
     if n <= 0:
         return []
     return [OwnersSchedule("", program, problem=f"{n:,} more of {program}'s {of} are not shown")]
+
+
+def _readable(program: str, schedules: list[OwnersSchedule] | RedisqError) -> list[OwnersSchedule]:
+    """The schedules; if they can't be read, one that says why."""
+    if isinstance(schedules, Exception):
+        return [OwnersSchedule("", program, problem=f"{program}'s schedules: {schedules}")]
+    return schedules
 
 
 def _late(overdue: Iterable[int | None]) -> int | None:
