@@ -161,7 +161,7 @@ def more(program: str, n: int, of: str = "schedules") -> list[OwnersSchedule]:
     return [OwnersSchedule("", program, problem=f"{n:,} more of {program}'s {of} are not shown")]
 
 
-def _readable(program: str, schedules: list[OwnersSchedule] | RedisqError) -> list[OwnersSchedule]:
+def _readable(program: str, schedules: list[OwnersSchedule] | Exception) -> list[OwnersSchedule]:
     """The schedules; if they can't be read, one that says why."""
     if isinstance(schedules, Exception):
         return [OwnersSchedule("", program, problem=f"{program}'s schedules: {schedules}")]

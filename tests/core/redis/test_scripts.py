@@ -50,7 +50,6 @@ TRIES = {
     "foreign/undo_elements.lua": ["pcall(cmsgpack.unpack, "],
     "foreign/step_rows.lua": ["pcall(cmsgpack.unpack, "],
     "foreign/trash.lua": ["pcall(cmsgpack.unpack, "],
-    "foreign/undo_elements.lua": ["pcall(cmsgpack.unpack, "],
     # Reads only: what can't be read is put off, or ends a call that has already written.
     "fair/pack_lists.lua": ["pcall(accounts_change, ", "pcall(accounts_parse, "],
     "fair/take.lua": ["pcall(accounts_load, "],
