@@ -437,7 +437,12 @@ def planted(client: redis.Redis) -> str:
         "failed_at": 1.5,
     }
     client.hset("bull:shop:meta", "version", "bullmq:5.60.0")
-    kept = {"name": "charge", "data": payload, "returnvalue": payload, "timestamp": "1"}
+    kept: dict[Any, Any] = {
+        "name": "charge",
+        "data": payload,
+        "returnvalue": payload,
+        "timestamp": "1",
+    }
     client.hset("bull:shop:j1", mapping=kept | {"finishedOn": "2", "progress": form})
     client.zadd("bull:shop:completed", {"j1": 2})
     client.sadd("queues", "default")
