@@ -53,6 +53,8 @@ class MergedReads(ShardMap[C_co, ShardT]):
 
         Waiting entries without a time come one shard after another, with cursors ``shard~cursor``.
         """
+        if state == "done":  # none is kept
+            return Page((), None, 0)
         if state == "waiting" and not self.timed:
             return await self._page_by_shards(query)
         cursor, max, skip = query.cursor, query.max, 0
