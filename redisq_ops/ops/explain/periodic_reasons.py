@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-
 from ..hint import hint
 from ..inspect.periodic import PeriodicStatus, missed_words
 from ..terminal import count

@@ -357,7 +357,7 @@ def test_events_of_another_type_or_too_many_of_them(redisq: Redisq, client: Clie
     assert "bull:mail:events is a string" in redisq.err
     assert seen(client) == before
     client.delete("bull:mail:events")
-    for n in range(250):
+    for _ in range(250):
         client.xadd("bull:mail:events", {"event": "old"})
     client.hset("bull:mail:meta", "opts.maxLenEvents", 10)
     redisq("periodic", "rm", "bullmq:mail/nightly", *YES)
