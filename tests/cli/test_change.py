@@ -994,6 +994,7 @@ def test_a_pause_of_another_program_s_queue_says_who_heeds_it(
     client.lpush("queue:low", '{"class": "A", "args": [], "jid": "1"}')
     said = redisq("queue", "pause", "sidekiq:low", "--dry-run")
     assert "only redisq's workers and producers heed it; Sidekiq's own go on" in said
+    assert "no worker gets one" not in said
     RequestQueue(client, "mail").submit([b"x"], id="r1")
     said = redisq("queue", "pause", "mail", "--dry-run")
     assert "heed" not in said and said.count("waiting") == 1

@@ -10,8 +10,10 @@ from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Entry
 from redisq_ops.core.queues.delay import DelaySet, Periodic
 from redisq_ops.core.redis.operation import run
+from redisq_ops.ops.change.limits import Guard
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.discover import register
+from redisq_ops.ops.redaction import Redaction
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.change.confirm_dialog import Confirm
 from redisq_ops.tui.change.undo_screen import UndoScreen
@@ -20,6 +22,7 @@ from redisq_ops.tui.frame import text
 
 from ..foreign_keys import schedule_programs
 from .test_app import drive_in, press, see, told, until
+from .test_toolkit import limited, under
 
 pytestmark = [pytest.mark.alike, pytest.mark.slow]
 
@@ -114,13 +117,21 @@ def test_another_programs_schedule_is_shown_and_removed(url: str, client: redis.
         await see(pilot, "nightly", "0 3 * * *", "often", "every 15m")
         await press(pilot, "G")
         await until(pilot, lambda: app.current.table.identity == "nightly")
+        await press(pilot, "p")
+        await see(pilot, "tests.foreign_keys.***.fine")
         await press(pilot, "H")
         await told(pilot, "rq-scheduler has no pause; remove the schedule")
-        await confirmed(pilot, "X", "Remove periodic entry rq:low/nightly?", "0 3 * * *")
+        await confirmed(
+            pilot,
+            "X",
+            "Remove periodic entry rq:low/nightly?",
+            "0 3 * * *, tests.foreign_keys.***.fine",
+        )
         await told(pilot, "nightly is removed")
         assert "nightly" not in [each.name for each in queue.periodics()]
 
-    drive_in(url, body, "e")
+    hidden = Redaction.read([({"patterns": {"module": "rq_tasks"}}, "")])
+    under(url, limited(url, Guard(), hidden), body, "e")
 
 
 def test_another_programs_own_pause_is_set(url: str, client: redis.Redis) -> None:

@@ -281,7 +281,7 @@ def _change_queue(s: Session, verb: str, name: str, go: Go) -> int:
     from redisq_ops.ops.change.control_preview import queue_preview
 
     queue = s.run(s.deployment.queue(name))
-    control.settable(queue, verb)
+    s.run(control.holdable(queue, verb))
     preview = queue_preview([queue], [s.run(queue.counts.op())], verb)
     act = {"pause": control.pause, "resume": control.resume, "drain": control.drain}[verb]
     return confirm_and_run(s, preview, go, partial(act, queue))

@@ -202,6 +202,10 @@ class HasOwnersPause(Queue[C_co]):
     pause_note: ClassVar[str]
     """whose pause it is and who heeds it, in words"""
 
+    async def pause_refused(self) -> str | None:
+        """Why redisq can neither pause the queue nor let it go on, in words; None: it can."""
+        return None
+
     @operation
     @abstractmethod
     async def set_owners_pause(self, op: str, step: int, paused: bool) -> str:

@@ -231,6 +231,22 @@ def settable(queue: Queue[Any], verb: str = "") -> None:
     raise Refused(f"queue {queue.name} is kept by another program: {why}")
 
 
+async def holdable(queue: Queue[Any], verb: str) -> None:
+    """As `settable`; refuses also a queue whose owner's pause can't be set now."""
+    settable(queue, verb)
+    if verb == "drain" or not isinstance(queue, HasOwnersPause):
+        return
+    if (why := await queue.only_shown.op()) is not None:
+        raise Refused(f"queue {queue.name} is only shown: {why}")
+    if (why := await queue.pause_refused()) is not None:
+        raise Refused(f"queue {queue.name}: {why}: pause or resume it by {queue.owner}")
+
+
+def stops_workers(queue: Queue[Any]) -> bool:
+    """Whether a pause of the queue stops the workers that take its entries."""
+    return not queue.owner or isinstance(queue, HasOwnersPause)
+
+
 def heeded_by(queue: Queue[Any]) -> str:
     """Whom a pause or drain of another program's queue stops, in words; empty for our queues."""
     if isinstance(queue, HasOwnersPause):
@@ -288,8 +304,7 @@ async def resume(queue: Queue[Any], author: Author) -> ChangeOutcome:
 
 async def _as_owner(queue: HasOwnersPause[Any], paused: bool, author: Author) -> ChangeOutcome:
     """Pause or resume another program's queue, as that program does."""
-    if (why := await queue.only_shown.op()) is not None:  # before the audit log has it
-        raise Refused(f"queue {queue.name} is only shown: {why}")
+    await holdable(queue, "pause" if paused else "resume")  # before the audit log has it
     if ((await queue.counts.op()).paused is not None) is paused:
         return ChangeOutcome(None, 0)
 

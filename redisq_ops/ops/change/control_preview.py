@@ -10,7 +10,7 @@ from redisq_ops.core.model.entry import Client, Counts, Request
 
 from ..terminal import age, count, kind_of
 from .confirmation import typed_number
-from .control import CLIENT_RULES, QueueSetting, heeded_by
+from .control import CLIENT_RULES, QueueSetting, heeded_by, stops_workers
 from .destroy import contents
 from .preview import Preview
 
@@ -56,8 +56,9 @@ def queue_preview(queues: Sequence[Queue[Any]], counts: Sequence[Counts], verb: 
     if verb == "drain":
         lines.append("new requests and entries are refused; workers go on until it is empty")
     else:
-        waiting, pending = (sum(getattr(c, name) or 0 for c in counts) for name in _HANDED_OUT)
-        lines += handed_out(verb, waiting, pending)
+        held = [c for queue, c in zip(queues, counts, strict=True) if stops_workers(queue)]
+        waiting, pending = (sum(getattr(c, name) or 0 for c in held) for name in _HANDED_OUT)
+        lines += handed_out(verb, waiting, pending) if held else []
     lines += dict.fromkeys(filter(None, map(heeded_by, queues)))
     facts = {"verb": verb, "queue": ", ".join(names), "matched": len(names)}
     title = f"{verb} queue {names[0]}" if one else f"{verb} {count(len(names))} queues"

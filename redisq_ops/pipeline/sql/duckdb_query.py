@@ -78,14 +78,14 @@ def translated(query: str, now_ms: int) -> Translated:
     for order in tree.find_all(exp.Order):
         if [each.name.lower() for each in order.expressions] == ["all"]:
             raise _refused("order by all")
+    ctes = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+    for table in tree.find_all(exp.Table):
+        _check_table(table, ctes)
     typed = _name_columns(tree)
     tree = annotate_types(resolved(tree), schema={**SCHEMA}, dialect=DIALECT)
     names = tuple(distinct_names(typed or tree.named_selects))
-    ctes = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
     for node in list(tree.walk()):
         _check(node)
-        if isinstance(node, exp.Table):
-            _check_table(node, ctes)
         if isinstance(node, _COMPARED):
             _check_comparison(node)
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
@@ -169,8 +169,11 @@ def _check(node: exp.Expr) -> None:
         user = node.find_ancestor(exp.Binary, exp.Func, exp.Predicate, exp.Alias)
         if "." in node.this and not isinstance(user, _TAKES_DECIMALS):
             raise _refused(f"arithmetic with the decimal {node.this} (write {node.this}e0)")
-    if isinstance(node, (exp.Like, exp.ILike)) and "\\" in node.expression.sql():
-        raise _refused("like with a backslash")
+    if isinstance(node, (exp.Like, exp.ILike)):
+        if "\\" in node.expression.sql():
+            raise _refused("like with a backslash")
+        if _family(node.this) == "bytes":
+            raise _refused(f"like on {node.this.sql(DIALECT)}, which is bytes")
     if isinstance(node, exp.Length) and _family(node.this) != "text":
         raise _refused("length() of what isn't text")
 

@@ -357,7 +357,7 @@ def test_events_of_another_type_or_too_many_of_them(redisq: Redisq, client: Clie
     assert "bull:mail:events is a string" in redisq.err
     assert seen(client) == before
     client.delete("bull:mail:events")
-    for _n in range(250):
+    for _ in range(250):
         client.xadd("bull:mail:events", {"event": "old"})
     client.hset("bull:mail:meta", "opts.maxLenEvents", 10)
     redisq("periodic", "rm", "bullmq:mail/nightly", *YES)
@@ -475,6 +475,9 @@ def test_a_pause_that_would_lose_jobs_is_refused(redisq: Redisq, client: Client)
     redisq("queue", "pause", "bullmq:mail", *YES, code=1)
     assert "both its lists" in redisq.err
     assert seen(client) == before
+    client.hdel("bull:mail:meta", "version")
+    said = redisq.refusal("queue", "pause", "bullmq:mail", "--dry-run", code=1)
+    assert "names no release of BullMQ" in said
 
 
 @pytest.mark.alike

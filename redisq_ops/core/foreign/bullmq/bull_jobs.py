@@ -103,8 +103,8 @@ class BullJobs(JobHashQueue[C_co], HasSchedules[C_co], HasOwnersPause[C_co], Has
         )
         if word == "unclear":
             raise WrongKind(
-                f"queue {self.name}: which release of {self.owner} keeps it is unknown, or both its"
-                f" lists `wait` and `paused` have jobs: pause or resume it by {self.owner}"
+                f"queue {self.name}: both its lists `wait` and `paused` have jobs: pause or resume"
+                f" it by {self.owner}"
             )
         return word
 

@@ -102,6 +102,11 @@ class BullmqQueue(BullJobs[C_co]):
         paused = Call(("HEXISTS", key, "paused"), bool, key=key)
         return "queue.pause() in BullMQ" if await paused else None
 
+    async def pause_refused(self) -> str | None:
+        if await self.releases_there():
+            return None
+        return "its `meta` names no release of BullMQ, and each pauses in its own way"
+
     async def releases_there(self) -> Sequence[str]:
         """The release of the program that opened the queue last."""
         key = self._key("meta")
