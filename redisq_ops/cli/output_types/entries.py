@@ -91,7 +91,8 @@ class FlowEntry(TypedDict):
     awaited_by: int
     """entries that wait for it, or did"""
     counts: dict[str, int]
-    """state → entries, of all for which it waits or of those that were read; `open`: not ended"""
+    """state → entries, of all for which it waits or of those that were read; `open`: still waited
+    for, so not ended, or dead and not replayed"""
     note: Text | None
     """what else its program keeps of it, such as how far a chord of Celery came"""
 

@@ -43,7 +43,8 @@ class FlowMember:
     listed: int
     """how many of those for which it waits follow it"""
     counts: Mapping[str, int]
-    """states of those for which it waits, of as many as are known: ``open`` means not ended"""
+    """states of those for which it waits, of as many as are known: ``open`` means that
+    it is still waited for: it hasn't ended, or it is dead and may be replayed"""
     note: str = ""
     """what else its program keeps of it, in words"""
 
@@ -66,7 +67,8 @@ class FlowMember:
     def sums(self) -> str:
         """``10,000 below: 9,999 done, 1 dead; 100 shown``"""
         known = sum(self.counts.values())
-        words = ", ".join(f"{count(n)} {word}" for word, n in self.counts.items())
+        said = {"open": "still waited for"}
+        words = ", ".join(f"{count(n)} {said.get(word, word)}" for word, n in self.counts.items())
         read = f", {count(known)} read" if 0 < known < self.number else ""
         cut = self.depth >= 0 and self.listed < self.number
         part = f"; {count(self.listed)} shown" if cut else ""

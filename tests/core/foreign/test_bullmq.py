@@ -341,7 +341,7 @@ def test_of_a_flow_of_10000_children_some_are_named_and_a_circle_is_drawn_once(
         (1, f"{NAME}/gone", "gone", True),
     ]
     said = redisq("inspect", "entry", f"{NAME}/p")
-    assert "10,000 below: 1 dead, 2 open, 9,997 done; 100 shown" in said
+    assert "10,000 below: 1 dead, 2 still waited for, 9,997 done; 100 shown" in said
     said = redisq("explain", f"{NAME}/p")
     assert "waits for its dead child bullmq:mail/c1, its child bullmq:mail/c0" in said
 
