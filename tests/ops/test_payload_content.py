@@ -8,6 +8,7 @@ import sys
 import tracemalloc
 import zlib
 from collections.abc import Callable
+from functools import partial
 from unittest.mock import patch
 
 import msgpack
@@ -21,6 +22,9 @@ from redisq_ops.ops.payload_content import BEGINNING, PayloadContent, payload_co
 from redisq_ops.ops.redaction import MASK, Redaction
 
 from ..command_line import Redisq
+
+gzipped = partial(gzip.compress, mtime=0)
+"""without the time: it would be in the tests' names, which every process has to find alike"""
 
 HIDDEN = Redaction.read([({"keys": ["password"]}, "")])
 ORDER = {"to": "ann", "password": "hunter2"}
@@ -40,16 +44,16 @@ class Trap:
 @pytest.mark.parametrize(
     ("payload", "what", "content"),
     [
-        (gzip.compress(b'{"n": 1}' + b" " * 2040), "gzip, {} B → 2.0 KiB, JSON", '{"n": 1}'),
+        (gzipped(b'{"n": 1}' + b" " * 2040), "gzip, {} B → 2.0 KiB, JSON", '{"n": 1}'),
         (zlib.compress(b"one\ntwo"), "zlib, {} B → 7 B, text", "one\ntwo"),
         (base64.b64encode(b"Dear Ann, hello"), "base64, {} B → 15 B, text", "Dear Ann, hello"),
         (base64.encodebytes(dumped({"n": [1] * 99})), "base64, {} B → 304 B, JSON", '{"n": [1'),
         (
-            base64.urlsafe_b64encode(gzip.compress(b"deep")),
+            base64.urlsafe_b64encode(gzipped(b"deep")),
             "base64, gzip, {} B → 4 B, text",
             "deep",
         ),
-        (gzip.compress(bytes(range(256))), "gzip, {} B → 256 B, binary", "\x00"),
+        (gzipped(bytes(range(256))), "gzip, {} B → 256 B, binary", "\x00"),
         (pickle.dumps(Trap()), "pickle, {} B, disassembled, never loaded", "     0: PROTO 4"),
         (
             zlib.compress(pickle.dumps("a", 2)),
@@ -59,7 +63,7 @@ class Trap:
         (msgpack.packb({"n": 1, "raw": b"\xff"}), "msgpack, {} B, shown as JSON", '{"n": 1, "raw'),
         # Not these: a word, damaged data, bytes after the end, a number.
         (b"deadbeef" * 4, "32 B, text", "deadbeef"),
-        (gzip.compress(b"x" * 99)[:-4], "{} B, binary", ""),
+        (gzipped(b"x" * 99)[:-4], "{} B, binary", ""),
         (zlib.compress(b"one") + b"\0", "{} B, binary", ""),
         (b"\x80\x04X.", "4 B, binary", ""),
         (b"x^2 + y^2", "9 B, text", "x^2"),
@@ -72,11 +76,11 @@ def test_content_is_shown_with_what_was_done(payload: bytes, what: str, content:
     assert found.content.decode("utf-8", "replace").startswith(content)
 
 
-@pytest.mark.parametrize("compress", [gzip.compress, zlib.compress])
+@pytest.mark.parametrize("compress", [gzipped, zlib.compress])
 def test_a_bomb_shows_its_beginning_and_takes_little_memory(
     compress: Callable[[bytes], bytes],
 ) -> None:
-    bomb = gzip.compress(compress(b"ab" * MOST * 16))
+    bomb = gzipped(compress(b"ab" * MOST * 16))
     tracemalloc.start()
     found = payload_content(bomb)
     _, peak = tracemalloc.get_traced_memory()
@@ -90,7 +94,7 @@ def test_a_bomb_shows_its_beginning_and_takes_little_memory(
 @pytest.mark.parametrize(
     ("payload", "shown"),
     [
-        (gzip.compress(dumped(ORDER)), {"to": "ann", "password": MASK}),
+        (gzipped(dumped(ORDER)), {"to": "ann", "password": MASK}),
         (base64.b64encode(zlib.compress(dumped(ORDER))), {"to": "ann", "password": MASK}),
         (msgpack.packb(ORDER), {"to": "ann", "password": MASK}),
         (pickle.dumps(ORDER), MASK),
@@ -109,7 +113,7 @@ def test_redaction_is_applied_to_what_was_decoded(payload: bytes, shown: object)
 
 
 def test_content_without_secrets_keeps_its_bytes() -> None:
-    payload = gzip.compress(dumped({"to": "ann"}))
+    payload = gzipped(dumped({"to": "ann"}))
     assert HIDDEN.payload(payload) == payload
     assert isinstance(payload_content(payload, HIDDEN), PayloadContent)
 
@@ -117,7 +121,7 @@ def test_content_without_secrets_keeps_its_bytes() -> None:
 def test_inspect_shows_what_was_decoded_and_json_the_stored_bytes(
     client: redis.Redis, redisq: Redisq
 ) -> None:
-    payload = gzip.compress(b'{"to": "ann"}\n\x1b[2J', mtime=0)
+    payload = gzipped(b'{"to": "ann"}\n\x1b[2J')
     RequestQueue(client, "mail").submit([payload, b"plain"], id="r1")
     said = redisq("inspect", "entry", "mail/r1/1")
     assert f"payload           gzip, {len(payload)} B → 18 B, text\n" in said
@@ -131,7 +135,7 @@ def test_encodings_are_taken_off_up_to_three_levels() -> None:
     """Some compressed files decompress to themselves."""
     payload = b'{"to": "ann"}'
     for _ in range(50):
-        payload = gzip.compress(payload)
+        payload = gzipped(payload)
     found = payload_content(payload, HIDDEN)
     assert found.what.startswith("gzip, gzip, gzip, ") and found.what.endswith("binary")
     assert HIDDEN.payload(payload) == payload

@@ -39,8 +39,8 @@ class Links:
     awaiting: int = 0
     """of all that wait for it, or did"""
     counts: Mapping[str, int] | None = None
-    """of all for which it waits: ``open`` (still waited for), ``done`` and ``dead`` -> number; None:
-    not kept"""
+    """of all for which it waits: ``open`` (still waited for), ``done`` and ``dead`` -> number;
+    None: not kept"""
     note: str = ""
     """what else its program keeps of it, in words"""
 
