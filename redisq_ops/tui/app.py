@@ -116,8 +116,8 @@ class Top(Dashboard):
         self.refuse(nothing_selected(self))
 
     def on_paged_table_moved(self) -> None:
-        if self.current.holds == "requests":
-            self.refresh_bindings()  # a settled one can't be changed
+        if self.current.holds in ("requests", "periodic"):
+            self.refresh_bindings()  # a settled one can't be changed, nor can some schedules
         self.tick()
 
     def on_paged_table_marked(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 
 from textual.app import ComposeResult
 from textual.widgets import Footer
@@ -19,10 +19,13 @@ class KeyFooter(Footer):
     freed, because they watch the footer's `compact`.
     """
 
-    def __init__(self, also: Collection[str] = ()) -> None:
-        """``also``: the ids of keys to show that are hidden elsewhere."""
+    def __init__(
+        self, also: Collection[str] = (), words: Callable[[], Mapping[str, str]] = dict
+    ) -> None:
+        """``also``: the ids of keys to show that are hidden elsewhere. ``words``: key's id -> what
+        it does here, where that isn't what it does elsewhere."""
         super().__init__(compact=True, show_command_palette=False)
-        self._also = also
+        self._also, self._words = also, words
         self._shown: tuple[_Shown, ...] = ()
 
     def compose(self) -> ComposeResult:
@@ -38,9 +41,11 @@ class KeyFooter(Footer):
     def _of_now(self) -> tuple[_Shown, ...]:
         """The keys to show: for each action, the first of its keys."""
         of_action: dict[str, _Shown] = {}
+        words = self._words()
         for _, key, enabled, tooltip in self.screen.active_bindings.values():
             if (key.show or key.id in self._also) and key.action not in of_action:
                 name = self.app.get_key_display(key)
-                shown = (key.key, name, key.description, key.action, not enabled, tooltip)
+                does = words.get(key.id or "", key.description)
+                shown = (key.key, name, does, key.action, not enabled, tooltip)
                 of_action[key.action] = shown
         return tuple(of_action.values())

@@ -88,6 +88,8 @@ def unfit(app: Top, action: str, parameters: tuple[object, ...]) -> str:
             if verb not in view.verbs:
                 return f"not in this view: {_where(verb)}."
             return f"{kind} can't do that to {view.state or view.acts_on} entries."
+        case "move" if why := view.unfit(str(parameters[0])):
+            return f"{why}."
         case "edit" if not _edits(app):
             if not view.edits:
                 return "payloads are edited in the views of dead and delayed entries: 5 and 6."
@@ -104,6 +106,8 @@ def unfit(app: Top, action: str, parameters: tuple[object, ...]) -> str:
             return "the request is settled."
         case "hold" if view.of_all_queues and view.holds == "queue":
             return "a queue is held in the overview (1) and in its own views."
+        case "hold" if view.holds == "periodic":
+            return (why := view.unfit("hold")) and f"{why}."
         case "hold" if not _holdable(app):
             return f"{kind} can't be paused by redisq."
     return ""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -15,6 +16,9 @@ from redisq_ops.tui.command.command_line import CommandInput
 from redisq_ops.tui.keys.key_footer import KeyFooter
 from redisq_ops.tui.keys.keys import CHANGE
 from redisq_ops.tui.outline.section_tree import SectionTree
+
+if TYPE_CHECKING:
+    from ..dashboard import Dashboard
 
 _CHANGES = frozenset(key.id for key in CHANGE if key.id)
 """keys for which a list's footer has no room"""
@@ -54,7 +58,13 @@ class OpenedScreen(Screen[None]):
             yield from self.content()
         yield self.line.completions
         yield self.line
-        yield KeyFooter(_CHANGES)
+        yield KeyFooter(_CHANGES, self._words)
+
+    def _words(self) -> Mapping[str, str]:
+        """What keys do in the view that lists it, in that view's words."""
+        view = self.opened.view and cast("Dashboard", self.app).views[self.opened.view]
+        keys = (key for key in view.BINDINGS if isinstance(key, Binding)) if view else ()
+        return {key.id: key.description for key in keys if key.id}
 
     def content(self) -> ComposeResult:
         """The widgets of the sheet, `sections` among them."""

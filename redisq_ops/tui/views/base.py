@@ -261,6 +261,10 @@ class QueueView(Vertical):
         """Why the chosen rows can't be changed together; empty if they can."""
         return ""
 
+    def unfit(self, verb: str) -> str:
+        """Why a verb, or ``hold``, has no use for the row under the cursor; empty if it has one."""
+        return ""
+
     @property
     def row_queue(self) -> str | None:
         """In a view of all queues: the queue of the row under the cursor."""

@@ -72,6 +72,12 @@ class PeriodicView(QueueView):
         paused = "paused" if entry.paused else ""
         return (item.name, paused, entry.cron or "", entry.task or "")
 
+    def unfit(self, verb: str) -> str:
+        entry = self.item and self.item.entry
+        if not isinstance(entry, OwnersSchedule):
+            return ""
+        return entry.refusals.get({"requeue": "run", "purge": "rm", "hold": "pause"}[verb], "")
+
     def preview_sections(self, item: Any, snapshot: Snapshot) -> list[OutlineSection]:
         status: PeriodicStatus = item
         entry, now = status.entry, snapshot.now_ms
