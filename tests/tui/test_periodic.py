@@ -120,11 +120,11 @@ def test_another_programs_schedule_is_shown_and_removed(url: str, client: redis.
         await see(pilot, "X Remove")
         assert "R Run once" not in text(app) and "H Pause" not in text(app)
         await press(pilot, "R")
-        await told(pilot, "rq-scheduler runs a job when its time has come")
+        await see(pilot, "rq-scheduler runs a job when its time has come")
         await press(pilot, "p")
         await see(pilot, "tests.foreign_keys.***.fine")
         await press(pilot, "H")
-        await told(pilot, "rq-scheduler has no pause; remove the schedule")
+        await see(pilot, "rq-scheduler has no pause; remove the schedule")
         await confirmed(
             pilot,
             "X",
