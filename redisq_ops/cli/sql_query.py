@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from redisq_ops.core.engine.registry import all_queues
 from redisq_ops.core.model.errors import BadInput, RedisqError
 
 from .output import emit, quantity, say, table
@@ -46,6 +45,7 @@ class QueryTables:
 
 def query_tables(s: Session, asked: Asked, clock: Clock | None, lake: str | None) -> QueryTables:
     """What a query reads. Raises `BadInput` for a statement that does more than read."""
+    from redisq_ops.core.engine.registry import all_queues
     from redisq_ops.pipeline.session import spark_tuning
     from redisq_ops.pipeline.source.options import parse_options
     from redisq_ops.pipeline.source.tables import TABLES

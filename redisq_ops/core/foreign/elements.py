@@ -11,6 +11,7 @@ from redis.crc import key_slot
 from ..engine.operator_changes import ChangeUndo
 from ..model.errors import Refused
 from ..model.quoting import bytes_of
+from ..redis import acl_rights
 from ..redis.operation import C_co
 from .changes import ForeignChanges
 
@@ -48,6 +49,7 @@ class ElementChanges(ForeignChanges[C_co]):
         """Change all of the elements, or none: one step of an operation. Returns ok | changed: one
         has another value than was read."""
         await self._ensure_registered()
+        await acl_rights.to_change_elements(self)
         if self.on_cluster:
             slots = {key_slot(bytes_of(self.keys["op_"])), *(key_slot(e.key) for e in elements)}
             if len(slots) > 1:

@@ -92,6 +92,10 @@ async def to_work(queue: ScriptedQueue) -> str | None:
     )
 
 
+ELEMENTS = frozenset({"change_elements", "undo_elements"})
+"""scripts that change the owner's own settings"""
+
+
 async def to_put(queue: ScriptedQueue) -> None:
     """Raise `Forbidden` unless the user can submit entries to the queue."""
     _refuse(queue, await _ask(queue, PUT, ["eval"]))
@@ -100,6 +104,11 @@ async def to_put(queue: ScriptedQueue) -> None:
 async def to_change(queue: ScriptedQueue) -> None:
     """Raise `Forbidden` unless the user can make every kind of change to the queue."""
     _refuse(queue, await _ask(queue, ("move",), [*_OF_OPERATORS, *every_command(queue.package)]))
+
+
+async def to_change_elements(queue: ScriptedQueue) -> None:
+    """Raise `Forbidden` unless the user can change, and take back, the owner's own settings."""
+    _refuse(queue, await _ask(queue, ELEMENTS))
 
 
 async def to_replace_fields(key: str) -> None:
@@ -164,6 +173,7 @@ def every_command(package: str) -> tuple[str, ...]:
         wanted = {
             name for name, text in shared.items() if ScriptHeader.parse(text).argv
         } - own.keys()
+        wanted -= ELEMENTS  # only few users change schedules: `to_change_elements` asks
         ahead = [*own.values(), *(shared[name] for name in wanted)]
         while ahead:
             uses = set(ScriptHeader.parse(ahead.pop()).uses) & shared.keys() - wanted - own.keys()

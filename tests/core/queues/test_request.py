@@ -681,7 +681,7 @@ def test_an_entry_is_found_wherever_it_is(queue: Queue) -> None:
         7: "waiting",
     }
     assert found[1] and found[1].receipt == one.receipt
-    assert found[4] and found[4].payload == b"42"
+    assert found[4] and found[4].record == b"42"
     assert found[5] and found[5].payload == b"5"
     assert queue.get("r/8") is queue.get("r/0") is queue.get("r") is queue.get("x/1") is None
 
