@@ -152,11 +152,18 @@ class QueueReport:
 
     @cached_property
     def _opening(self) -> DataFrame | None:
-        from .transforms import open_entries
+        from .transforms import event_counts, open_entries
 
         if self.earlier is None:
             return None
-        return self._persist(open_entries(_select_columns(self.earlier, HISTORY_COLUMNS)))
+        earlier = _select_columns(self.earlier, HISTORY_COLUMNS)
+        return self._persist(open_entries(event_counts(earlier)))
+
+    @cached_property
+    def _event_counts(self) -> DataFrame:
+        from .transforms import event_counts
+
+        return self._persist(event_counts(self.history, min(MINUTE, self.step_ms)))
 
     @property
     def accuracy(self) -> int | None:
@@ -201,12 +208,12 @@ class QueueReport:
         anomaly_ms = self.anomaly_ms
         return {
             "latency": t.latency(self.attempts, HOUR, self.accuracy),
-            "throughput": t.throughput(self.history, MINUTE, self._opening),
+            "throughput": t.throughput(self._event_counts, MINUTE, self._opening),
             "workers": t.workers(self.attempts, self.step_ms),
             "changes": t.changes(self.history),
             "retries": t.retries(self.attempts),
             "anomalies": t.anomalies(
-                t.throughput(self.history, anomaly_ms),
+                t.throughput(self._event_counts, anomaly_ms),
                 t.latency(self.attempts, anomaly_ms, self.accuracy),
                 anomaly_ms,
             ),
@@ -241,7 +248,7 @@ class QueueReport:
 
         from . import transforms as t
 
-        totals = t.window_totals(self.history, self.attempts, self.accuracy)
+        totals = t.window_totals(self._event_counts, self.attempts, self.accuracy)
         extent = self._extent
         at = F.unix_millis("since_at")
         letters = t.readable(self.dead).where(
@@ -277,7 +284,7 @@ class QueueReport:
         extent, (deliveries, unknown_waits) = self._extent, self._delivery_counts
         series = {
             "latency": t.latency(self.attempts, self.step_ms, self.accuracy),
-            "throughput": t.throughput(self.history, self.step_ms, self._opening),
+            "throughput": t.throughput(self._event_counts, self.step_ms, self._opening),
         }
         collected = _collect([*self.tables.values(), *series.values()], progress)
         rows = dict(zip(self.tables, collected, strict=False))

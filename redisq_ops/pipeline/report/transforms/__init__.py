@@ -7,10 +7,11 @@ most 1/accuracy of all values, in bounded memory.
 
 from .anomalies import anomalies
 from .dead_letters import contrasts, dead_groups, payload_fields
-from .delivery_stats import latency, open_entries, retries, throughput, window_totals, workers
+from .delivery_stats import latency, retries, workers
 from .events import attempts, changes, entry_events, readable
 from .fairness import client_submissions, fairness
 from .requests import critical_paths, requests
+from .throughput import event_counts, open_entries, throughput, window_totals
 
 __all__ = [
     "anomalies",
@@ -21,6 +22,7 @@ __all__ = [
     "critical_paths",
     "dead_groups",
     "entry_events",
+    "event_counts",
     "fairness",
     "latency",
     "open_entries",

@@ -57,14 +57,14 @@ def anomalies(throughput: DataFrame, latency: DataFrame, step_ms: int = MINUTE) 
         F.when(F.col("runs") >= SAMPLES, F.col("run_p95_ms")).alias("run_ms"),
     )
     values = dense.unionByName(_by_metric(times, ("wait_ms", "run_ms")))
-    medians = values.groupBy("queue", "metric").agg(
-        F.percentile("value", F.lit(0.5)).alias("median"), F.count("*").alias("steps")
-    )
-    deviations = values.join(medians, ["queue", "metric"]).withColumn(
-        "away", F.col("value") - F.col("median")
-    )
-    spread = deviations.groupBy("queue", "metric").agg(
-        F.percentile(F.abs("away"), F.lit(0.5)).alias("mad"), F.avg(F.abs("away")).alias("mean")
+    # Windows, not joins: a join would compute both tables again.
+    usual = Window.partitionBy("queue", "metric")
+    deviations = (
+        values.withColumn("median", F.percentile("value", F.lit(0.5)).over(usual))
+        .withColumn("steps", F.count("*").over(usual))
+        .withColumn("away", F.col("value") - F.col("median"))
+        .withColumn("mad", F.percentile(F.abs("away"), F.lit(0.5)).over(usual))
+        .withColumn("mean", F.avg(F.abs("away")).over(usual))
     )
     floor = reduce(
         lambda so_far, item: so_far.when(F.col("metric") == item[0], item[1]),
@@ -80,8 +80,7 @@ def anomalies(throughput: DataFrame, latency: DataFrame, step_ms: int = MINUTE) 
         .otherwise(F.col("z") > 0)
     )
     unusual = (
-        deviations.join(spread, ["queue", "metric"])
-        .withColumn("z", z)
+        deviations.withColumn("z", z)
         .where(
             (F.col("steps") >= BASELINE)
             & (F.abs("z") >= THRESHOLD)

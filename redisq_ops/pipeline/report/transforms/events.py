@@ -34,7 +34,6 @@ def entry_events(history: DataFrame) -> DataFrame:
     )
     rows = rows.withColumn("ranged", ranged).withColumn("number", F.explode(numbers))
     request_id = F.coalesce("request", "id")
-    part = F.split("event_id", "-")
     # Within one call, entries are lost before they are dead, and dead before they are taken again.
     rank = F.array_position(
         F.array(*map(F.lit, ("submitted", "done", "failed", "lost", "dead", "taken"))),
@@ -49,7 +48,7 @@ def entry_events(history: DataFrame) -> DataFrame:
             ),
         )
         .withColumn("at_ms", F.unix_millis("at"))
-        .withColumn("order", F.struct("at_ms", part[0].cast("long"), part[1].cast("long"), rank))
+        .withColumn("order", F.struct("at_ms", *stream_position(), rank))
         .drop("ranged")
     )
 
@@ -119,6 +118,12 @@ def attempts(history: DataFrame, client: str | None = None) -> DataFrame:
     )
 
 
+def stream_position() -> tuple[Column, Column]:
+    """The two numbers of an event's id, by which a stream is ordered."""
+    part = F.split("event_id", "-")
+    return part[0].cast("long"), part[1].cast("long")
+
+
 def with_entry_counts(history: DataFrame) -> DataFrame:
     """Events with the number of ``entries`` that each one concerns, without expanding ranges.
 
@@ -133,7 +138,10 @@ def with_entry_counts(history: DataFrame) -> DataFrame:
     delta = F.when(opens, number.cast("long")).when(closes, -number.cast("long"))
     size = (
         F.when(event == "op", delta)
-        .when(_submits_range(), part[1].cast("long") - part[0].cast("long") + 1)
+        .when(
+            _submits_range(),
+            F.greatest(F.lit(1), part[1].cast("long") - part[0].cast("long") + 1),
+        )
         .otherwise(1)
     )
     rows = readable(history).where(event.isin(*ENTRY_EVENTS, "op"))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from .events import entry_events
+from .events import with_entry_counts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 def requests(history: DataFrame, attempts: DataFrame) -> DataFrame:
     """Requests that ended within the history, the slowest first."""
     submitted = (
-        entry_events(history)
-        .where((F.col("event") == "submitted") & F.col("request").isNotNull())
-        .groupBy("queue", "request")
-        .agg(F.min("at").alias("submitted_at"), F.count("*").alias("entries"))
+        with_entry_counts(history)
+        .where((F.col("event") == "submitted") & (F.col("kind") == "request"))
+        .groupBy("queue", F.coalesce("request", "id").alias("request"))
+        .agg(F.min("at").alias("submitted_at"), F.sum("entries").alias("entries"))
     )
     ended = (
         history.where(F.col("event") == "request-done")
