@@ -1,12 +1,13 @@
 """Runs a report's queries in this process, by DuckDB.
 
 sqlglot translates them from Spark's dialect; a test compares the results with Spark's. Times are
-those of UTC, without a zone. DuckDB sees no file and no network.
+those of UTC, without a zone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -14,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import sqlglot
+from duckdb.func import SPECIAL
 from sqlglot import exp
 
+from redisq_ops.core.model.errors import Refused
 from redisq_ops.ops.redaction import Redaction
 
 from .engine import Value, functions, query_text
@@ -31,19 +34,32 @@ class DuckDBEngine:
     exact = True
 
     def __init__(self, redaction: Redaction, client: str | None) -> None:
-        config = {"memory_limit": MEMORY, "temp_directory": ""}
-        self._database = duckdb.connect(config=config)
+        self.redacts, self.finds_clients = bool(redaction), client is not None
+        self._database = duckdb.connect(
+            config={
+                "memory_limit": MEMORY,
+                "temp_directory": "",
+                "autoinstall_known_extensions": False,
+            }
+        )
         self._names = (f"r{n}" for n in count())
         self._database.execute(
             "create macro timestamp_millis(ms) as make_timestamp(cast(1000 * ms as bigint))"
         )
         for made in functions(redaction, client):
-            types: list[Any] = [_duckdb_type(each) for each in made.takes]
+            call: Any = made.call
+            takes = [_duckdb_type(each) for each in made.takes]
             self._database.create_function(
-                made.name, made.call, types, _duckdb_type(made.returns), null_handling="special"
+                made.name, call, takes, _duckdb_type(made.returns), null_handling=SPECIAL
             )
 
     def relation(self, rows: pa.Table) -> duckdb.DuckDBPyRelation:
+        import pyarrow as pa
+
+        for at, field in enumerate(rows.schema):
+            if pa.types.is_timestamp(field.type):
+                utc = rows[at].cast(pa.timestamp("us"))
+                rows = rows.set_column(at, field.name, utc)
         return self._database.from_arrow(rows)
 
     def query(
@@ -73,6 +89,17 @@ class DuckDBEngine:
         self._database.close()
 
 
+@contextmanager
+def memory_bound() -> Iterator[None]:
+    """`Refused` if DuckDB needs more memory than it may use."""
+    try:
+        yield
+    except duckdb.OutOfMemoryException:
+        raise Refused(
+            f"the report takes more than {MEMORY} of memory: redisq spark report has no such limit"
+        ) from None
+
+
 @cache
 def _translated(query: str) -> str:
     tree = sqlglot.parse_one(query, read="spark")
@@ -82,5 +109,5 @@ def _translated(query: str) -> str:
     return tree.sql(dialect="duckdb")
 
 
-def _duckdb_type(spark: str) -> str:
+def _duckdb_type(spark: str) -> Any:
     return exp.DataType.build(spark, dialect="spark").sql(dialect="duckdb")

@@ -36,6 +36,10 @@ class Engine(Protocol[Relation]):
 
     exact: bool
     """whether percentiles are exact, however many values there are"""
+    redacts: bool
+    """whether the function ``redact`` changes anything"""
+    finds_clients: bool
+    """whether there is the function ``client_of``"""
 
     def relation(self, rows: pa.Table) -> Relation:
         """Rows of this process's memory."""

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from redisq_ops.core.engine.queue_classes import foreign_classes
 from redisq_ops.ops.groups.traits import SUPPORT
-from redisq_ops.ops.redaction import Redaction
 
 from . import anomaly_rule
 from .critical_path import Attempt, critical_path
@@ -82,16 +81,14 @@ class QueueReport(Generic[Relation]):
     """A report of a history and its dead letters, of which only `HISTORY_COLUMNS` and
     `DEAD_COLUMNS` are used.
 
-    An entry's client is known for fair queues; ``by_id``: the engine finds it in the id.
+    An entry's client is known for fair queues, unless the engine finds clients in ids.
     """
 
     engine: Engine[Relation]
     history: Relation
     dead: Relation
-    by_id: bool = False
     payloads: bool = False
     """compare dead letters' payloads too, to find what the entries of a group have in common"""
-    redaction: Redaction = Redaction()
     weights: Weights | None = None
     """weights other than 1; None: unknown"""
     earlier: Relation | None = None
@@ -104,8 +101,10 @@ class QueueReport(Generic[Relation]):
         self.history = self.engine.kept(self.history)
         self.dead = self.engine.kept(self.dead)
 
-    def _query(self, name: str, values: Mapping[str, Value] = {}, **inputs: Relation) -> Relation:
-        return self.engine.query(name, values, **inputs)
+    def _query(
+        self, name: str, values: Mapping[str, Value] | None = None, **inputs: Relation
+    ) -> Relation:
+        return self.engine.query(name, values or {}, **inputs)
 
     def _rows(self, relation: Relation, limit: int | None = None) -> list[Row]:
         return rows_in_millis(self.engine.rows(relation, limit))
@@ -130,19 +129,15 @@ class QueueReport(Generic[Relation]):
     def _entries(self) -> Relation:
         return self._query("entry_events", {"most": MAX_EXPANDED}, history=self.history)
 
+    @property
+    def _client(self) -> dict[str, Value]:
+        of_fair_queues = "case when kind = 'fair' then detail end"
+        return {"client": "client_of(id)" if self.engine.finds_clients else of_fair_queues}
+
     @cached_property
     def attempts(self) -> Relation:
-        return self.engine.kept(self._attempts(self._entries))
-
-    def _attempts(self, entries: Relation) -> Relation:
-        of_fair_queues = "case when kind = 'fair' then detail end"
-        client = "client_of(id)" if self.by_id else of_fair_queues
-        return self._query("attempts", {"client": client}, entries=entries)
-
-    @cached_property
-    def _submissions(self) -> Relation:
-        client = "client_of(id)" if self.by_id else "case when kind = 'fair' then detail end"
-        return self._query("submissions", {"client": client}, entries=self._entries)
+        """One row per delivery."""
+        return self.engine.kept(self._query("attempts", self._client, entries=self._entries))
 
     @cached_property
     def _delivery_counts(self) -> Row:
@@ -158,11 +153,11 @@ class QueueReport(Generic[Relation]):
     @cached_property
     def _opening(self) -> Relation:
         if self.earlier is None:
-            return self._literal(queue="string", opened="long", fewest="long")
+            return self._literal([], queue="string", opened="long", fewest="long")
         counts = self._query("event_counts", {"step_ms": MINUTE}, history=self.earlier)
         return self.engine.kept(self._query("open_entries", counts=counts))
 
-    def _literal(self, rows: Sequence[Row] = (), **columns: str) -> Relation:
+    def _literal(self, rows: Sequence[Row], **columns: str) -> Relation:
         import pyarrow as pa
 
         types = {"string": pa.string(), "int": pa.int32(), "long": pa.int64()}
@@ -224,17 +219,21 @@ class QueueReport(Generic[Relation]):
         return self._query("latency", values, attempts=self.attempts)
 
     def _throughput(self, step_ms: int) -> Relation:
-        inputs = {"counts": self._event_counts, "opening": self._opening}
-        return self._query("throughput", {"step_ms": step_ms}, **inputs)
+        counts, opening = self._event_counts, self._opening
+        return self._query("throughput", {"step_ms": step_ms}, counts=counts, opening=opening)
 
     def _anomalies(self, step_ms: int) -> Relation:
-        inputs = {"throughput": self._throughput(step_ms), "latency": self._latency(step_ms)}
-        return self._query("anomalies", {"step_ms": step_ms, **anomaly_rule.VALUES}, **inputs)
+        return self._query(
+            "anomalies",
+            {"step_ms": step_ms, **anomaly_rule.VALUES},
+            throughput=self._throughput(step_ms),
+            latency=self._latency(step_ms),
+        )
 
     @cached_property
     def _requests(self) -> Relation:
-        inputs = {"history": self.history, "attempts": self.attempts}
-        return self.engine.kept(self._query("requests", **inputs))
+        found = self._query("requests", history=self.history, attempts=self.attempts)
+        return self.engine.kept(found)
 
     def _fairness(self) -> Relation:
         rows = [
@@ -245,7 +244,7 @@ class QueueReport(Generic[Relation]):
             "fairness",
             {"hour_ms": HOUR},
             attempts=self.attempts,
-            submissions=self._submissions,
+            submissions=self._query("submissions", self._client, entries=self._entries),
             weights=self._literal(rows, queue="string", client="string", weight="int"),
         )
 
@@ -256,8 +255,10 @@ class QueueReport(Generic[Relation]):
     def _window_totals(self) -> Relation:
         begin, end = self.range
         values = {"begin_ms": begin or 0, "end_ms": end or 0, **self._percentiles}
-        inputs = {"counts": self._event_counts, "attempts": self.attempts, "dead": self.dead}
-        return self._query("window_totals", values, **inputs)
+        counts = self._event_counts
+        return self._query(
+            "window_totals", values, counts=counts, attempts=self.attempts, dead=self.dead
+        )
 
     def _dead_letter_tables(self) -> dict[str, Relation]:
         if self.payloads:
@@ -265,10 +266,10 @@ class QueueReport(Generic[Relation]):
             enveloped = ", ".join(f"'{kind}'" for kind in kinds)
             payloads = self._query("payload_fields", {"enveloped": enveloped}, dead=self.dead)
         else:
-            fields = dict.fromkeys(("queue", "fingerprint", "id", "field", "value"), "string")
-            payloads = self._literal(**fields)
+            names = ("queue", "fingerprint", "id", "field", "value")
+            payloads = self._literal([], **dict.fromkeys(names, "string"))
         values = {"hour_ms": HOUR, "support": SUPPORT, "max_traits": MAX_TRAITS}
-        redact = {"redact": "redact" if self.redaction else ""}
+        redact = {"redact": "redact" if self.engine.redacts else ""}
         return {
             "dead_groups": self._query("dead_groups", redact, dead=self.dead),
             "contrasts": self._query("contrasts", values, dead=self.dead, payloads=payloads),
@@ -325,9 +326,7 @@ class QueueReport(Generic[Relation]):
             None if self.against is None else self.against.range,
         )
 
-    def _collect(
-        self, relations: Iterable[Relation], progress: Progress | None
-    ) -> list[list[Row]]:
+    def _collect(self, relations: Iterable[Relation], progress: Progress | None) -> list[list[Row]]:
         """The rows of each relation, at most one more than `MAX_ROWS`."""
         found: list[list[Row]] = []
         for n, relation in enumerate(listed := list(relations)):
@@ -354,7 +353,7 @@ class QueueReport(Generic[Relation]):
         named = self._literal([{"request": request}], request="string")
         events = self._query("events_of_request", history=self.history, requests=named)
         entries = self._query("entry_events", {"most": MAX_EXPANDED}, history=events)
-        attempts = self._attempts(entries)
+        attempts = self._query("attempts", self._client, entries=entries)
         requests = self._query("queues_of_request", attempts=attempts, requests=named)
         rows = [
             {**row, "took_ms": row["to_ms"] - row["from_ms"]}
@@ -388,6 +387,13 @@ class QueueReport(Generic[Relation]):
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
         return {name: folder / name for name in relations}
+
+
+def report_columns(table: str, *, payloads: bool) -> tuple[str, ...]:
+    """What a report reads of the table ``history`` or ``dead``."""
+    if table == "history":
+        return HISTORY_COLUMNS
+    return (*DEAD_COLUMNS, "payload") if payloads else DEAD_COLUMNS
 
 
 def step_for(range_ms: int) -> int:

@@ -24,6 +24,7 @@ class SparkEngine:
     exact = False
 
     def __init__(self, spark: SparkSession, redaction: Redaction, client: str | None) -> None:
+        self.redacts, self.finds_clients = bool(redaction), client is not None
         self._spark = spark
         self._kept: list[DataFrame] = []
         self._views: list[str] = []
@@ -36,7 +37,8 @@ class SparkEngine:
 
     def query(self, name: str, values: Mapping[str, Value], **inputs: DataFrame) -> DataFrame:
         views = {each: self._view(frame) for each, frame in inputs.items()}
-        tree = sqlglot.parse_one(query_text(name).format(**values, **views), read="spark")
+        text = query_text(name).format(**values, **views)
+        tree = sqlglot.parse_one(text, read="spark", into=exp.Select)
         # One by one: Spark doesn't recognise a kept relation whose query has a WITH.
         steps: dict[str, str] = {}
         for step in tree.ctes:
