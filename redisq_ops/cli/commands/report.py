@@ -44,10 +44,12 @@ class ReportOptions:
 
 @command(commands, "report", prints=PRINTS)
 def report(s: Session, given: ReportOptions) -> int:
-    """Report latency, throughput, backlog, workers, retries, anomalies, dead-letter groups,
-    fairness, operators' changes and the slowest requests, from the history and the dead letters: as
-    tables, an HTML page or Parquet. The queue's setting `history` decides how much the history has.
-    redisq spark report does the same for more events, and for a lake.
+    """Report on queues: tables, an HTML page or Parquet.
+
+    The history and the dead letters show latency, throughput, backlog, workers, retries, anomalies,
+    error groups, fairness, operators' changes and the slowest requests. The queue's setting
+    `history` decides how much the history has. redisq spark report does the same for more events,
+    and for a lake.
 
     Examples:
       redisq report mail --html report.html
