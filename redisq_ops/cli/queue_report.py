@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from redisq_ops.core.model.errors import BadInput
 
-from . import spark_tables
+from . import report_tables
 from .options import option, options
 from .output import say
 from .session import Session
@@ -173,9 +173,9 @@ def server_name(s: Session) -> str:
 def print_figures(s: Session, figures: Figures, contents: Contents) -> None:
     """Print the figures, and what was written."""
     if s.json:
-        spark_tables.print_json(figures)
+        report_tables.print_json(figures)
     else:
-        spark_tables.print_report(s, figures)
+        report_tables.print_report(s, figures)
     if contents.html is not None:
         say(f"written: {contents.html}")
     if contents.parquet is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from redisq_ops.core.model.errors import BadInput, NotFound
 from redisq_ops.ops.hint import hint
 
-from .. import spark_tables
+from .. import report_tables
 from ..completion import queues
 from ..options import argument, command, flag, option, options
 from ..output import count, emit, progress, quantity, say
@@ -131,7 +131,7 @@ def groups(s: Session, given: SparkGroupsOptions) -> int:
         figures = report.dead_letter_groups(progress=meter)
     groups, traits = figures["dead_groups"], figures["contrasts"]
     if not s.json:
-        spark_tables.print_groups(s, groups, traits)
+        report_tables.print_groups(s, groups, traits)
         say(
             f"{count(sum(row['entries'] for row in groups))} dead letters in "
             f"{count(len(groups))} {'group' if len(groups) == 1 else 'groups'}"
@@ -178,7 +178,7 @@ def critical_path(s: Session, given: CriticalPathOptions) -> int:
         raise BadInput(f"request {request} is in more than one queue: {here}")
     if not found:
         _nothing(request, queue, silent)
-    spark_tables.print_critical_path(s, rows, f"{found[0]}/{request}")
+    report_tables.print_critical_path(s, rows, f"{found[0]}/{request}")
     return 0
 
 
