@@ -455,8 +455,8 @@ def test_a_page_escapes_foreign_text() -> None:
 def test_a_single_group_has_no_contrasts(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from redisq_ops.cli.session import Session
     from redisq_ops.cli.report_tables import print_groups
+    from redisq_ops.cli.session import Session
     from redisq_ops.pipeline.report.report_page import page
 
     figures = empty()
@@ -687,8 +687,8 @@ def test_spark_settings_follow_the_number_of_rows(client: redis.Redis) -> None:
 
 
 def test_foreign_bytes_are_escaped_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    from redisq_ops.cli.session import Session
     from redisq_ops.cli.report_tables import print_groups
+    from redisq_ops.cli.session import Session
 
     row = {
         "queue": HOSTILE,
