@@ -14,8 +14,8 @@ def part_of(path: str) -> str | None:
     """The part of the repository that counts a file; None: not counted."""
     if path.startswith(GENERATED):
         return "generated"
-    if path.endswith(".lua"):
-        return "Lua"
+    if path.endswith((".lua", ".sql")):
+        return "Lua" if path.endswith(".lua") else "SQL"
     if not path.endswith(".py"):
         return None
     folders = path.removeprefix("redisq_ops/").split("/")[:-1]

@@ -170,6 +170,6 @@ def test_the_source_archive_builds_the_same_wheel(tmp_path: Path) -> None:
         names = sorted(ours.namelist())
         assert sorted(theirs.namelist()) == names
         assert f"redisq_ops/schemas/{schema_names()[0]}.json" in names
-        page = ("charts.js", "report_page.css", "report_page.html")
+        page = ("charts.js", "report_page.css", "report_page.html", "queries/latency.sql")
         assert {f"redisq_ops/pipeline/report/{name}" for name in page} <= set(names)
         assert all(theirs.read(name) == ours.read(name) for name in names)

@@ -122,20 +122,20 @@ def collected(
 @pytest.mark.slow
 @pytest.mark.alike
 def test_commands_print_what_they_declare(collected: Collector) -> None:
-    """Those of Spark: tests/pipeline/test_json_reference.py."""
+    """Those of Spark and reports: tests/pipeline/test_json_reference.py."""
     assert mistakes(collected.rows) == set()
     assert unseen(collected.rows) == {}
     promised = {
         (command, name)
         for command, names in json_reference.printed().items()
         for name in names
-        if not command.startswith("spark ") and command not in ELSEWHERE
+        if not command.startswith("spark ") and command not in {*ELSEWHERE, "report"}
     }
     assert collected.commands <= promised
     # Of the changes each shows its plan or its outcome.
     missing = {command for command, _ in promised} - {command for command, _ in collected.commands}
     assert missing == set()
-    types = {name for name in declared() if not name.startswith("Spark")}
+    types = {name for name in declared() if not name.startswith(("Spark", "QueueReport"))}
     assert types == collected.rows.keys()
 
 

@@ -1,14 +1,16 @@
 """One small Spark session for all tests of a process."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from redisq_ops.pipeline.report.engine import Engine
 
 QUICK = (
     "spark.driver.memory=1g",
@@ -62,3 +64,33 @@ def spark() -> "Iterator[SparkSession]":
         made = session("tests", master="local[2,4]", conf=QUICK)
     yield made
     made.stop()
+
+
+@pytest.fixture(params=["duckdb", pytest.param("spark", marks=pytest.mark.slow)])
+def engine_for(request: pytest.FixtureRequest) -> "Iterator[Callable[[str | None], Engine[Any]]]":
+    """Makes what runs a report's queries, with a pattern for clients in ids."""
+    from redisq_ops.ops.redaction import Redaction
+
+    emails = {"keys": ["card"], "patterns": {"email": r"[\w.]+@[\w.]+\.org"}}
+    redaction = Redaction.read([(emails, "")])
+    made: list[Engine[Any]] = []
+
+    def engine(client: str | None) -> "Engine[Any]":
+        if request.param == "spark":
+            from redisq_ops.pipeline.report.spark_engine import SparkEngine
+
+            made.append(SparkEngine(request.getfixturevalue("spark"), redaction, client))
+        else:
+            from redisq_ops.pipeline.report.duckdb_engine import DuckDBEngine
+
+            made.append(DuckDBEngine(redaction, client))
+        return made[-1]
+
+    yield engine
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def engine(engine_for: "Callable[[str | None], Engine[Any]]") -> "Engine[Any]":
+    return engine_for(None)

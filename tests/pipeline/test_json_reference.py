@@ -1,5 +1,6 @@
 """Commands about Spark print the JSON that they declare, with the figures of a real history."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,15 +74,19 @@ def test_spark_s_commands_print_what_they_declare_and_the_figures_of_a_real_hist
     html, tables = tmp_path / "r.html", tmp_path / "tables"
     report: dict[str, list[dict[str, Any]]] = {}
     for row in collect(
-        "SparkReport", "spark", "report", "--html", str(html), "--parquet", str(tables)
+        "QueueReport", "spark", "report", "--html", str(html), "--parquet", str(tables)
     ):
         report.setdefault(row["table"], []).append(row)
         if row["table"] != "report":
-            collect.rows["SparkReport"].remove(row)
+            collect.rows["QueueReport"].remove(row)
             name = "".join(map(str.title, row["table"].split("_")))
-            collect.rows[f"SparkReport{name}"].append(row)
+            collect.rows[f"QueueReport{name}"].append(row)
     assert mistakes(collect.rows) == set()
     assert unseen(collect.rows) == {}
+    without_spark: dict[str, list[dict[str, Any]]] = {}
+    for row in map(json.loads, redisq("report", "--json").splitlines()):
+        without_spark.setdefault(row["table"], []).append(row)
+    assert without_spark == report
 
     (counted,) = of("mail", report["throughput"])
     assert {n: counted[n] for n in ("submitted", "taken", "done", "failed", "dead", "grown")} == {

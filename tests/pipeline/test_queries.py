@@ -735,7 +735,7 @@ def test_few_rows_are_said_to_need_no_spark(
     said = {
         ("sql", "select id from dead"): "25 rows: the same query is quicker by redisq sql\n",
         ("groups", "mail"): "25 rows of dead: redisq dlq groups mail is quicker\n",
-        ("report", "mail"): "1 row of history: redisq sql is quicker for a single figure\n",
+        ("report", "mail"): "1 row of history: redisq report is quicker\n",
         ("submit", str(file), "--name", "n"): f"redisq submit {file} --queue default --id n\n",
         ("sql", "select rand() from dead"): "",
     }

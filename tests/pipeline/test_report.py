@@ -27,6 +27,7 @@ from .synthetic_history import BEGIN, MINUTE, SyntheticHistory
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from redisq_ops.pipeline.report.engine import Engine
     from redisq_ops.pipeline.report.figures import Figures
 
 slow = pytest.mark.slow
@@ -58,12 +59,14 @@ def synthetic_history() -> SyntheticHistory:
 @pytest.fixture(scope="module")
 def figures(spark: "SparkSession", synthetic_history: SyntheticHistory) -> "Figures":
     from redisq_ops.pipeline.report.report import QueueReport
+    from redisq_ops.pipeline.report.spark_engine import SparkEngine
 
+    engine = SparkEngine(spark, NO_REDACTION, None)
     history, dead = (frame(spark, n, getattr(synthetic_history, n)) for n in ("history", "dead"))
-    report = QueueReport(history, dead)
+    report = QueueReport(engine, history, dead)
     progress: list[tuple[int, int]] = []
     found = report.figures(progress=lambda done, total: progress.append((done, total)))
-    report.close()
+    engine.close()
     assert [done for done, _ in progress] == list(range(len(progress))), "progress"
     return found
 
@@ -211,9 +214,9 @@ def its_figures_equal_a_plain_computation(
     is_open = 0
     entered: dict[str, int] = {}
     begun: dict[str, tuple[int, str]] = {}
-    open_in_minute: dict[int, int] = {}
     for row in (row for row in synthetic_history.history if row["queue"] == "mail"):
         k, at, event, id = (row["at"] - BEGIN) // step, row["at"], row["event"], row["id"]
+        open_at_most[k] = max(open_at_most[k], is_open)
         if event == "submitted":
             size = int(row["detail"].partition("|")[2])
             submitted[k] += size
@@ -234,10 +237,7 @@ def its_figures_equal_a_plain_computation(
                 low = BEGIN + touched * step
                 busy[touched] += max(0, min(at, low + step) - max(since, low)) / step
                 workers[touched].add(worker)
-        open_in_minute[(at - BEGIN) // MINUTE] = is_open
-    for minute, count in open_in_minute.items():
-        k = minute * MINUTE // step
-        open_at_most[k] = max(open_at_most[k], count)
+        open_at_most[k] = max(open_at_most[k], is_open)
 
     def found(rows: list[dict[str, Any]], name: str) -> list[Any]:
         values: list[Any] = [None] * n
@@ -271,9 +271,8 @@ def _percentile(values: list[int], share: int) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
-@slow
 def test_a_report_compares_two_times_and_its_backlog_begins_with_the_history(
-    spark: "SparkSession",
+    engine: "Engine[Any]",
 ) -> None:
     from redisq_ops.pipeline.report.figures import notes
     from redisq_ops.pipeline.report.report import QueueReport
@@ -318,16 +317,12 @@ def test_a_report_compares_two_times_and_its_backlog_begins_with_the_history(
     ]
     for row in (first[0], second[3]):
         row["number"] = None
-    dead = frame(spark, "dead", [letter(10, "old"), letter(86_400_050, "new")])
-    earlier = frame(spark, "history", first)
+    dead = engine.relation(table("dead", [letter(10, "old"), letter(86_400_050, "new")]))
+    earlier, events = (engine.relation(table("history", rows)) for rows in (first, second))
     report = QueueReport(
-        frame(spark, "history", second),
-        dead,
-        earlier=earlier,
-        against=QueueReport(earlier, dead),
+        engine, events, dead, earlier=earlier, against=QueueReport(engine, earlier, dead)
     )
     figures = report.figures()
-    report.close()
     (last,) = figures.tables["throughput"]
     assert (last["grown"], last["before"], figures.opened) == (1 - 1 + 1 + 5, 0, {"mail": 1})
     compared = {
@@ -349,13 +344,11 @@ def test_a_report_compares_two_times_and_its_backlog_begins_with_the_history(
     assert "limit = 4" in shown
 
 
-@slow
-def test_a_report_of_an_empty_history(spark: "SparkSession") -> None:
+def test_a_report_of_an_empty_history(engine: "Engine[Any]") -> None:
     from redisq_ops.pipeline.report.report import QueueReport
 
-    report = QueueReport(frame(spark, "history", []), frame(spark, "dead", []))
-    figures = report.figures()
-    report.close()
+    history, dead = (engine.relation(table(name, [])) for name in ("history", "dead"))
+    figures = QueueReport(engine, history, dead).figures()
     assert figures.begin_ms is None and not any(figures.tables.values())
 
 
@@ -462,8 +455,8 @@ def test_a_page_escapes_foreign_text() -> None:
 def test_a_single_group_has_no_contrasts(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    from redisq_ops.cli.report_tables import print_groups
     from redisq_ops.cli.session import Session
-    from redisq_ops.cli.spark_tables import print_groups
     from redisq_ops.pipeline.report.report_page import page
 
     figures = empty()
@@ -535,53 +528,31 @@ def charts_of(text: str) -> list[dict[str, Any]]:
     return [json.loads(data) for data in found]
 
 
-class FakeTableFrame:
-    """A DataFrame whose writing succeeds or fails."""
-
-    def __init__(self, whole: bool) -> None:
-        self.whole = whole
-        self.write = self.sparkSession = self.read = self
-
-    def coalesce(self, parts: int) -> "FakeTableFrame":
-        return self
-
-    def mode(self, word: str) -> "FakeTableFrame":
-        return self
-
-    def schema(self, schema: Any) -> "FakeTableFrame":
-        return self
-
-    def parquet(self, place: str) -> "FakeTableFrame":
-        path = Path(place)
-        if not path.exists():
-            path.mkdir(parents=True)
-            (path / "new").touch()
-            if not self.whole:
-                raise OSError("the disk is full")
-        return self
-
-
-def test_a_failed_report_leaves_the_previous_tables(tmp_path: Path) -> None:
+def test_a_failed_report_leaves_the_previous_tables(tmp_path: Path, engine: "Engine[Any]") -> None:
     from redisq_ops.pipeline.report.report import QueueReport
 
-    def report(whole: bool) -> "QueueReport":
-        made = object.__new__(QueueReport)
-        made.__dict__["tables"] = {
-            "latency": FakeTableFrame(True),
-            "throughput": FakeTableFrame(whole),
-        }
-        made.redaction = NO_REDACTION
-        return made
+    def report() -> "QueueReport[Any]":
+        history, dead = (engine.relation(table(name, [])) for name in ("history", "dead"))
+        return QueueReport(engine, history, dead)
 
-    report(True).write(tmp_path)
+    class FullDisk(type(engine)):  # type: ignore[misc]
+        def write(self, relation: Any, folder: Path) -> None:
+            if folder.name == "throughput":
+                raise OSError("the disk is full")
+            super().write(relation, folder)
+
+    written = set(report().write(tmp_path))
     (tmp_path / "latency" / "earlier").touch()
+    again = report()
+    again.engine.__class__ = FullDisk
     with pytest.raises(OSError, match="full"):
-        report(False).write(tmp_path)
+        again.write(tmp_path)
     assert (tmp_path / "latency" / "earlier").exists()
-    assert {path.name for path in tmp_path.iterdir()} == {"latency", "throughput"}
-    report(True).write(tmp_path)
-    assert [path.name for path in (tmp_path / "latency").iterdir()] == ["new"]
-    assert {path.name for path in tmp_path.iterdir()} == {"latency", "throughput"}
+    assert {path.name for path in tmp_path.iterdir()} == written
+    again.engine.__class__ = FullDisk.__base__
+    report().write(tmp_path)
+    assert not (tmp_path / "latency" / "earlier").exists()
+    assert {path.name for path in tmp_path.iterdir()} == written
 
 
 def test_a_page_of_thousands_of_queues_stays_small() -> None:
@@ -716,8 +687,8 @@ def test_spark_settings_follow_the_number_of_rows(client: redis.Redis) -> None:
 
 
 def test_foreign_bytes_are_escaped_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    from redisq_ops.cli.report_tables import print_groups
     from redisq_ops.cli.session import Session
-    from redisq_ops.cli.spark_tables import print_groups
 
     row = {
         "queue": HOSTILE,
@@ -753,12 +724,12 @@ def test_a_page_without_what_writes_it_is_refused_before_spark_starts(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from redisq_ops.cli.commands import spark_report
+    from redisq_ops.cli import queue_report
     from redisq_ops.cli.main import run
 
-    monkeypatch.setattr(spark_report, "find_spec", lambda name: None if name == absent else name)
+    monkeypatch.setattr(queue_report, "find_spec", lambda name: None if name == absent else name)
     assert run(["--url", url, "spark", "report", "--html", str(tmp_path / "report.html")]) == 2
-    assert "pip install 'redisq-ops[spark]'" in capsys.readouterr().err
+    assert "pip install 'redisq-ops[report]'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,7 @@ COMMANDS = {
     "schema": ("schema", "Print the JSON Schema of what commands print with --json."),
     "top": ("top", "Open the dashboard."),
     "demo": ("demo", "Open the dashboard on a demo server with incidents to solve."),
+    "report": ("report", "Report on queues: tables, an HTML page or Parquet."),
     "spark": ("spark_commands", "Read, report on, submit and replay queues with Spark."),
 }
 """command -> the module here that defines it, and its line in the list of commands: the help of a

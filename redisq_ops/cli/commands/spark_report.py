@@ -5,21 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from redisq_ops.core.model.errors import BadInput, NotFound
 from redisq_ops.ops.hint import hint
 
-from .. import spark_tables
+from .. import report_tables
 from ..completion import queues
 from ..options import argument, command, flag, option, options
 from ..output import count, emit, progress, quantity, say
+from ..queue_report import (
+    PRINTS,
+    Contents,
+    During,
+    ServerTables,
+    Span,
+    print_figures,
+    server_name,
+    spans,
+    write_page,
+)
 from ..session import Session
 from ..spark_session import (
-    AGE,
     SPARK_PAYS,
     announced,
     between,
@@ -27,23 +34,18 @@ from ..spark_session import (
     check_queues,
     frame,
     lake_rows,
-    moment,
     now_ms,
     on_spark,
     printed,
-    table_options,
-    time_range,
 )
 from .spark import READ_LAKE, Running, spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from redisq_ops.pipeline.report.figures import Figures
-    from redisq_ops.pipeline.report.report import Progress, QueueReport, Weights
+    from redisq_ops.pipeline.report.report import Progress, QueueReport
 
 _QUEUES = argument("[QUEUE]...")
-DAY = 86_400_000
 MOST_ROWS, MOST_BYTES = 20_000, 16 * 1024 * 1024
 """what this process reads of a table itself"""
 
@@ -53,51 +55,28 @@ class Source:
     """What a report is about: a server or a lake, and a time range."""
 
     lake: str | None = READ_LAKE
-    since: str | None = option("--since", "AGE|TIME", "Start: 6h, 03:12 or ISO 8601; default: 24h.")
-    until: str | None = option("--until", "AGE|TIME", "End; default: now.")
+    during: During
 
 
 @options
 class ReportOptions:
     queues: list[str] | None = _QUEUES
     source: Source
-    against: str | None = option(
-        "--against",
-        "AGE|TIME|yesterday",
-        "Compare with the same length of time so much earlier, or from TIME.",
-    )
-    html: Path | None = option("--html", "FILE", "Write one HTML page for all queues.")
-    parquet: Path | None = option("--parquet", "DIR", "Write each table to a folder below DIR.")
-    client: str | None = option("--client", "REGEX", "Find the client in a request id: '^(\\w+)-'.")
+    contents: Contents
     payloads: bool = flag("--payloads", "Read payloads of dead letters too.")
     running: Running
 
 
-@command(
-    spark,
-    "report",
-    prints="SparkReport SparkReportLatency SparkReportThroughput SparkReportWorkers "
-    "SparkReportChanges SparkReportRetries SparkReportAnomalies SparkReportDeadGroups "
-    "SparkReportContrasts "
-    "SparkReportFairness SparkReportRequests SparkReportCriticalPaths "
-    "SparkReportComparison",
-)
+@command(spark, "report", prints=PRINTS)
 def report(s: Session, given: ReportOptions) -> int:
-    """Report latency, throughput, backlog, workers, retries, anomalies, dead-letter groups,
-    fairness, operators' changes and the slowest requests, from the history and dead letters of the
-    server or a lake: as tables, an HTML page or Parquet. The queue's setting `history` decides how
-    much the history has.
+    """Report the same as redisq report, from any number of events: of the server, or of a lake.
 
     Examples:
       redisq spark report mail --html report.html
-      redisq spark report --since 6h --until 2h --parquet tables/
-      redisq spark report --since 12:00 --until 16:00 --against yesterday --html incident.html
       redisq spark report --lake /data/queues --since 30d --html month.html --json
     """
-    from redisq_ops.ops.private_files import atomic_write
-
-    html, parquet, queues = given.html, given.parquet, given.queues or ()
-    _writable(html, parquet)
+    contents, queues, lake = given.contents, given.queues or (), given.source.lake
+    contents.check()
     if printed(given.running):
         return 0
     with _report(
@@ -106,38 +85,18 @@ def report(s: Session, given: ReportOptions) -> int:
         given.source,
         given.running,
         payloads=given.payloads,
-        client=_pattern(given.client),
-        compared=given.against,
-        quicker="redisq sql is quicker for a single figure",
+        client=contents.client,
+        compared=contents.against,
+        quicker="redisq report is quicker",
     ) as (report, meter):
-        written = report.write(parquet, meter) if parquet is not None else {}
+        if contents.parquet is not None:
+            report.write(contents.parquet, meter)
         figures = report.figures(progress=meter)
-    if html is not None:
-        with atomic_write(html) as file:
-            file.write(_page(s, figures, queues, given.source.lake).encode())
-    if s.json:
-        spark_tables.print_json(figures)
-    else:
-        spark_tables.print_report(s, figures)
-    for what, where in ((html, html), (parquet, f"{len(written)} tables below {parquet}")):
-        if what is not None:
-            say(f"written: {where}")
+    if contents.html is not None:
+        place = server_name(s) if lake is None else f"lake {lake}"
+        write_page(s, contents.html, figures, queues, place)
+    print_figures(s, figures, contents)
     return 0
-
-
-def _page(s: Session, figures: Figures, names: Sequence[str], lake: str | None) -> str:
-    from redisq_ops.pipeline.report.report_page import page
-
-    title = ", ".join(names[:4]) + (" …" if len(names) > 4 else "") if names else "All queues"
-    place = f"lake {lake}" if lake else _server(s)
-    return page(figures, title=title, source=place)
-
-
-def _server(s: Session) -> str:
-    """Host and port, without user name and password."""
-    parts = urlsplit(s.config.server_address().url)
-    host = parts.hostname or parts.path
-    return f"{host}:{parts.port}" if parts.port else host
 
 
 @options
@@ -172,7 +131,7 @@ def groups(s: Session, given: SparkGroupsOptions) -> int:
         figures = report.dead_letter_groups(progress=meter)
     groups, traits = figures["dead_groups"], figures["contrasts"]
     if not s.json:
-        spark_tables.print_groups(s, groups, traits)
+        report_tables.print_groups(s, groups, traits)
         say(
             f"{count(sum(row['entries'] for row in groups))} dead letters in "
             f"{count(len(groups))} {'group' if len(groups) == 1 else 'groups'}"
@@ -219,7 +178,7 @@ def critical_path(s: Session, given: CriticalPathOptions) -> int:
         raise BadInput(f"request {request} is in more than one queue: {here}")
     if not found:
         _nothing(request, queue, silent)
-    spark_tables.print_critical_path(s, rows, f"{found[0]}/{request}")
+    report_tables.print_critical_path(s, rows, f"{found[0]}/{request}")
     return 0
 
 
@@ -247,27 +206,25 @@ def _report(
     client: str | None = None,
     compared: str | None = None,
     quicker: str = "",
-) -> Iterator[tuple[QueueReport, Progress]]:
+) -> Iterator[tuple[QueueReport[DataFrame], Progress]]:
     """A report on the history, the dead letters or both, and a meter for its parts.
 
     ``compared``: the time of ``--against``. ``quicker``: said of few rows.
     """
     from redisq_ops.pipeline.session.spark_session import parse_conf
+    from redisq_ops.pipeline.session.spark_tuning import session_settings
 
-    tables = _Tables(s, source.lake, tuple(queues), payloads=payloads)
+    tables = _Tables(ServerTables(s, tuple(queues), payloads), source.lake)
     if tables.lake is None:
         check_queues(s, queues)
     else:
         check_lake(tables.lake)
-    now = now_ms(s, source.lake)
-    since, until = time_range(s, source.since, source.until, now)
-    if history and since is None and tables.lake is None:
-        since = (until or now) - DAY
-    against = None if compared is None else _against(s, compared, since, until, now)
+    now, whole = now_ms(s, source.lake), not history or source.lake is not None
+    span, against = spans(s, source.during, compared, now, whole=whole)
     wanted = [*(["history"] if history else []), *(["dead"] if dead else [])]
     announced(s, running)
     if quicker and tables.lake is None and not s.json:
-        rows = tables.rows(wanted[:1])
+        rows = tables.server.rows(wanted[:1])
         if rows < SPARK_PAYS:
             say(f"{quantity(rows, 'row')} of {wanted[0]}: {quicker}")
     conf = [*tables.startup_conf(wanted), *(running.conf or ())]
@@ -275,9 +232,9 @@ def _report(
         on_spark(s, replace(running, conf=conf), announces=False) as spark,
         progress("working the tables out") as meter,
     ):
-        report = _read_report(spark, tables, wanted, client, (since, until), against)
+        report = _read_report(spark, tables, wanted, client, span, against)
         asked = parse_conf(running.conf or ())
-        for name, value in (report.settings if history else {}).items():
+        for name, value in (session_settings(report.events) if history else {}).items():
             if name not in asked:
                 spark.conf.set(name, value)
         yield report, meter
@@ -288,44 +245,40 @@ def _read_report(
     tables: _Tables,
     wanted: Sequence[str],
     client: str | None,
-    span: tuple[int | None, int | None],
-    against: tuple[int, int] | None,
-) -> QueueReport:
+    span: Span,
+    against: Span | None,
+) -> QueueReport[DataFrame]:
     """A report on the ``wanted`` tables; the others count as empty."""
     from redisq_ops.pipeline.report.report import QueueReport
+    from redisq_ops.pipeline.report.spark_engine import SparkEngine
     from redisq_ops.pipeline.source.schemas import struct
     from redisq_ops.pipeline.source.tables import TABLES
 
-    since, until = span
+    engine = SparkEngine(running, tables.server.s.redaction, client)
     weights = earlier = other = None
     events, letters = (
         running.createDataFrame([], struct(TABLES[name])) for name in ("history", "dead")
     )
     if "history" in wanted:
-        events = tables.read(running, "history", since, until)
-        weights = tables.weights() if client is None else None
+        events = tables.read(running, "history", span)
+        weights = tables.server.weights() if client is None and tables.lake is None else None
     if "dead" in wanted:
-        letters = tables.read(running, "dead")
+        letters = tables.read(running, "dead", Span(None, None))
         if "history" not in wanted:
-            letters = between(letters, "since_at", since, until)
-        elif since is not None:
-            earlier = tables.read(running, "history", None, since - 1)
+            letters = between(letters, "since_at", span.since, span.until)
+        elif span.before is not None:
+            earlier = tables.read(running, "history", span.before)
     if against is not None:
-        other = QueueReport(tables.read(running, "history", *against), letters, client)
-    return QueueReport(
-        events, letters, client, tables.payloads, tables.s.redaction, weights, earlier, other
-    )
+        other = QueueReport(engine, tables.read(running, "history", against), letters)
+    return QueueReport(engine, events, letters, tables.server.payloads, weights, earlier, other)
 
 
 @dataclass(frozen=True, slots=True)
 class _Tables:
-    """The tables of some queues of the server, or of a lake."""
+    """The tables of the server, or of a lake."""
 
-    s: Session
+    server: ServerTables
     lake: str | None
-    names: tuple[str, ...]
-    payloads: bool = False
-    """whether the dead letters have their payloads"""
 
     def startup_conf(self, wanted: Sequence[str]) -> list[str]:
         """Settings for a session that reads these tables."""
@@ -334,85 +287,21 @@ class _Tables:
 
         if self.lake is not None:
             return spark_tuning.startup_conf(lake_export.lake_rows(self.lake, wanted))
-        return spark_tuning.startup_conf(self.rows(wanted))
+        return spark_tuning.startup_conf(self.server.rows(wanted))
 
-    def rows(self, wanted: Sequence[str]) -> int:
-        """Number of rows of the server's tables, by the queues' counters."""
-        from redisq_ops.pipeline.session.spark_tuning import server_rows
-
-        return self.s.run(server_rows(wanted, self.names, self.s.config.prefix))
-
-    def weights(self) -> Weights | None:
-        """The clients' weights, which a lake does not have."""
-        from redisq_ops.pipeline.session.spark_tuning import weights
-
-        if self.lake is not None:
-            return None
-        return self.s.run(weights(self.names, self.s.config.prefix))
-
-    def read(
-        self, running: SparkSession, name: str, since: int | None = None, until: int | None = None
-    ) -> DataFrame:
-        from redisq_ops.pipeline.report import report
-        from redisq_ops.pipeline.source.options import parse_options
+    def read(self, running: SparkSession, name: str, span: Span) -> DataFrame:
+        from redisq_ops.pipeline.report.report import report_columns
         from redisq_ops.pipeline.source.schemas import struct
-        from redisq_ops.pipeline.source.table_reader import TableReader
+        from redisq_ops.pipeline.source.tables import TABLES
 
+        server = self.server
+        columns = report_columns(name, payloads=server.payloads)
         if self.lake is not None:
-            return lake_rows(running, self.lake, name, self.names, since, until)
-        columns: tuple[str, ...] = report.HISTORY_COLUMNS
-        if name == "dead":
-            columns = (*report.DEAD_COLUMNS, "payload") if self.payloads else report.DEAD_COLUMNS
-        bounds = {"since": since, "until": until}
-        wanted = {bound: str(ms) for bound, ms in bounds.items() if ms is not None}
-        wanted |= {"queue": ",".join(self.names)} if self.names else {}
-        wanted |= {"onTrim": "report"} if name == "history" else {}
-        wanted |= {"columns": ",".join(columns)}
-        if self.rows([name]) <= MOST_ROWS:
-            # For its first read, Spark starts four Python processes, one after the other.
-            options = parse_options(table_options(self.s, name, **wanted))
-            reader = TableReader(options, self.s.config.server_address())
-            if (rows := reader.whole(MOST_ROWS, MOST_BYTES)) is not None:
-                return running.createDataFrame(rows, struct(options.definition, columns))
-        return frame(self.s, running, name, **wanted)
-
-
-def _against(
-    s: Session, typed: str, since: int | None, until: int | None, now: int
-) -> tuple[int, int]:
-    """The time range to compare with, in ms: as long as the report's, and before it."""
-    if since is None:
-        raise BadInput("--against needs --since: how long is the time to compare?")
-    text = "24h" if typed == "yesterday" else typed
-    begin = moment(text, now, utc=s.utc)
-    shift = now - begin if AGE.fullmatch(text) else since - begin
-    end = now if until is None else until
-    if shift < end - since:
-        raise BadInput(f"--against {typed}: that time is not before the report's")
-    return since - shift, end - shift
-
-
-def _pattern(text: str | None) -> str | None:
-    from redisq_ops.ops.filter.regex import BadRegex, regex
-
-    if text is None:
-        return None
-    try:
-        groups = regex(text).groups
-    except BadRegex as error:
-        raise BadInput(f"--client {text!r}: {error.located}") from error
-    if groups < 1:
-        raise BadInput(
-            f"--client {text!r}: it needs a group that matches the client, as in '^(\\w+)-'"
-        )
-    return text
-
-
-def _writable(html: Path | None, parquet: Path | None) -> None:
-    """Refuse outputs that can't be written, before Spark works for minutes."""
-    if html is not None and not (find_spec("jinja2") and find_spec("vl_convert")):
-        raise BadInput("--html needs Jinja and Vega: pip install 'redisq-ops[spark]'")
-    if html is not None and (html.is_dir() or not html.absolute().parent.is_dir()):
-        raise BadInput(f"--html {html}: must be a file in an existing folder")
-    if parquet is not None and parquet.exists() and not parquet.is_dir():
-        raise BadInput(f"--parquet {parquet}: must be a folder")
+            found = lake_rows(running, self.lake, name, server.names, span.since, span.until)
+            return found.select(*columns)
+        # For its first read, Spark starts four Python processes, one after the other.
+        is_small = server.rows([name]) <= MOST_ROWS
+        rows = server.read(name, span, MOST_ROWS, MOST_BYTES) if is_small else None
+        if rows is not None:
+            return running.createDataFrame(rows, struct(TABLES[name], columns))
+        return frame(server.s, running, name, **server.options(name, span))

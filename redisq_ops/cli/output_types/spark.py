@@ -110,8 +110,8 @@ class SparkResultsOutput(TypedDict):
     """results written"""
 
 
-class SparkReportOutput(TypedDict):
-    """The first object of `redisq spark report`. Rows of the tables below follow, with the
+class QueueReportOutput(TypedDict):
+    """The first object of `redisq report`. Rows of the tables below follow, with the
     table's name in `table`."""
 
     table: Literal["report"]
@@ -129,7 +129,7 @@ class SparkReportOutput(TypedDict):
     """table → why it is empty"""
 
 
-class SparkReportLatencyOutput(TypedDict):
+class QueueReportLatencyOutput(TypedDict):
     table: Literal["latency"]
     queue: str
     from_ms: Time
@@ -158,7 +158,7 @@ class SparkReportLatencyOutput(TypedDict):
     """maximum of the run time"""
 
 
-class SparkReportThroughputOutput(TypedDict):
+class QueueReportThroughputOutput(TypedDict):
     table: Literal["throughput"]
     queue: str
     from_ms: Time
@@ -182,7 +182,7 @@ class SparkReportThroughputOutput(TypedDict):
     """entries open at the beginning, at least"""
 
 
-class SparkReportWorkersOutput(TypedDict):
+class QueueReportWorkersOutput(TypedDict):
     table: Literal["workers"]
     queue: str
     from_ms: Time
@@ -193,7 +193,7 @@ class SparkReportWorkersOutput(TypedDict):
     """deliveries in progress, on average"""
 
 
-class SparkReportChangesOutput(TypedDict):
+class QueueReportChangesOutput(TypedDict):
     table: Literal["changes"]
     queue: str
     at_ms: Time
@@ -207,7 +207,7 @@ class SparkReportChangesOutput(TypedDict):
     """entries that it changed"""
 
 
-class SparkReportComparisonOutput(TypedDict):
+class QueueReportComparisonOutput(TypedDict):
     table: Literal["comparison"]
     """table; only with `--against`"""
     queue: str
@@ -222,7 +222,7 @@ class SparkReportComparisonOutput(TypedDict):
     """value in the other time"""
 
 
-class SparkReportRetriesOutput(TypedDict):
+class QueueReportRetriesOutput(TypedDict):
     table: Literal["retries"]
     queue: str
     attempt: int
@@ -240,7 +240,7 @@ class SparkReportRetriesOutput(TypedDict):
     """share that was not done"""
 
 
-class SparkReportAnomaliesOutput(TypedDict):
+class QueueReportAnomaliesOutput(TypedDict):
     table: Literal["anomalies"]
     queue: str
     metric: str
@@ -293,7 +293,7 @@ class SparkDeadGroupFields(TypedDict):
     """its message"""
 
 
-class SparkReportDeadGroupsOutput(SparkDeadGroupFields):
+class QueueReportDeadGroupsOutput(SparkDeadGroupFields):
     table: Literal["dead_groups"]
 
 
@@ -310,7 +310,7 @@ class SparkContrast(TypedDict):
     """lower bound of the difference"""
 
 
-class SparkReportContrastsOutput(SparkContrast):
+class QueueReportContrastsOutput(SparkContrast):
     table: Literal["contrasts"]
     queue: str
     fingerprint: str
@@ -319,7 +319,7 @@ class SparkReportContrastsOutput(SparkContrast):
     """rank"""
 
 
-class SparkReportFairnessOutput(TypedDict):
+class QueueReportFairnessOutput(TypedDict):
     table: Literal["fairness"]
     queue: str
     from_ms: Time
@@ -342,7 +342,7 @@ class SparkReportFairnessOutput(TypedDict):
     """Jain's index of the hour"""
 
 
-class SparkReportRequestsOutput(TypedDict):
+class QueueReportRequestsOutput(TypedDict):
     table: Literal["requests"]
     queue: str
     request: str
@@ -385,7 +385,7 @@ class SparkCriticalPathFields(TypedDict):
     """length"""
 
 
-class SparkReportCriticalPathsOutput(SparkCriticalPathFields):
+class QueueReportCriticalPathsOutput(SparkCriticalPathFields):
     table: Literal["critical_paths"]
 
 

@@ -98,7 +98,7 @@ def failures_only_reason(queues: Sequence[str]) -> str:
 
 def empty_table_reasons(figures: Figures) -> dict[str, str]:
     """The reason, as a clause, for each table without rows."""
-    from .transforms.anomalies import BASELINE
+    from .anomaly_rule import BASELINE
 
     nothing = "no event in this time"
     if figures.begin_ms is None or figures.end_ms is None:

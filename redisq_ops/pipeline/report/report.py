@@ -1,27 +1,29 @@
-"""The tables of a report, computed by Spark.
+"""The tables of a report on a history and its dead letters, by Spark or DuckDB.
 
-A `QueueReport` is made of two DataFrames, the history and the dead letters, from the data source or
-from a lake. `QueueReport.figures` collects what a terminal or a page can show, bounded in size;
-`QueueReport.write` stores all rows as Parquet.
+`QueueReport.figures` collects what a terminal or a page can show, bounded in size;
+`QueueReport.write` stores all rows as Parquet. Hours and minutes are in UTC.
 """
 
 from __future__ import annotations
 
-import operator
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic
 
-from redisq_ops.ops.redaction import NO_REDACTION, Redaction
+from redisq_ops.core.engine.queue_classes import foreign_classes
+from redisq_ops.ops.groups.traits import SUPPORT
 
+from . import anomaly_rule
+from .critical_path import Attempt, critical_path
+from .engine import Engine, Relation, Value
 from .figures import MAX_ROWS, Figures, Row
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    import pyarrow as pa
 
 HISTORY_COLUMNS = (
     "queue",
@@ -54,7 +56,7 @@ DEAD_COLUMNS = (
 """the columns that are read; without tracebacks, and payloads only on request"""
 
 MAX_EXACT = 1_000_000
-"""maximum number of deliveries for exact percentiles"""
+"""maximum number of deliveries for exact percentiles in Spark"""
 ACCURACY = 10_000
 """above `MAX_EXACT`, ranks of percentiles are off by at most 1/ACCURACY of all values"""
 STEP_CHOICES_S = (1, 5, 10, 30, 60, 120, 300, 900, 1800, 3600, 21_600, 86_400)
@@ -64,6 +66,10 @@ MAX_STEPS = 100
 MINUTE, HOUR = 60_000, 3_600_000
 MAX_PATHS = 5
 """number of the slowest requests whose critical paths are computed"""
+MAX_TRAITS = 5
+"""traits of a group of dead letters that are kept"""
+MAX_EXPANDED = 10_000
+"""limit on sub-requests of one ``submitted`` event; the core writes at most 500"""
 
 Weights = Mapping[tuple[str, str], int]
 """(queue, client) -> weight: turns it gets for each turn of a client with weight 1"""
@@ -71,242 +77,268 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass
-class QueueReport:
-    """A report of a history and its dead letters; ``redaction`` applies to errors and payloads."""
+class QueueReport(Generic[Relation]):
+    """A report of a history and its dead letters, of which only `HISTORY_COLUMNS` and
+    `DEAD_COLUMNS` are used.
 
-    history: DataFrame
-    dead: DataFrame
-    client: str | None = None
+    An entry's client is known for fair queues, unless the engine finds clients in ids.
+    """
+
+    engine: Engine[Relation]
+    history: Relation
+    dead: Relation
     payloads: bool = False
     """compare dead letters' payloads too, to find what the entries of a group have in common"""
-    redaction: Redaction = NO_REDACTION
     weights: Weights | None = None
     """weights other than 1; None: unknown"""
-    earlier: DataFrame | None = None
+    earlier: Relation | None = None
     """the history before ``history``, from which the backlog at the start is computed"""
-    against: QueueReport | None = None
+    against: QueueReport[Relation] | None = None
     """a report of another time to compare this one with"""
-    _persisted: list[DataFrame] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         # Read once: a second read of a live server would return other rows.
-        self.history = self._persist(_select_columns(self.history, HISTORY_COLUMNS))
-        columns = (*DEAD_COLUMNS, "payload") if self.payloads else DEAD_COLUMNS
-        self.dead = self._persist(_select_columns(self.dead, columns))
+        self.history = self.engine.kept(self.history)
+        self.dead = self.engine.kept(self.dead)
 
-    def _persist(self, frame: DataFrame) -> DataFrame:
-        persisted = frame.persist()
-        self._persisted.append(persisted)
-        return persisted
+    def _query(
+        self, name: str, values: Mapping[str, Value] | None = None, **inputs: Relation
+    ) -> Relation:
+        return self.engine.query(name, values or {}, **inputs)
 
-    def close(self) -> None:
-        """Release the persisted DataFrames."""
-        while self._persisted:
-            self._persisted.pop().unpersist()
-        if self.against is not None:
-            self.against.close()
+    def _rows(self, relation: Relation, limit: int | None = None) -> list[Row]:
+        return rows_in_millis(self.engine.rows(relation, limit))
 
     # --- whole history --------------------------------------------------------------------------
 
     @cached_property
     def _extent(self) -> Row:
-        from pyspark.sql import functions as F
-
-        readable = F.col("_corrupt").isNull()
-        (row,) = self.history.agg(
-            F.unix_millis(F.min("at")).alias("begin"),
-            F.unix_millis(F.max("at")).alias("end"),
-            F.count(F.when(readable, 1)).alias("events"),
-            F.count(F.when(~readable, 1)).alias("unread"),
-            F.count(F.when(F.col("event") == "gap", 1)).alias("gaps"),
-        ).collect()
-        found: Row = row.asDict()
-        return found
+        return self._rows(self._query("extent", history=self.history))[0]
 
     @property
     def range(self) -> tuple[int | None, int | None]:
         """The times of the first and last event, in ms."""
-        return self._extent["begin"], self._extent["end"]
+        return self._extent["begin_ms"], self._extent["end_ms"]
 
     @property
-    def settings(self) -> dict[str, str]:
-        """Settings for a session with this many events."""
-        from ..session.spark_tuning import session_settings
-
-        return session_settings(self._extent["events"])
+    def events(self) -> int:
+        found: int = self._extent["events"]
+        return found
 
     @cached_property
-    def attempts(self) -> DataFrame:
-        from .transforms import attempts
+    def _entries(self) -> Relation:
+        return self._query("entry_events", {"most": MAX_EXPANDED}, history=self.history)
 
-        return self._persist(attempts(self.history, self.client))
-
-    @cached_property
-    def _delivery_counts(self) -> tuple[int, int]:
-        from pyspark.sql import functions as F
-
-        (row,) = self.attempts.agg(
-            F.count("*"), F.count(F.when(F.col("wait_ms").isNull(), 1))
-        ).collect()
-        return int(row[0]), int(row[1])
+    @property
+    def _client(self) -> dict[str, Value]:
+        of_fair_queues = "case when kind = 'fair' then detail end"
+        return {"client": "client_of(id)" if self.engine.finds_clients else of_fair_queues}
 
     @cached_property
-    def _opening(self) -> DataFrame | None:
-        from .transforms import open_entries
+    def attempts(self) -> Relation:
+        """One row per delivery."""
+        return self.engine.kept(self._query("attempts", self._client, entries=self._entries))
 
+    @cached_property
+    def _delivery_counts(self) -> Row:
+        return self._rows(self._query("deliveries", attempts=self.attempts))[0]
+
+    @cached_property
+    def _event_counts(self) -> Relation:
+        step = min(MINUTE, self.step_ms)
+        return self.engine.kept(
+            self._query("event_counts", {"step_ms": step}, history=self.history)
+        )
+
+    @cached_property
+    def _opening(self) -> Relation:
         if self.earlier is None:
-            return None
-        return self._persist(open_entries(_select_columns(self.earlier, HISTORY_COLUMNS)))
+            return self._literal([], queue="string", opened="long", fewest="long")
+        counts = self._query("event_counts", {"step_ms": MINUTE}, history=self.earlier)
+        return self.engine.kept(self._query("open_entries", counts=counts))
+
+    def _literal(self, rows: Sequence[Row], **columns: str) -> Relation:
+        import pyarrow as pa
+
+        types = {"string": pa.string(), "int": pa.int32(), "long": pa.int64()}
+        schema = pa.schema([(name, types[kind]) for name, kind in columns.items()])
+        return self.engine.relation(pa.Table.from_pylist(list(rows), schema))
 
     @property
     def accuracy(self) -> int | None:
-        return None if self._delivery_counts[0] <= MAX_EXACT else ACCURACY
+        few = self._delivery_counts["deliveries"] <= MAX_EXACT
+        return None if self.engine.exact or few else ACCURACY
+
+    @property
+    def _percentiles(self) -> dict[str, Value]:
+        if self.accuracy is None:
+            return {"percentiles_of": "percentile", "accuracy": ""}
+        return {"percentiles_of": "percentile_approx", "accuracy": f", {self.accuracy}"}
 
     @property
     def step_ms(self) -> int:
         """The shortest step that divides the time into at most `MAX_STEPS` steps."""
-        extent = self._extent
-        if extent["begin"] is None:
-            return MINUTE
-        return step_for(extent["end"] - extent["begin"])
+        begin, end = self.range
+        return MINUTE if begin is None or end is None else step_for(end - begin)
 
     @property
     def anomaly_ms(self) -> int:
         """The step of anomalies: a minute, if there are enough minutes to know the usual values."""
-        extent = self._extent
-        span_ms = (extent["end"] or 0) - (extent["begin"] or 0)
-        return MINUTE if span_ms >= 30 * MINUTE else self.step_ms
-
-    @cached_property
-    def _requests(self) -> DataFrame:
-        from .transforms import requests
-
-        return self._persist(requests(self.history, self.attempts))
-
-    def _slowest_attempts(self) -> DataFrame:
-        """Deliveries of the slowest requests. Filters: a join would compute the requests twice."""
-        from pyspark.sql import functions as F
-
-        slowest = self._requests.select("queue", "request").limit(MAX_PATHS).collect()
-        filters = [(F.col("queue") == q) & (F.col("request") == r) for q, r in slowest]
-        return self.attempts.where(reduce(operator.or_, filters, F.lit(False)))
+        begin, end = self.range
+        return MINUTE if (end or 0) - (begin or 0) >= 30 * MINUTE else self.step_ms
 
     # --- tables --------------------------------------------------------------------------------
 
     @cached_property
-    def tables(self) -> dict[str, DataFrame]:
-        """All tables of the report; none is computed yet."""
-        from . import transforms as t
-
-        anomaly_ms = self.anomaly_ms
+    def tables(self) -> dict[str, Relation]:
+        """All tables of the report."""
         return {
-            "latency": t.latency(self.attempts, HOUR, self.accuracy),
-            "throughput": t.throughput(self.history, MINUTE, self._opening),
-            "workers": t.workers(self.attempts, self.step_ms),
-            "changes": t.changes(self.history),
-            "retries": t.retries(self.attempts),
-            "anomalies": t.anomalies(
-                t.throughput(self.history, anomaly_ms),
-                t.latency(self.attempts, anomaly_ms, self.accuracy),
-                anomaly_ms,
-            ),
+            "latency": self._latency(HOUR),
+            "throughput": self._throughput(MINUTE),
+            "workers": self._query("workers", {"step_ms": self.step_ms}, attempts=self.attempts),
+            "changes": self._query("changes", history=self.history),
+            "retries": self._query("retries", attempts=self.attempts),
+            "anomalies": self._anomalies(self.anomaly_ms),
             **self._dead_letter_tables(),
-            "fairness": t.fairness(
-                self.attempts,
-                t.client_submissions(self.history, self.client),
-                weights=self._weights_frame(),
-            ),
+            "fairness": self._fairness(),
             "requests": self._requests,
-            "critical_paths": t.critical_paths(self._slowest_attempts()),
+            "critical_paths": self._slowest_paths(),
             **({} if self.against is None else {"comparison": self._comparison(self.against)}),
         }
 
-    def _comparison(self, other: QueueReport) -> DataFrame:
-        """Each queue's metrics in this report and in another one; dead letters by error group."""
-        from pyspark.sql import functions as F
-
-        keys = ["queue", "metric", "fingerprint"]
-        own, others = self._window_totals(), other._window_totals()
-        joined = own.join(others.withColumnRenamed("value", "against"), keys, "full")
-        known = F.col("value").isNotNull() | F.col("against").isNotNull()
-        group = F.nullif("fingerprint", F.lit("")).alias("fingerprint")
-        return (
-            joined.where(known)
-            .select("queue", "metric", group, "value", "against")
-            .orderBy("queue", "metric", "fingerprint")
-        )
-
-    def _window_totals(self) -> DataFrame:
-        from pyspark.sql import functions as F
-
-        from . import transforms as t
-
-        totals = t.window_totals(self.history, self.attempts, self.accuracy)
-        extent = self._extent
-        at = F.unix_millis("since_at")
-        letters = t.readable(self.dead).where(
-            at.between(F.lit(extent["begin"]), F.lit(extent["end"]))
-        )
-        groups = letters.groupBy("queue", "fingerprint").agg(
-            F.count("*").cast("double").alias("value")
-        )
-        return totals.withColumn("fingerprint", F.lit("")).unionByName(
-            groups.withColumn("metric", F.lit("dead_letters"))
-        )
-
-    def _dead_letter_tables(self) -> dict[str, DataFrame]:
-        from . import transforms as t
-
-        payloads = t.payload_fields(self.dead, self.redaction) if self.payloads else None
+    @cached_property
+    def _series(self) -> dict[str, Relation]:
+        """What the plots show."""
         return {
-            "dead_groups": t.dead_groups(self.dead, self.redaction),
-            "contrasts": t.contrasts(self.dead, payloads=payloads),
+            "latency": self._latency(self.step_ms),
+            "throughput": self._throughput(self.step_ms),
         }
 
-    def _weights_frame(self) -> DataFrame | None:
-        if not self.weights:
-            return None
-        rows = [(queue, client, weight) for (queue, client), weight in self.weights.items()]
-        spark = self.history.sparkSession
-        return spark.createDataFrame(rows, "queue string, client string, weight int")
+    def _latency(self, step_ms: int) -> Relation:
+        values = {"step_ms": step_ms, **self._percentiles}
+        return self._query("latency", values, attempts=self.attempts)
+
+    def _throughput(self, step_ms: int) -> Relation:
+        counts, opening = self._event_counts, self._opening
+        return self._query("throughput", {"step_ms": step_ms}, counts=counts, opening=opening)
+
+    def _anomalies(self, step_ms: int) -> Relation:
+        return self._query(
+            "anomalies",
+            {"step_ms": step_ms, **anomaly_rule.VALUES},
+            throughput=self._throughput(step_ms),
+            latency=self._latency(step_ms),
+        )
+
+    @cached_property
+    def _requests(self) -> Relation:
+        found = self._query("requests", history=self.history, attempts=self.attempts)
+        return self.engine.kept(found)
+
+    def _fairness(self) -> Relation:
+        rows = [
+            {"queue": queue, "client": client, "weight": weight}
+            for (queue, client), weight in (self.weights or {}).items()
+        ]
+        return self._query(
+            "fairness",
+            {"hour_ms": HOUR},
+            attempts=self.attempts,
+            submissions=self._query("submissions", self._client, entries=self._entries),
+            weights=self._literal(rows, queue="string", client="string", weight="int"),
+        )
+
+    def _comparison(self, other: QueueReport[Relation]) -> Relation:
+        totals, others = self._window_totals(), other._window_totals()
+        return self._query("comparison", totals=totals, others=others)
+
+    def _window_totals(self) -> Relation:
+        begin, end = self.range
+        values = {"begin_ms": begin or 0, "end_ms": end or 0, **self._percentiles}
+        counts = self._event_counts
+        return self._query(
+            "window_totals", values, counts=counts, attempts=self.attempts, dead=self.dead
+        )
+
+    def _dead_letter_tables(self) -> dict[str, Relation]:
+        if self.payloads:
+            kinds = [kind for kind, made in foreign_classes().items() if made.enveloped]
+            enveloped = ", ".join(f"'{kind}'" for kind in kinds)
+            payloads = self._query("payload_fields", {"enveloped": enveloped}, dead=self.dead)
+        else:
+            names = ("queue", "fingerprint", "id", "field", "value")
+            payloads = self._literal([], **dict.fromkeys(names, "string"))
+        values = {"hour_ms": HOUR, "support": SUPPORT, "max_traits": MAX_TRAITS}
+        redact = {"redact": "redact" if self.engine.redacts else ""}
+        return {
+            "dead_groups": self._query("dead_groups", redact, dead=self.dead),
+            "contrasts": self._query("contrasts", values, dead=self.dead, payloads=payloads),
+        }
+
+    def _slowest_paths(self) -> Relation:
+        """The critical paths of the slowest requests."""
+        slowest = self._rows(self._requests, MAX_PATHS)
+        names = [{"queue": row["queue"], "request": row["request"]} for row in slowest]
+        requests = self._literal(names, queue="string", request="string")
+        paths = self._paths(self.attempts, requests)
+        texts = ("queue", "request", "what", "id", "consumer", "ended")
+        numbers = ("attempt", "place", "from_ms", "to_ms")
+        columns = dict.fromkeys(texts, "string") | dict.fromkeys(numbers, "long")
+        return self._query("critical_paths", segments=self._literal(paths, **columns))
+
+    def _paths(self, attempts: Relation, requests: Relation) -> list[Row]:
+        """The segments of the critical paths of some requests: see `critical_path`. All deliveries
+        of these requests are in memory."""
+        deliveries: dict[tuple[str, str], list[Attempt]] = {}
+        found = self._query("attempts_of_requests", attempts=attempts, requests=requests)
+        for row in self.engine.rows(found).to_pylist():
+            key = row.pop("queue"), row.pop("request")
+            deliveries.setdefault(key, []).append(Attempt(**row))
+        return [
+            {"queue": queue, "request": request, "place": place, **asdict(segment)}
+            for (queue, request), those in sorted(deliveries.items())
+            for place, segment in enumerate(critical_path(those), 1)
+        ]
 
     def figures(self, progress: Progress | None = None) -> Figures:
         """Collect all tables and the series of the plots."""
-        from . import transforms as t
-
-        extent, (deliveries, unknown_waits) = self._extent, self._delivery_counts
-        series = {
-            "latency": t.latency(self.attempts, self.step_ms, self.accuracy),
-            "throughput": t.throughput(self.history, self.step_ms, self._opening),
-        }
-        collected = _collect([*self.tables.values(), *series.values()], progress)
+        extent, counts = self._extent, self._delivery_counts
+        collected = self._collect([*self.tables.values(), *self._series.values()], progress)
         rows = dict(zip(self.tables, collected, strict=False))
+        opened = [] if self.earlier is None else self._rows(self._opening)
         return Figures(
-            extent["begin"],
-            extent["end"],
+            extent["begin_ms"],
+            extent["end_ms"],
             self.step_ms,
             self.anomaly_ms,
             self.accuracy,
             extent["events"],
             extent["unread"],
             extent["gaps"],
-            deliveries,
-            unknown_waits,
+            counts["deliveries"],
+            counts["unknown_waits"],
             self._failures_only_queues(),
             {name: table[:MAX_ROWS] for name, table in rows.items()},
-            dict(zip(series, collected[len(rows) :], strict=True)),
+            dict(zip(self._series, collected[len(rows) :], strict=True)),
             tuple(name for name, table in rows.items() if len(table) > MAX_ROWS),
             self.weights is not None,
-            {}
-            if self._opening is None
-            else dict(self._opening.select("queue", "opened").collect()),
+            {row["queue"]: row["opened"] for row in opened},
             None if self.against is None else self.against.range,
         )
+
+    def _collect(self, relations: Iterable[Relation], progress: Progress | None) -> list[list[Row]]:
+        """The rows of each relation, at most one more than `MAX_ROWS`."""
+        found: list[list[Row]] = []
+        for n, relation in enumerate(listed := list(relations)):
+            if progress is not None:
+                progress(n, len(listed))
+            found.append(self._rows(relation, MAX_ROWS + 1))
+        return found
 
     def dead_letter_groups(self, progress: Progress | None = None) -> dict[str, list[Row]]:
         """Collect ``dead_groups`` and ``contrasts``, which need the dead letters only."""
         tables = self._dead_letter_tables()
-        collected = _collect([*tables.values()], progress)
+        collected = self._collect(tables.values(), progress)
         return {name: rows[:MAX_ROWS] for name, rows in zip(tables, collected, strict=True)}
 
     def critical_path(
@@ -316,32 +348,22 @@ class QueueReport:
 
         If no queue has, also returns the queues whose history has failures only.
         """
-        from pyspark.sql import functions as F
-
-        from . import transforms as t
-
         if progress is not None:
             progress(0, 1)
-        events = self.history.where(
-            (F.col("request") == request) | (F.col("id") == request) | (F.col("event") == "gap")
-        )
-        paths = t.critical_paths(t.attempts(events).where(F.col("request") == request))
-        rows = [row.asDict() for row in _with_millis(paths).collect()]
+        named = self._literal([{"request": request}], request="string")
+        events = self._query("events_of_request", history=self.history, requests=named)
+        entries = self._query("entry_events", {"most": MAX_EXPANDED}, history=events)
+        attempts = self._query("attempts", self._client, entries=entries)
+        requests = self._query("queues_of_request", attempts=attempts, requests=named)
+        rows = [
+            {**row, "took_ms": row["to_ms"] - row["from_ms"]}
+            for row in self._paths(attempts, requests)
+        ]
         return rows, self._failures_only_queues() if not rows else ()
 
     def _failures_only_queues(self) -> tuple[str, ...]:
-        from pyspark.sql import functions as F
-
-        rows = (
-            self.history.where(F.col("queue").isNotNull())
-            .groupBy("queue")
-            .agg(F.count(F.when(F.col("event") == "taken", 1)).alias("taken"))
-            .where("taken = 0")
-            .orderBy("queue")
-            .limit(100)
-            .collect()
-        )
-        return tuple(row.queue for row in rows)
+        rows = self._rows(self._query("failures_only", history=self.history))
+        return tuple(row["queue"] for row in rows)
 
     def write(self, folder: Path, progress: Progress | None = None) -> dict[str, Path]:
         """Write each table as Parquet below the folder; then replace a previous report, once all
@@ -350,22 +372,28 @@ class QueueReport:
         Later uses of `tables` read these files, so no table is computed twice.
         """
         temporary = folder / f".part.{os.getpid()}"
-        frames = dict(self.tables)
+        relations = dict(self.tables)
         try:
-            for n, (name, frame) in enumerate(frames.items()):
+            for n, (name, relation) in enumerate(relations.items()):
                 if progress is not None:
-                    progress(n, len(frames))
-                # One file keeps the order of the table.
-                frame.coalesce(1).write.mode("overwrite").parquet(str(temporary / name))
-            for name, frame in frames.items():
+                    progress(n, len(relations))
+                self.engine.write(relation, temporary / name)
+            for name in relations:
                 path = folder / name
                 if path.exists():
                     path.replace(temporary / f"{name}.old")
                 (temporary / name).replace(path)
-                self.tables[name] = frame.sparkSession.read.schema(frame.schema).parquet(str(path))
+                self.tables[name] = self.engine.written(path)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
-        return {name: folder / name for name in frames}
+        return {name: folder / name for name in relations}
+
+
+def report_columns(table: str, *, payloads: bool) -> tuple[str, ...]:
+    """What a report reads of the table ``history`` or ``dead``."""
+    if table == "history":
+        return HISTORY_COLUMNS
+    return (*DEAD_COLUMNS, "payload") if payloads else DEAD_COLUMNS
 
 
 def step_for(range_ms: int) -> int:
@@ -376,36 +404,17 @@ def step_for(range_ms: int) -> int:
     )
 
 
-def _select_columns(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """These columns; a column that an older lake lacks is null."""
-    from pyspark.sql import functions as F
+def rows_in_millis(table: pa.Table) -> list[Row]:
+    """The rows of a table; a time ``x_at`` becomes ``x_ms``, in ms."""
+    import pyarrow as pa
 
-    return frame.select(
-        *(c if c in frame.columns else F.lit(None).cast("string").alias(c) for c in columns)
-    )
-
-
-def _collect(frames: Sequence[DataFrame], progress: Progress | None) -> list[list[Row]]:
-    """The rows of each frame, at most one more than `MAX_ROWS`."""
-    found: list[list[Row]] = []
-    for n, frame in enumerate(frames):
-        if progress is not None:
-            progress(n, len(frames))
-        rows = _with_millis(frame).limit(MAX_ROWS + 1).collect()
-        found.append([row.asDict() for row in rows])
-    return found
-
-
-def _with_millis(frame: DataFrame) -> DataFrame:
-    """Timestamps as ms: Spark would return them in this machine's time zone."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import TimestampType
-
-    return frame.select(
-        *(
-            F.unix_millis(f.name).alias(f"{f.name.removesuffix('_at')}_ms")
-            if isinstance(f.dataType, TimestampType)
-            else F.col(f.name)
-            for f in frame.schema.fields
-        )
-    )
+    names, columns = [], []
+    for field in table.schema:
+        column: Any = table[field.name]
+        is_time = pa.types.is_timestamp(field.type)
+        if is_time:
+            in_ms = pa.timestamp("ms", field.type.tz)
+            column = column.cast(in_ms, safe=False).cast(pa.int64())
+        names.append(f"{field.name.removesuffix('_at')}_ms" if is_time else field.name)
+        columns.append(column)
+    return pa.table(columns, names=names).to_pylist()  # type: ignore[no-any-return]

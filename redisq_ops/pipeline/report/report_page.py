@@ -21,6 +21,7 @@ from markupsafe import Markup
 from redisq_ops.ops.terminal import percent, printable
 
 from . import charts, quantities
+from .anomaly_rule import BASELINE, FLOORS, MIN_SHARE, THRESHOLD
 from .charts import Bar, Panel, Series, Spec
 from .critical_path import DESCRIPTIONS, time_spent
 from .figures import (
@@ -37,7 +38,6 @@ from .figures import (
 )
 from .quantities import duration, moment
 from .queue_timeline import MAX_CHANGES, METRICS, timeline
-from .transforms.anomalies import BASELINE, FLOORS, MIN_SHARE, THRESHOLD
 
 MAX_BYTES = 480_000
 """maximum size of the page without its script; queues and groups that don't fit are left out,

@@ -1,42 +1,74 @@
-"""Tables of the reports, with values computed by hand on a few rows; no server."""
+"""The queries of reports by both engines, with values computed by hand; no server."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from redisq_ops.core.model.entry import Entry, Failure
 from redisq_ops.ops.groups.fingerprint import fingerprint
 from redisq_ops.ops.groups.traits import share_difference
-from redisq_ops.ops.redaction import Redaction
+from redisq_ops.pipeline.report import anomaly_rule
 from redisq_ops.pipeline.report.critical_path import Attempt, critical_path
+from redisq_ops.pipeline.report.engine import Engine, Value
+from redisq_ops.pipeline.report.figures import Row
+from redisq_ops.pipeline.report.report import QueueReport, rows_in_millis
 from redisq_ops.pipeline.source import schemas
 from redisq_ops.pipeline.source.tables import TABLES
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-slow = pytest.mark.slow
 START = datetime(2026, 3, 1, 10, 0, tzinfo=UTC)
+HOUR, MINUTE = 3_600_000, 60_000
 
 
 def moment(ms: int) -> datetime:
     return START + timedelta(milliseconds=ms)
 
 
-def frame(spark: "SparkSession", table: str, rows: Iterable[dict[str, Any]]) -> "DataFrame":
+def since(ms: int | None) -> int | None:
+    """ms after the start."""
+    return None if ms is None else ms - int(START.timestamp() * 1000)
+
+
+def arrow(table: str, rows: Iterable[Row]) -> pa.Table:
     """A table as the data source returns it; columns that a row does not name are null."""
-    names = [column.name for column in TABLES[table].columns]
-    for row in (rows := list(rows)):
-        assert set(row) <= set(names)
-    return spark.createDataFrame(
-        [tuple(row.get(name) for name in names) for row in rows],
-        schemas.struct(TABLES[table]),
-        verifySchema=False,
+    schema = schemas.arrow(TABLES[table])
+    for row in (found := list(rows)):
+        assert set(row) <= set(schema.names)
+    return pa.Table.from_pylist(found, schema)
+
+
+def of(
+    engine: Engine[Any], history: Iterable[Row] = (), dead: Iterable[Row] = (), **more: Any
+) -> "QueueReport[Any]":
+    """A report of these rows, with the redaction of the engine."""
+    return QueueReport(
+        engine,
+        engine.relation(arrow("history", history)),
+        engine.relation(arrow("dead", dead)),
+        **more,
     )
+
+
+def rows(report: "QueueReport[Any]", table: Any) -> list[Row]:
+    return rows_in_millis(report.engine.rows(table))
+
+
+def attempts(report: "QueueReport[Any]", *names: str) -> list[tuple[Any, ...]]:
+    """The deliveries, by queue, id and time."""
+    found = rows(report, report.attempts)
+    found.sort(key=lambda row: (row["queue"], row["id"], row["taken_ms"], row["attempt"]))
+    return values(found, *names)
+
+
+def values(found: list[Row], *names: str) -> list[tuple[Any, ...]]:
+    return [tuple(row[name] for name in names) for row in found]
 
 
 def event(at: int, event: str, id: str, detail: str | None = None, **more: Any) -> dict[str, Any]:
@@ -45,16 +77,6 @@ def event(at: int, event: str, id: str, detail: str | None = None, **more: Any) 
     of = {"request": request, "number": int(number)} if slash else {}
     named = {"queue": "q", "kind": "request", "shard": 0, "event_id": f"{at}-0", "by": "w1"}
     return named | of | {"at": moment(at), "event": event, "id": id, "detail": detail} | more
-
-
-def rows(found: "DataFrame", *names: str) -> list[tuple[Any, ...]]:
-    return [tuple(row) for row in found.select(*names).collect()]
-
-
-def since(at: datetime | None) -> int | None:
-    return (
-        None if at is None else round((at.replace(tzinfo=UTC) - START) / timedelta(milliseconds=1))
-    )
 
 
 # --- attempts ----------------------------------------------------------------------------------
@@ -75,13 +97,9 @@ REQUEST = [
 ]
 
 
-@slow
-def test_a_wait_begins_with_the_submission_or_the_last_failure(spark: "SparkSession") -> None:
-    from redisq_ops.pipeline.report.transforms import attempts
-
-    found = attempts(frame(spark, "history", reversed(REQUEST))).orderBy("id", "taken_at")
+def test_a_wait_begins_with_the_submission_or_the_last_failure(engine: Engine[Any]) -> None:
     names = ("id", "number", "attempt", "consumer", "since", "wait_ms", "ended", "reason", "run_ms")
-    assert rows(found, *names) == [
+    assert attempts(of(engine, reversed(REQUEST)), *names) == [
         ("r/1", 1, 1, "w1", "submitted", 100, "done", None, 300),
         ("r/2", 2, 1, "w2", "submitted", 1000, "failed", None, 500),
         ("r/2", 2, 2, "w1", "failed", 2500, "done", None, 250),
@@ -89,31 +107,25 @@ def test_a_wait_begins_with_the_submission_or_the_last_failure(spark: "SparkSess
     ]
 
 
-@slow
-def test_waits_missing_from_the_history_are_unknown(spark: "SparkSession") -> None:
-    from redisq_ops.pipeline.report.transforms import attempts
-
+def test_waits_missing_from_the_history_are_unknown(engine: Engine[Any]) -> None:
     delay = {"kind": "delay", "queue": "d"}
-    found = attempts(
-        frame(
-            spark,
-            "history",
-            [
-                event(0, "taken", "cut/1"),  # its submission was trimmed
-                event(50, "done", "cut/1", run_ms=50),
-                event(0, "submitted", "r", "1|1", request="r"),
-                event(10, "taken", "r/1"),  # released: no event says so
-                event(90, "taken", "r/1"),
-                event(95, "dead", "r/1", "rejected"),
-                event(99, "taken", "r/1"),  # replayed: nor here
-                event(100, "submitted", "e", str(int(START.timestamp() * 1000) + 700), **delay),
-                event(750, "taken", "e", **delay),
-                event(760, "done", "e", **delay),  # of a kind that doesn't say how long it took
-            ],
-        )
-    ).orderBy("queue", "id", "taken_at")
+    found = of(
+        engine,
+        [
+            event(0, "taken", "cut/1"),  # its submission was trimmed
+            event(50, "done", "cut/1", run_ms=50),
+            event(0, "submitted", "r", "1|1", request="r"),
+            event(10, "taken", "r/1"),  # released: no event says so
+            event(90, "taken", "r/1"),
+            event(95, "dead", "r/1", "rejected"),
+            event(99, "taken", "r/1"),  # replayed: nor here
+            event(100, "submitted", "e", str(int(START.timestamp() * 1000) + 700), **delay),
+            event(750, "taken", "e", **delay),
+            event(760, "done", "e", **delay),  # of a kind that doesn't say how long it took
+        ],
+    )
     names = ("id", "attempt", "since", "wait_ms", "ended", "reason", "run_ms")
-    assert rows(found, *names) == [
+    assert attempts(found, *names) == [
         ("e", 1, "submitted", 50, "done", None, 10),
         ("cut/1", 1, None, None, "done", None, 50),
         ("r/1", 1, "submitted", 10, None, None, None),
@@ -122,39 +134,34 @@ def test_waits_missing_from_the_history_are_unknown(spark: "SparkSession") -> No
     ]
 
 
-@slow
-def test_rows_of_one_millisecond_keep_the_order_of_the_stream(spark: "SparkSession") -> None:
-    from redisq_ops.pipeline.report.transforms import attempts
-
+def test_rows_of_one_millisecond_keep_the_order_of_the_stream(engine: Engine[Any]) -> None:
     calls = ["submitted", "taken", "failed", "taken", "lost", "taken", "done"]
     history = [
         event(5, what, "e", event_id=f"1772359200005-{seq}", kind="fair", detail="acme")
         for seq, what in zip((1, 2, 9, 10, 11, 11, 12), calls, strict=True)
     ]
-    found = attempts(frame(spark, "history", reversed(history))).orderBy("attempt")
-    assert rows(found, "attempt", "since", "ended", "client") == [
+    found = of(engine, reversed(history))
+    assert attempts(found, "attempt", "since", "ended", "client") == [
         (1, "submitted", "failed", "acme"),
         (2, "failed", "lost", "acme"),
         (3, "lost", "done", "acme"),
     ]
 
 
-@slow
-def test_corrupt_rows_are_not_counted(spark: "SparkSession") -> None:
-    from redisq_ops.pipeline.report.transforms import attempts, entry_events, throughput
-
-    history = frame(
-        spark,
-        "history",
+def test_corrupt_rows_are_not_counted(engine: Engine[Any]) -> None:
+    report = of(
+        engine,
         [
             {"queue": "q", "kind": "request", "_corrupt": "no event"},
             event(1, "submitted", "r", "9|3", request="r"),  # not written by any release
             event(2, "submitted", "s", "1|999999999999", request="s"),  # nor is this
         ],
     )
-    assert attempts(history).count() == 0
-    assert entry_events(history).where("id like 's/%'").count() == 10_000
-    assert throughput(history).count() == 1
+    assert attempts(report) == []
+    entries = engine.query("entry_events", {"most": 10_000}, history=report.history)
+    found = rows(report, entries)
+    assert len([row for row in found if row["id"].startswith("s/")]) == 10_000
+    assert len(rows(report, report.tables["throughput"])) == 1
 
 
 # --- latency, throughput, retries --------------------------------------------------------------
@@ -171,37 +178,49 @@ def served(hour: int, n: int, wait: int, run: int, step: int = 1) -> list[dict[s
     return found
 
 
-@slow
-def test_percentiles_of_waits_and_runs_per_queue_and_hour(spark: "SparkSession") -> None:
-    from redisq_ops.pipeline.report.transforms import attempts, latency
-
-    history = frame(spark, "history", served(0, 101, 10, 2) + served(1, 1, 7, 3))
-    deliveries = attempts(history)
+def test_percentiles_of_waits_and_runs_per_queue_and_hour(engine: Engine[Any]) -> None:
+    report = of(engine, served(0, 101, 10, 2) + served(1, 1, 7, 3))
     names = ("wait_p50_ms", "wait_p95_ms", "wait_p99_ms", "wait_max_ms", "run_p50_ms", "run_p99_ms")
-    found = latency(deliveries)
-    assert rows(found, "queue", "taken", "waits", "runs") == [("q", 101, 101, 101), ("q", 1, 1, 1)]
-    assert [since(row.from_at) for row in found.collect()] == [0, 3_600_000]
+    found = rows(report, report.tables["latency"])
+    assert values(found, "queue", "taken", "waits", "runs") == [
+        ("q", 101, 101, 101),
+        ("q", 1, 1, 1),
+    ]
+    assert [since(row["from_ms"]) for row in found] == [0, HOUR]
     # 101 values 10, 20 … 1010: the rank of p95 is 1 + 0.95 × 100 = 96.
-    assert rows(found, *names) == [(510, 960, 1000, 1010, 102, 200), (7, 7, 7, 7, 3, 3)]
-    near = latency(deliveries, accuracy=1000)
-    for exact, close in zip(rows(found, *names), rows(near, *names), strict=True):
-        assert all(abs(a - b) <= 10 for a, b in zip(exact, close, strict=True))
-    assert latency(deliveries, step_ms=60_000).count() == 2
+    assert values(found, *names) == [(510, 960, 1000, 1010, 102, 200), (7, 7, 7, 7, 3, 3)]
+    how: dict[str, Value] = {"step_ms": MINUTE, "percentiles_of": "percentile", "accuracy": ""}
+    assert len(rows(report, engine.query("latency", how, attempts=report.attempts))) == 2
 
 
-@slow
-def test_throughput_counts_entries_not_calls(spark: "SparkSession") -> None:
-    from redisq_ops.pipeline.report.transforms import throughput
+@pytest.mark.slow
+def test_percentiles_of_very_many_deliveries_are_close(
+    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from redisq_ops.ops.redaction import NO_REDACTION
+    from redisq_ops.pipeline.report import report as module
+    from redisq_ops.pipeline.report.spark_engine import SparkEngine
 
+    history = served(0, 101, 10, 2)
+    exact = of(SparkEngine(spark, NO_REDACTION, None), history)
+    names = ("wait_p50_ms", "wait_p95_ms", "wait_p99_ms", "run_p50_ms", "run_p99_ms")
+    (one,) = values(rows(exact, exact.tables["latency"]), *names)
+    monkeypatch.setattr(module, "MAX_EXACT", 100)
+    close = of(SparkEngine(spark, NO_REDACTION, None), history)
+    (two,) = values(rows(close, close.tables["latency"]), *names)
+    assert close.accuracy == module.ACCURACY and two == pytest.approx(one, abs=10)
+
+
+def test_throughput_counts_entries_not_calls(engine: Engine[Any]) -> None:
     more = [event(120_000, "submitted", "s", "1|40", request="s")]
     names = ("submitted", "taken", "done", "failed", "lost", "dead", "bad", "grown", "peak")
-    history = frame(spark, "history", REQUEST + more)
-    assert rows(throughput(history), *names) == [
-        (3, 4, 2, 1, 1, 1, 2, 0, 1),
+    report = of(engine, REQUEST + more)
+    assert values(rows(report, report.tables["throughput"]), *names) == [
+        (3, 4, 2, 1, 1, 1, 2, 0, 3),
         (40, 0, 0, 0, 0, 0, 0, 40, 40),
     ]
-    (row,) = rows(throughput(history, 300_000), *names)
-    assert row == (43, 4, 2, 1, 1, 1, 2, 40, 40)
+    found = rows(report, report._throughput(300_000))
+    assert values(found, *names) == [(43, 4, 2, 1, 1, 1, 2, 40, 40)]
     # It begins in the middle: two entries were open before; two are replayed, one is purged.
     middle = [
         event(0, "done", "x"),
@@ -212,18 +231,27 @@ def test_throughput_counts_entries_not_calls(spark: "SparkSession") -> None:
         event(240_000, "op", "-", "op2|waiting|trash|1"),
         event(240_001, "op", "-", "op3|set|a|9"),
     ]
-    found = rows(throughput(frame(spark, "history", middle)), "grown", "before")
-    assert found == [(-2, 2), (-1, 2), (1, 2), (0, 2), (-1, 2)]
+    report = of(engine, middle)
+    found = rows(report, report.tables["throughput"])
+    assert values(found, "grown", "before") == [(-2, 2), (-1, 2), (1, 2), (0, 2), (-1, 2)]
 
 
-@slow
-def test_how_deliveries_end_by_attempt(spark: "SparkSession") -> None:
-    from redisq_ops.pipeline.report.transforms import attempts, retries
+def test_the_peak_is_the_true_most_however_short(engine: Engine[Any]) -> None:
+    burst = [event(100, "submitted", "r", "1|300", request="r", event_id="100-1")]
+    burst += [event(101, "done", f"r/{n}", event_id=f"101-{n}") for n in range(1, 300)]
+    burst += [event(5 * HOUR, "taken", "r/300"), event(5 * HOUR + 1, "done", "r/300")]
+    report = of(engine, burst)
+    assert report.step_ms > MINUTE
+    for table in (report.tables["throughput"], report._throughput(report.step_ms)):
+        assert values(rows(report, table), "peak", "grown") == [(300, 1), (1, 0)]
 
+
+def test_how_deliveries_end_by_attempt(engine: Engine[Any]) -> None:
     running = [event(5000, "submitted", "s", "1|1", request="s"), event(5001, "taken", "s/1")]
-    found = retries(attempts(frame(spark, "history", REQUEST + running)))
+    report = of(engine, REQUEST + running)
+    found = rows(report, report.tables["retries"])
     names = ("attempt", "n", "done", "failed", "lost", "dead", "unsaid", "bad_share")
-    assert rows(found, *names) == [(1, 4, 1, 1, 0, 1, 1, 2 / 3), (2, 1, 1, 0, 0, 0, 0, 0.0)]
+    assert values(found, *names) == [(1, 4, 1, 1, 0, 1, 1, 2 / 3), (2, 1, 1, 0, 0, 0, 0, 0.0)]
 
 
 # --- fairness ----------------------------------------------------------------------------------
@@ -233,10 +261,7 @@ def fair(at: int, what: str, id: str, client: str | None) -> dict[str, Any]:
     return event(at, what, id, client, kind="fair", queue="f")
 
 
-@slow
-def test_jains_index_of_max_min_fair_parts(spark: "SparkSession") -> None:
-    from redisq_ops.pipeline.report.transforms import attempts, client_submissions, fairness
-
+def test_jains_index_of_max_min_fair_parts(engine: Engine[Any]) -> None:
     history = [fair(0, "submitted", f"a{i}", "a") for i in range(6)]
     history += [fair(1, "submitted", f"b{i}", "b") for i in range(6)]
     history += [fair(2, "submitted", "c0", "c")]
@@ -244,87 +269,88 @@ def test_jains_index_of_max_min_fair_parts(spark: "SparkSession") -> None:
     first = [f"a{i}" for i in range(6)] + ["b0", "b1", "c0"]
     history += [fair(100 + i, "taken", id, id[0]) for i, id in enumerate(first)]
     history += [fair(3_600_000 + i, "taken", f"b{i}", "b") for i in range(2, 6)]
-    table = frame(spark, "history", history)
-    found = fairness(attempts(table), client_submissions(table))
+    report = of(engine, history, weights={})
+    found = rows(report, report.tables["fairness"])
     # 9 deliveries; c wants 1, the other two get (9 - 1) / 2 = 4 each.
     jain = (6 / 4 + 2 / 4 + 1) ** 2 / (3 * ((6 / 4) ** 2 + (2 / 4) ** 2 + 1))
-    assert rows(found, "client", "demand", "taken", "fair", "ratio", "jain") == [
+    assert values(found, "client", "demand", "taken", "fair", "ratio", "jain") == [
         ("a", 6, 6, 4.0, 1.5, pytest.approx(jain)),
         ("b", 6, 2, 4.0, 0.5, pytest.approx(jain)),
         ("c", 1, 1, 1.0, 1.0, pytest.approx(jain)),
         ("b", 4, 4, 4.0, 1.0, 1.0),
     ]
-    assert rows(found, "share")[0] == (6 / 9,)
+    assert found[0]["share"] == 6 / 9
     # Where a counts twice, 8 are shared 2 to 1: its six are a bit more than that.
-    weights = spark.createDataFrame([("f", "a", 2)], "queue string, client string, weight int")
-    found = fairness(attempts(table), client_submissions(table), weights=weights)
-    assert rows(found, "client", "weight", "fair", "ratio")[:3] == [
+    report = of(engine, history, weights={("f", "a"): 2})
+    found = rows(report, report.tables["fairness"])
+    assert values(found, "client", "weight", "fair", "ratio")[:3] == [
         ("a", 2, pytest.approx(16 / 3), pytest.approx(6 * 3 / 16)),
         ("b", 1, pytest.approx(8 / 3), pytest.approx(2 * 3 / 8)),
         ("c", 1, 1.0, 1.0),
     ]
 
 
-@slow
-def test_clients_can_be_part_of_the_id(spark: "SparkSession") -> None:
-    from redisq_ops.pipeline.report.transforms import attempts, client_submissions, fairness
-
-    history = frame(
-        spark,
-        "history",
-        [
-            event(0, "submitted", "acme-1", "1|2", request="acme-1"),
-            event(0, "submitted", "zoo-1", "1|1", request="zoo-1"),
-            event(5, "taken", "acme-1/1"),
-            event(6, "taken", "zoo-1/1"),
-        ],
-    )
-    found = fairness(attempts(history, r"^(\w+)-"), client_submissions(history, r"^(\w+)-"))
-    assert rows(found, "client", "demand", "taken", "jain") == [
+def test_clients_can_be_part_of_the_id(engine_for: Callable[[str | None], Engine[Any]]) -> None:
+    history = [
+        event(0, "submitted", "acme-1", "1|2", request="acme-1"),
+        event(0, "submitted", "zoo-1", "1|1", request="zoo-1"),
+        event(5, "taken", "acme-1/1"),
+        event(6, "taken", "zoo-1/1"),
+    ]
+    report = of(engine_for(r"^(\w+)-"), history)
+    found = rows(report, report.tables["fairness"])
+    assert values(found, "client", "demand", "taken", "jain") == [
         ("acme", 2, 1, 1.0),
         ("zoo", 1, 1, 1.0),
     ]
-    assert fairness(attempts(history), client_submissions(history)).count() == 0
+    report = of(engine_for(None), history)
+    assert rows(report, report.tables["fairness"]) == []
 
 
 # --- anomalies ---------------------------------------------------------------------------------
 
 
-@slow
-def test_minutes_far_from_the_median_are_one_span(spark: "SparkSession") -> None:
-    from redisq_ops.pipeline.report.transforms import anomalies
+def test_minutes_far_from_the_median_are_one_span(engine: Engine[Any]) -> None:
+    usual = [("q", i, 10, 9 + i % 3, 0) for i in range(40)]
+    usual[20] = ("q", 20, 10, 0, 50)
+    usual[23] = ("q", 23, 10, 0, 70)
+    usual[30] = ("q", 30, 14, 10, 0)  # more than ever, but not by 5
+    usual[31] = ("q", 31, 10, 99, 0)  # more completions are no anomaly
+    times = [("q", i, 9, 100.0 + i % 2, 9, 5.0) for i in range(40)]
+    times[3] = ("q", 3, 2, 9999.0, 9, 5.0)  # of two entries only
+    times[22] = ("q", 22, 9, 900.0, 9, 5.0)
 
-    minute = 60_000
-    usual = [("q", moment(i * minute), 10, 9 + i % 3, 0) for i in range(40)]
-    usual[20] = ("q", moment(20 * minute), 10, 0, 50)
-    usual[23] = ("q", moment(23 * minute), 10, 0, 70)
-    usual[30] = ("q", moment(30 * minute), 14, 10, 0)  # more than ever, but not by 5
-    usual[31] = ("q", moment(31 * minute), 10, 99, 0)  # more completions are no anomaly
-    counted = spark.createDataFrame(
-        usual, "queue string, from_at timestamp, submitted long, done long, bad long"
-    )
-    schema = (
-        "queue string, from_at timestamp, waits long, wait_p95_ms double, runs long, "
-        "run_p95_ms double"
-    )
-    times = [("q", moment(i * minute), 9, 100.0 + i % 2, 9, 5.0) for i in range(40)]
-    times[3] = ("q", moment(3 * minute), 2, 9999.0, 9, 5.0)  # of two entries only
-    times[22] = ("q", moment(22 * minute), 9, 900.0, 9, 5.0)
-    measured = spark.createDataFrame(times, schema)
-    found = anomalies(counted, measured)
+    def anomalies(counted: list[Any], measured: list[Any]) -> list[Row]:
+        names = {
+            "throughput": ("queue", "from_at", "submitted", "done", "bad"),
+            "latency": ("queue", "from_at", "waits", "wait_p95_ms", "runs", "run_p95_ms"),
+        }
+        tables = {
+            name: pa.Table.from_pylist(
+                [
+                    dict(zip(names[name], (queue, moment(step * MINUTE), *rest), strict=True))
+                    for queue, step, *rest in found
+                ]
+            )
+            for name, found in (("throughput", counted), ("latency", measured))
+        }
+        inputs = {name: engine.relation(table) for name, table in tables.items()}
+        how = {"step_ms": MINUTE, **anomaly_rule.VALUES}
+        return rows_in_millis(engine.rows(engine.query("anomalies", how, **inputs)))
+
+    found = anomalies(usual, times)
     names = ("metric", "side", "value", "median", "mad")
-    assert rows(found, *names) == [
+    assert values(found, *names) == [
         ("done", "below", 0.0, 10.0, 1.0),
         ("failed", "above", 70.0, 0.0, 0.0),
         ("wait_ms", "above", 900.0, pytest.approx(100.0, abs=1), pytest.approx(0.5, abs=0.5)),
     ]
-    spans = [(since(row.from_at), since(row.to_at)) for row in found.collect()]
-    assert spans == [(20 * minute, 24 * minute)] * 2 + [(22 * minute, 23 * minute)]
-    assert found.collect()[0].z == pytest.approx(0.6745 * -10)
+    spans = [(since(row["from_ms"]), since(row["to_ms"])) for row in found]
+    assert spans == [(20 * MINUTE, 24 * MINUTE)] * 2 + [(22 * MINUTE, 23 * MINUTE)]
+    assert found[0]["z"] == pytest.approx(0.6745 * -10)
     mean = (50 + 70) / 40  # of the deviations
-    assert found.collect()[1].z == pytest.approx(70 / (1.2533 * mean))
-    few = counted.where(counted.from_at < moment(29 * minute))
-    assert anomalies(few, measured.limit(20)).count() == 0, "too few minutes to know the usual"
+    assert found[1]["z"] == pytest.approx(70 / (1.2533 * mean))
+    assert anomalies(usual[:29], times[:20]) == [], "too few minutes to know the usual"
 
 
 # --- dead letters ------------------------------------------------------------------------------
@@ -348,15 +374,12 @@ def dead(n: int, message: str, **more: Any) -> dict[str, Any]:
     return {"fingerprint": fingerprint(entry)} | row
 
 
-@slow
-def test_groups_have_the_clis_fingerprints(spark: "SparkSession") -> None:
-    from redisq_ops.pipeline.report.transforms import dead_groups
-
+def test_groups_have_the_clis_fingerprints(engine: Engine[Any]) -> None:
     letters = [dead(n, f"smtp-3 did not answer in {n} s", client=f"c{n % 2}") for n in range(6)]
     letters += [dead(7, "no such user", error_type="LookupError", reason="rejected")]
     letters += [dead(8, "", error_type=None, error=None, reason="lost")]
     letters += [{"queue": "q", "kind": "request", "_corrupt": "x"}]
-    table = frame(spark, "dead", letters)
+    report = of(engine, dead=letters)
     expected = {
         fingerprint(Entry("", "dead", reason=reason, error=error)): n
         for n, reason, error in (
@@ -365,26 +388,25 @@ def test_groups_have_the_clis_fingerprints(spark: "SparkSession") -> None:
             (1, "lost", None),
         )
     }
-    found = dead_groups(table).collect()
-    assert {row.fingerprint: row.entries for row in found} == expected
+    found = rows(report, report.tables["dead_groups"])
+    assert {row["fingerprint"]: row["entries"] for row in found} == expected
     first = found[0]
-    assert first.form == "smtp-<n> did not answer in <n> s" and first.message.endswith("in 5 s")
-    assert (first.clients, first.requests, first.sample, first.share) == (2, 0, "r1/5", 0.75)
-    assert (first.failed, first.lost, found[1].lost) == (6, 0, 1)
-    assert (since(first.first_at), since(first.last_at)) == (0, 5000)
-    assert {row.form for row in found[1:]} == {"lost", "no such user"}
+    assert first["form"] == "smtp-<n> did not answer in <n> s"
+    assert first["message"].endswith("in 5 s")
+    names = ("clients", "requests", "sample", "share", "failed", "lost")
+    assert values(found, *names)[0] == (2, 0, "r1/5", 0.75, 6, 0)
+    assert found[1]["lost"] == 1
+    assert (since(first["first_ms"]), since(first["last_ms"])) == (0, 5000)
+    assert {row["form"] for row in found[1:]} == {"lost", "no such user"}
     # Redacted before numbers are normalised and the end is cut off.
-    email = Redaction.read([({"patterns": {"email": r"[\w.]+@[\w.]+\.org"}}, "")])
     texts = ("to ann7@example.org", "x" * 990 + " ann@example.org")
     letters = [dead(n, text, error_type="of ann@example.org") for n, text in enumerate(texts)]
-    shown = dead_groups(frame(spark, "dead", letters), email).collect()
+    report = of(engine, dead=letters)
+    shown = rows(report, report.tables["dead_groups"])
     assert len(shown) == 2 and not [row for row in shown if "ann" in str(row)]
 
 
-@slow
-def test_contrasts_of_a_group(spark: "SparkSession") -> None:
-    from redisq_ops.pipeline.report.transforms import contrasts, payload_fields
-
+def test_contrasts_of_a_group(engine: Engine[Any]) -> None:
     def body(n: int, region: str) -> bytes:
         return json.dumps({"region": region, "card": n}).encode()
 
@@ -410,21 +432,24 @@ def test_contrasts_of_a_group(spark: "SparkSession") -> None:
         )
         for n in range(100)
     ]
-    table = frame(spark, "dead", here + rest)
-    traits = {(r.fingerprint, r.field): r for r in contrasts(table).collect()}
+
+    def contrasts(letters: list[Row], *, payloads: bool) -> dict[tuple[str, str], Row]:
+        report = of(engine, dead=letters, payloads=payloads)
+        found = rows(report, report.tables["contrasts"])
+        return {(row["fingerprint"], row["field"]): row for row in found}
+
+    traits = contrasts(here + rest, payloads=False)
     trait = traits["aaaa", "client"]
-    assert (trait.value, trait.share, trait.rest) == ("acme", 0.9, 0.0)
-    assert trait.surely == pytest.approx(share_difference(45, 50, 0, 100))
+    assert (trait["value"], trait["share"], trait["rest"]) == ("acme", 0.9, 0.0)
+    assert trait["surely"] == pytest.approx(share_difference(45, 50, 0, 100))
     assert ("aaaa", "consumer") not in traits, "all have it"
-    fields = payload_fields(table, Redaction(keys=(("card",),)))
-    found = contrasts(table, payloads=fields)
-    traits = {(r.fingerprint, r.field): r for r in found.collect()}
-    trait = traits["aaaa", "payload.region"]
-    assert (trait.value, trait.share, trait.rest) == ("eu", 1.0, pytest.approx(0.19))
-    assert {r.value for r in fields.where("field = 'payload.card'").collect()} == {"***"}
-    alone = frame(spark, "dead", here)
-    fields = payload_fields(alone, Redaction(keys=(("card",),)))
-    assert contrasts(alone, payloads=fields).collect() == [], "nothing to compare with"
+    trait = contrasts(here + rest, payloads=True)["aaaa", "payload.region"]
+    assert (trait["value"], trait["share"], trait["rest"]) == ("eu", 1.0, pytest.approx(0.19))
+    report = of(engine, dead=here)
+    fields = engine.query("payload_fields", {"enveloped": "''"}, dead=report.dead)
+    cards = [row["value"] for row in rows(report, fields) if row["field"] == "payload.card"]
+    assert set(cards) == {"***"}
+    assert contrasts(here, payloads=True) == {}, "nothing to compare with"
 
 
 # --- requests ----------------------------------------------------------------------------------
@@ -500,10 +525,7 @@ def test_critical_paths_terminate_for_any_history() -> None:
     assert segments(own) == [("run", "r/1", 50, 50)]
 
 
-@slow
-def test_requests_and_their_critical_paths(spark: "SparkSession") -> None:
-    from redisq_ops.pipeline.report.transforms import attempts, critical_paths, requests
-
+def test_requests_and_their_critical_paths(engine: Engine[Any]) -> None:
     quick = [
         event(0, "submitted", "s", "1|1", request="s"),
         event(5, "taken", "s/1"),
@@ -511,15 +533,17 @@ def test_requests_and_their_critical_paths(spark: "SparkSession") -> None:
         event(9, "request-done", "s"),
         event(9, "submitted", "open", "1|1", request="open"),
     ]
-    history = frame(spark, "history", REQUEST + quick)
-    deliveries = attempts(history)
+    report = of(engine, REQUEST + quick)
     names = ("request", "entries", "deliveries", "bad", "dead", "took_ms")
-    assert rows(requests(history, deliveries), *names) == [
+    assert values(rows(report, report.tables["requests"]), *names) == [
         ("r", 3, 4, 2, 1, 32001),
         ("s", 1, 1, 0, 0, 9),
     ]
-    found = critical_paths(deliveries.where("request = 'r'"))
-    assert rows(found, "place", "what", "id", "took_ms", "ended") == [
+    found = rows(report, report.tables["critical_paths"])
+    path, _ = report.critical_path("r")
+    own = ("place", "what", "id", "took_ms", "ended")
+    assert values(path, *own) == values([r for r in found if r["request"] == "r"], *own)
+    assert values(path, *own) == [
         (1, "queue", "r/1", 100, None),
         (2, "run", "r/1", 300, "done"),
         (3, "turn", "r/2", 600, None),
@@ -527,3 +551,4 @@ def test_requests_and_their_critical_paths(spark: "SparkSession") -> None:
         (5, "turn", "r/3", 500, None),
         (6, "run", "r/3", 30000, "dead"),
     ]
+    assert report.critical_path("open") == ([], ())

@@ -1,4 +1,4 @@
-"""What `redisq spark report`, `groups` and `critical-path` print, for people and programs."""
+"""What `redisq report`, `redisq spark groups` and `spark critical-path` print."""
 
 from __future__ import annotations
 
