@@ -143,7 +143,12 @@ def asynq(n: int) -> Iterator[Command]:
     at, failed = "asynq:{mail}:", b"\x3a\x07no luck"
     for k in range(n):
         for id, state in ((f"w{k}", "pending"), (f"d{k}", "archived")):
-            msg = b"\x0a\x01f\x12%c\x01%b\x1a%c%b" % (len(DATA), DATA.encode(), len(id), id.encode())
+            msg = b"\x0a\x01f\x12%c\x01%b\x1a%c%b" % (
+                len(DATA),
+                DATA.encode(),
+                len(id),
+                id.encode(),
+            )
             msg += b"\x22\x04mail\x28\x19" + failed * (state == "archived") + b"\x40\x88\x0e"
             since = ("pending_since", NOW * 10**6) if state == "pending" else ()
             yield "HSET", f"{at}t:{id}", "msg", msg, "state", state, *since
