@@ -16,7 +16,6 @@ import os
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
