@@ -28,8 +28,6 @@ _REQUESTS = 10_000
 _WEIGHED = 50
 """payloads that are read only for their size; the others are assumed to be as large"""
 _MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
-_ASKED = 100
-"""entries about which one call asks: 1 to 2 ms of another program's server"""
 AGES = (("under 1m", _MINUTE), ("under 1h", _HOUR), ("under 1d", _DAY), ("under 7d", 7 * _DAY))
 STEP = 50
 COST_US = 15.0
@@ -129,17 +127,12 @@ class Consequences:
         first, target, queue = self._first, VERBS[verb][1], self.queue
         if not first or verb == "move":
             return
-        words: list[str] = []
-        for at in range(0, len(first), _ASKED):
-            some = first[at : at + _ASKED]
-            ids, orphans = [one.id for one in some], [one.id for one in some if one.orphan]
-            found = ((one.id, queue.selected_stamp(one, target, self.now_ms)) for one in some)
-            stamps = {id: stamp for id, stamp in found if stamp}
-            told = await attempt(queue.would_move.op(ids, some[0].state, target, orphans, stamps))
-            if isinstance(told, Exception):  # the user may not run scripts
-                return
-            words += told
-        self.asked, self.skips = len(words), dict(Counter(filter(None, words)).most_common())
+        ids, orphans = [one.id for one in first], [one.id for one in first if one.orphan]
+        found = ((one.id, queue.selected_stamp(one, target, self.now_ms)) for one in first)
+        stamps = {id: stamp for id, stamp in found if stamp}
+        words = await attempt(queue.would_move.op(ids, first[0].state, target, orphans, stamps))
+        if not isinstance(words, Exception):  # else the user may not run scripts
+            self.asked, self.skips = len(words), dict(Counter(filter(None, words)).most_common())
 
     @property
     def bytes(self) -> int | None:
