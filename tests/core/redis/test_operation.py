@@ -697,25 +697,26 @@ def test_an_error_reply_keeps_nothing_of_its_round_in_memory(
     """Until the garbage collector came by, each kept all replies of its round."""
     client.rpush("list", 1)
 
-    def asked() -> tuple[weakref.ref[Any], Description[Any]]:
+    def asked(*keys: str) -> tuple[weakref.ref[Any], Description[Any]]:
         def parse(reply: Any) -> Any:
             return reply
 
-        calls = [Call(("ZCARD", key), parse, key=key) for key in ("list", "none")]
-        return weakref.ref(parse), together(map(attempt, calls[:size]))
+        calls = [Call(("ZCARD", key), parse, key=key) for key in keys]
+        return weakref.ref(parse), together(map(attempt, calls))
 
-    async def on_asyncio() -> None:
-        assert isinstance((await arun(aclient(), description))[0], WrongKind)
+    async def on_asyncio(description: Description[Any]) -> None:
+        async with aclient() as connection:
+            assert isinstance((await arun(connection, description))[0], WrongKind)
 
     gc.disable()
     try:
-        for size in (1, 2):
-            kept, description = asked()
+        for keys in (["list"], ["list", "none"]):
+            kept, description = asked(*keys)
             assert isinstance(run(client, description)[0], WrongKind)
             del description
             assert kept() is None
-            kept, description = asked()
-            asyncio.run(on_asyncio())
+            kept, description = asked(*keys)
+            asyncio.run(on_asyncio(description))
             del description
             assert kept() is None
     finally:
