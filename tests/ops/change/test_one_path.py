@@ -51,8 +51,8 @@ class Trace:
         before = None if caller is None else _place(caller)
         if caller is not None and before not in (None, file):
             self.calls[str(before), file].add(f"{caller.f_code.co_name} > {code.co_name}")
-        # Constructors and comprehensions are part of the function that uses them; so are generators,
-        # which are called once more when nobody needs them any longer.
+        # Constructors and comprehensions are part of the function that uses them. So are
+        # generators, which are called once more when nobody needs them any longer.
         part = code.co_name.startswith(("<", "__")) or code.co_flags & CO_GENERATOR
         if code not in self._seen and not part:
             self._seen.add(code)
