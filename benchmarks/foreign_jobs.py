@@ -215,7 +215,10 @@ FILLED: dict[str, Callable[[int], Iterator[Command]]] = {
 
 
 def fill(client: Any, kind: str, n: int) -> None:
-    """Write ``n`` jobs that wait and ``n`` dead ones: w0, w1, … and d0, d1, …"""
+    """Write ``n`` jobs that wait and ``n`` dead ones: w0, w1, … and d0, d1, …
+
+    By small batches: a process that this one starts is said to have had as much memory as it.
+    """
     commands = FILLED[kind](n)
     while batch := list(islice(commands, 1000)):
         pipe = client.pipeline(transaction=False)

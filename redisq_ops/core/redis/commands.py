@@ -71,6 +71,8 @@ class Call(Generic[T]):
             raise Unreadable(f"key {self._place} holds a corrupt value") from corrupt
 
     def _error(self, reply: Exception) -> Exception:
+        """What is raised. A frame of its traceback that named it would keep it, and the round, in
+        memory until the garbage collector comes."""
         error = translate(reply)
         if isinstance(error, WrongKind) and self.source is None and self.key:
             cause, error = error.__cause__, WrongKind(f"{error}: {self._place}")

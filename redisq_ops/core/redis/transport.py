@@ -61,7 +61,10 @@ def _parts(calls: Round) -> list[tuple[list[int], AbstractContextManager[None]]]
 
 
 def exchange(client: BlockingClient, calls: Round) -> list[Any]:
-    """The replies of a round, with errors as values. An unknown script is sent in full."""
+    """The replies of a round, with errors as values. An unknown script is sent in full.
+
+    The errors have no tracebacks: these would keep the frames here, and the round, in memory.
+    """
     return _divided(calls, lambda part: _exchange(client, part))
 
 
