@@ -10,6 +10,9 @@ from typing import Any
 
 Command = tuple[Any, ...]
 NOW = int(time.time() * 1000)
+TEXT = "x" * 160
+"""makes a job about 300 bytes long"""
+DATA = json.dumps({"text": TEXT})
 AT = "2026-01-01T00:00:00.000000Z"
 WHY = {"error_class": "ValueError", "error_message": "no luck", "retry_count": 3}
 NAMES = {
@@ -39,7 +42,7 @@ def rq(n: int) -> Iterator[Command]:
                 "origin",
                 "mail",
                 "data",
-                "x",
+                TEXT,
                 "created_at",
                 AT,
                 "enqueued_at",
@@ -62,7 +65,7 @@ def bullmq(n: int) -> Iterator[Command]:
                 "name",
                 "f",
                 "data",
-                "{}",
+                DATA,
                 "opts",
                 "{}",
                 "timestamp",
@@ -84,7 +87,7 @@ def bull(n: int) -> Iterator[Command]:
                 "name",
                 "f",
                 "data",
-                "{}",
+                DATA,
                 "opts",
                 "{}",
                 "timestamp",
@@ -103,7 +106,7 @@ def dramatiq(n: int) -> Iterator[Command]:
     yield "ZADD", "dramatiq:__heartbeats__", NOW, "7f3f1f4e-7a2f-4ae4-b8f0-6e7fd1a3c111"
     for k in range(n):
         message = (
-            '{"queue_name":"mail","actor_name":"f","args":[],"kwargs":{},"options":'
+            f'{{"queue_name":"mail","actor_name":"f","args":[],"kwargs":{DATA},"options":'
             f'{{"redis_message_id":"%s{k}"}},"message_id":"m{k}","message_timestamp":{NOW}}}'
         )
         yield "HSET", "dramatiq:mail.msgs", f"w{k}", message % "w"
@@ -124,7 +127,7 @@ def celery(n: int) -> Iterator[Command]:
 
 
 def arq(n: int) -> Iterator[Command]:
-    call = b'{"t":1,"f":"f","a":[],"k":{},"et":%d' % NOW
+    call = b'{"t":1,"f":"f","a":[],"k":%b,"et":%d' % (DATA.encode(), NOW)
     for k in range(n):
         yield "SET", f"arq:job:w{k}", call + b"}"
         yield "ZADD", "arq:queue", NOW - 10**6 + k, f"w{k}"
@@ -134,12 +137,18 @@ def arq(n: int) -> Iterator[Command]:
 
 
 def asynq(n: int) -> Iterator[Command]:
-    """A message: type, payload, id, queue, retries, its timeout; a dead one with its failure."""
+    """A message: type, payload, id, queue, retries, its timeout; a dead one with its failure. The
+    payload's length, 128 to 255, takes two bytes."""
     yield "SADD", "asynq:queues", "mail"
     at, failed = "asynq:{mail}:", b"\x3a\x07no luck"
     for k in range(n):
         for id, state in ((f"w{k}", "pending"), (f"d{k}", "archived")):
-            msg = b"\x0a\x01f\x12\x02{}\x1a%c%b" % (len(id), id.encode())
+            msg = b"\x0a\x01f\x12%c\x01%b\x1a%c%b" % (
+                len(DATA),
+                DATA.encode(),
+                len(id),
+                id.encode(),
+            )
             msg += b"\x22\x04mail\x28\x19" + failed * (state == "archived") + b"\x40\x88\x0e"
             since = ("pending_since", NOW * 10**6) if state == "pending" else ()
             yield "HSET", f"{at}t:{id}", "msg", msg, "state", state, *since
@@ -150,7 +159,7 @@ def asynq(n: int) -> Iterator[Command]:
 def sidekiq(n: int) -> Iterator[Command]:
     yield "SADD", "queues", "mail"
     for k in range(n):
-        job = {"class": "Hard", "args": ["x" * 60, k], "queue": "mail", "created_at": 1.7e9}
+        job = {"class": "Hard", "args": [TEXT, k], "queue": "mail", "created_at": 1.7e9}
         yield "LPUSH", "queue:mail", json.dumps(job | {"jid": f"w{k}"})
         yield "ZADD", "dead", 1.7e9 + k / 100, json.dumps(job | WHY | {"jid": f"d{k}"})
 
@@ -159,7 +168,7 @@ def resque(n: int) -> Iterator[Command]:
     yield "SADD", "resque:queues", "mail"
     why = {"exception": "ValueError", "error": "no luck", "backtrace": ["a", "b"]}
     for k in range(n):
-        job = {"class": "Hard", "args": ["x" * 60, k]}
+        job = {"class": "Hard", "args": [TEXT, k]}
         failure = {"failed_at": "2026/01/01 10:00:00 UTC", "payload": job, "queue": "mail"}
         yield "RPUSH", "resque:queue:mail", json.dumps(job)
         yield "RPUSH", "resque:failed", json.dumps(failure | why)
@@ -168,7 +177,7 @@ def resque(n: int) -> Iterator[Command]:
 def laravel(n: int) -> Iterator[Command]:
     at, horizon = "laravel_database_queues:mail", "laravel_horizon:"
     for k in range(n):
-        job = {"displayName": "Hard", "job": "Handler@call", "data": {"command": "x" * 60}}
+        job = {"displayName": "Hard", "job": "Handler@call", "data": {"command": TEXT}}
         yield "RPUSH", at, json.dumps({"uuid": f"w{k}", "attempts": 0} | job)
         yield (
             "HSET",
@@ -206,9 +215,12 @@ FILLED: dict[str, Callable[[int], Iterator[Command]]] = {
 
 
 def fill(client: Any, kind: str, n: int) -> None:
-    """Write ``n`` jobs that wait and ``n`` dead ones: w0, w1, … and d0, d1, …"""
+    """Write ``n`` jobs that wait and ``n`` dead ones: w0, w1, … and d0, d1, …
+
+    By small batches: a process that this one starts is said to have had as much memory as it.
+    """
     commands = FILLED[kind](n)
-    while batch := list(islice(commands, 20_000)):
+    while batch := list(islice(commands, 1000)):
         pipe = client.pipeline(transaction=False)
         for command in batch:
             pipe.execute_command(*command)

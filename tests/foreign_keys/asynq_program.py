@@ -1,5 +1,6 @@
 """What asynq 0.26 writes, made from its sources: these tests don't run asynq.
 
+asynq 0.24.1, which has no headers yet, was run beside it by hand, and wrote the same.
 `Server` and `Client` follow ``internal/rdb/rdb.go`` step by step, `Inspector` follows
 ``internal/rdb/inspect.go`` in scripts, and `message` is ``internal/proto/asynq.proto`` as Go
 encodes it: fields in the order of their numbers, without those that are empty.
@@ -120,7 +121,8 @@ class Program:
         more: dict[str, Any] = {}
         if unique_s:
             more["unique_key"] = options["unique"] = self.unique_key(type, payload)
-            self.client.set(more["unique_key"], id, nx=True, ex=unique_s)
+            waits_s = 0 if at is None else int(at - time.time())
+            self.client.set(more["unique_key"], id, nx=True, ex=waits_s + unique_s)
         group = options.get("group", "")
         msg = self.message(id, type=type, payload=payload, queue=self.queue, **options)
         self.client.sadd("asynq:queues", self.queue)
@@ -148,12 +150,17 @@ class Program:
         self.client.zadd(self.at + "lease", {id: int(time.time()) + lease_s})
         return id
 
-    def _leaves(self, id: str) -> None:
+    def _leaves(self, id: str, *counters: str) -> None:
         assert self.client.lrem(self.at + "active", 0, id)
         assert self.client.zrem(self.at + "lease", id)
+        for counter in ("processed", *counters):
+            today = f"{self.at}{counter}:{time.strftime('%Y-%m-%d', time.gmtime())}"
+            self.client.incr(self.at + counter)
+            self.client.incr(today)
+            self.client.expire(today, 90 * 86_400, nx=True)
 
     def retries(self, id: str, why: str, at: float, failed_at: int | None = None) -> None:
-        self._leaves(id)
+        self._leaves(id, "failed")
         retried = self._told[id].get("retried", 0) + 1
         failed = int(time.time()) if failed_at is None else failed_at
         msg = self.message(id, retried=retried, error=why, failed_at=failed)
@@ -161,7 +168,7 @@ class Program:
         self.client.hset(self.task(id), mapping={"msg": msg, "state": "retry"})
 
     def archives(self, id: str, why: str, failed_at: int | None = None) -> None:
-        self._leaves(id)
+        self._leaves(id, "failed")
         failed = int(time.time()) if failed_at is None else failed_at
         self.client.zadd(self.at + "archived", {id: failed})
         msg = self.message(id, error=why, failed_at=failed)
@@ -288,7 +295,7 @@ def specimen(client: redis.Redis) -> None:
         program.dequeue()
     for n in range(6):
         program.send(f"w{n}", data={"user": n}, headers={"trace": "x"}, unique_s=9000 + n)
-        program.send(f"s{n}", data={"user": n, "late": True}, at=now + 9000 + n, unique_s=19_000)
+        program.send(f"s{n}", data={"user": n, "late": True}, at=now + 9000 + n, unique_s=10_000)
     for n in range(4):
         program.send(f"g{n}", "mail:digest", {"part": n}, group="ann")
         program.send(f"h{n}", "mail:digest", {"part": n}, group="eve")

@@ -1,15 +1,25 @@
-"""What Laravel and Horizon write, by their sources: these tests don't run them.
+"""What Laravel and Horizon write: by their sources, and by Laravel's packages where they are.
 
 The framework (13.26): `RedisQueue`, `LuaScripts`, `Queue`. Horizon (5.29): `RedisQueue`,
-`JobPayload`, `RedisJobRepository`, `RetryFailedJob`, and its listeners of the queue's events.
+`JobPayload`, `RedisJobRepository`, `RetryFailedJob`, and its listeners of the queue's events. No
+test runs Horizon, which isn't among Debian's packages; `Framework` runs the framework.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
 import time
+from functools import cache
+from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_OID, UUID, uuid5
+
+import pytest
+
+from .listening_program import listening
 
 THROWN = (
     "PDOException: gone away in /app/vendor/db.php:7\nStack trace:\n#0 {main}\n\n"
@@ -167,6 +177,64 @@ class Program:
         """`RedisJobRepository::deleteFailed`."""
         if self.client.zrem(self.horizon + "failed_jobs", id):
             self.client.delete(self.horizon + id)
+
+
+@cache
+def framework_installed() -> bool:
+    """Whether PHP, its Redis extension and Laravel's packages are here, as Debian has them. Where
+    they are required, the test fails without them."""
+    needs = 'require "Illuminate/Queue/autoload.php"; class_exists("Redis") || exit(1);'
+    there = shutil.which("php") is not None and not subprocess.call(
+        ["php", "-r", needs], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    if not there and os.environ.get("REDISQ_REQUIRE_LARAVEL"):
+        pytest.fail("Laravel's packages are required and not installed")
+    return there
+
+
+class Framework:
+    """Laravel's own queue (see `laravel_jobs.php`), without Horizon; skips where it isn't."""
+
+    def __init__(self, client: Any, queue: str = "low", at: str = "laravel_database_") -> None:
+        if not framework_installed():
+            pytest.skip("needs php-cli, php-redis, php-illuminate-queue and -redis")
+        self.client, self.key = client, f"{at}queues:{queue}"
+        port = str(client.connection_pool.connection_kwargs["port"])
+        script = str(Path(__file__).parent / "laravel_jobs.php")
+        self._program = listening("php", script, port, at, queue, environment=(("TZ", "UTC"),))
+
+    def does(self, *calls: tuple[Any, ...]) -> None:
+        self._program.does(json.dumps([[method, arguments] for method, *arguments in calls]))
+
+    def migrate(self, part: str, id: str) -> None:
+        """As if the only job that is due were this one."""
+        key = f"{self.key}:{part}"
+        (job,) = (job for job in self.client.zrange(key, 0, -1) if json.loads(job)["uuid"] == id)
+        self.client.zadd(key, {job: 1})
+        self.does(("migrate", part, 1))
+
+
+def job(name: str, task: str = "Fine") -> tuple[str, str, str]:
+    """Of a job that `Framework` makes: its class, its uuid, and what it is about."""
+    return task, uuid(name), name
+
+
+def framework_specimen(client: Any) -> None:
+    """Jobs that the framework itself made, in every state that it keeps; what Horizon keeps of
+    others, by its sources."""
+    framework, horizon = Framework(client), Program(client)
+    for n in range(4):
+        horizon.push(horizon.payload(f"bad{n}", "Charge"))
+        horizon.fail(horizon.pop(), str(n))
+        horizon.push(horizon.payload(f"good{n}"))
+        horizon.complete(horizon.pop())
+    for n in range(3):  # they fail for the first time
+        framework.does(("push", *job(f"again{n}", "Export")), ("work",))
+    framework.does(("push", *job("runs", "Export")), ("pop",))
+    for n in range(4):  # a worker that asked for a job now would put them back
+        framework.does(("push", *job(f"lost{n}", "Export")), ("pop", 95 - n))
+    for n in range(6):
+        framework.does(("push", *job(f"w{n}")), ("later", 9000 + n, *job(f"late{n}")))
 
 
 def _now() -> str:

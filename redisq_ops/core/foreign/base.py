@@ -50,7 +50,7 @@ class ForeignQueue(Queue[C_co]):
     range_states: ClassVar[frozenset[State]] = frozenset()
     editable_states: ClassVar[tuple[State, ...]] = ()
     by_id: ClassVar[bool] = False
-    step_s: ClassVar[float] = 0.004  # each step first looks its entries up, in calls of its own
+    step_s: ClassVar[float] = 0.002  # each step first looks its entries up, in calls of its own
     keeps_history: ClassVar[bool] = False
     has_columns: ClassVar[bool] = False
     accepts_imports: ClassVar[bool] = False

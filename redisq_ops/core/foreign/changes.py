@@ -31,6 +31,8 @@ from .recognition import kinds_of
 from .watched_code import guarded
 
 DAY_MS = 86_400_000
+ASKED = 100
+"""entries about which one call asks, as many as a step of a change may have in 2 ms"""
 JOB_VERBS: Mapping[Verb, tuple[State, ...]] = {
     "replay": ("dead",),
     "requeue": ("delayed",),
@@ -149,15 +151,17 @@ class ForeignChanges(PlacedQueue[C_co]):
         later = await self._now() + DAY_MS  # so far ahead that no entry is ``late``
         seen = stamps or {}
         step = MoveStep("-", 0, ids, source, target, later, "-", later, {}, orphans, "", seen)
-        found: list[str] = await self._call_script(
-            "would_move",
-            words,
-            await guarded(self.kind, self._rows(step)),
-            caller="-",
-            seq=0,
-            **{"from": source, "to": target},
-            queue=self.own_name,
-        )
+        rows, found = await guarded(self.kind, self._rows(step)), list[str]()
+        for at in range(0, len(rows), ASKED):
+            found += await self._call_script(
+                "would_move",
+                words,
+                rows[at : at + ASKED],
+                caller="-",
+                seq=0,
+                **{"from": source, "to": target},
+                queue=self.own_name,
+            )
         return ["" if word == "moved" else word for word in found]
 
     def destination(

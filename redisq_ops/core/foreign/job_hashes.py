@@ -32,12 +32,15 @@ class JobHash:
     values: Mapping[str, bytes | None]
 
     def text(self, field: str) -> str:
-        return (self.values[field] or b"").decode("utf-8", "backslashreplace")
+        value = self.values[field]
+        return value.decode("utf-8", "backslashreplace") if value else ""
 
     def number(self, field: str) -> int | None:
         """A whole number below 2**63 (a time in nanoseconds fits); None: it is something else."""
-        value = self.values[field] or b""
-        number = int(value) if value.isdigit() and len(value) < 20 else _NUMBERS
+        value = self.values[field]
+        if not (value and value.isdigit() and len(value) < 20):
+            return None
+        number = int(value)
         return number if number < _NUMBERS else None
 
     def notes(self) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 def decoded(data: bytes, otherwise: Any = None) -> Any:
     """The value, or ``otherwise`` if it isn't JSON."""
     try:
-        return json.loads(data)
+        return json.loads(data.decode("utf-8", "surrogatepass"))  # of bytes it guesses the encoding
     except (ValueError, RecursionError):
         return otherwise
 

@@ -289,9 +289,10 @@ class PlacedPages(ForeignQueue[C_co]):
 
         async def read(place: Place, rows: Sequence[Row], /) -> Sequence[Entry | None]:
             short = [row for row in rows if row.length <= LARGEST]
-            entries = iter(
-                await guarded(self.kind, self.read(state, place, short)) if short else ()
-            )
+            found = await guarded(self.kind, self.read(state, place, short)) if short else ()
+            if len(short) == len(rows):
+                return found
+            entries = iter(found)
             return [
                 next(entries) if row.length <= LARGEST else self._too_long(state, place, row)
                 for row in rows

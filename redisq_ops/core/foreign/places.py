@@ -50,7 +50,8 @@ class Row(NamedTuple):
     @property
     def length(self) -> int:
         """Bytes of the element itself."""
-        return cut_element.length(self.member) + cut_element.length(self.value)
+        value = cut_element.length(self.value) if self.value else 0
+        return cut_element.length(self.member) + value
 
 
 class LocatedEntry(NamedTuple):

@@ -62,20 +62,25 @@ class Call(Generic[T]):
         if isinstance(reply, Exception):
             if self.absent is not None and str(reply).startswith(self.absent):
                 return self.read(None)
-            error = translate(reply)
-            if isinstance(error, WrongKind) and self.source is None and self.key:
-                cause, error = error.__cause__, WrongKind(f"{error}: {self._place}")
-                error.__cause__ = cause  # a script names the key itself
-            if isinstance(error, Forbidden) and error.denial and error.denial.kind == "key":
-                error.tell(names=self._keys)
-            error.add_note(f"in {self.command[0]!s} {self.key or ''!s}")
-            raise error
+            raise self._error(reply)
         try:
             return self.read(reply)
         except CORRUPT as corrupt:
             if isinstance(corrupt, RedisqError):
                 raise
             raise Unreadable(f"key {self._place} holds a corrupt value") from corrupt
+
+    def _error(self, reply: Exception) -> Exception:
+        """What is raised. A frame of its traceback that named it would keep it, and the round, in
+        memory until the garbage collector comes."""
+        error = translate(reply)
+        if isinstance(error, WrongKind) and self.source is None and self.key:
+            cause, error = error.__cause__, WrongKind(f"{error}: {self._place}")
+            error.__cause__ = cause  # a script names the key itself
+        if isinstance(error, Forbidden) and error.denial and error.denial.kind == "key":
+            error.tell(names=self._keys)
+        error.add_note(f"in {self.command[0]!s} {self.key or ''!s}")
+        return error
 
     @property
     def _keys(self) -> tuple[str, ...]:

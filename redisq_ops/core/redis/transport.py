@@ -61,7 +61,10 @@ def _parts(calls: Round) -> list[tuple[list[int], AbstractContextManager[None]]]
 
 
 def exchange(client: BlockingClient, calls: Round) -> list[Any]:
-    """The replies of a round, with errors as values. An unknown script is sent in full."""
+    """The replies of a round, with errors as values. An unknown script is sent in full.
+
+    The errors have no tracebacks: these would keep the frames here, and the round, in memory.
+    """
     return _divided(calls, lambda part: _exchange(client, part))
 
 
@@ -154,7 +157,7 @@ class PinnedConnection:
                 self._connection, call.command[0], NEVER_DECODE=True, **call.options
             )
         except rx.ResponseError as error:
-            return error
+            return error.with_traceback(None)
 
     def _drop(self) -> None:
         """Read a reply that isn't needed: it would be taken for the next call's."""
@@ -214,7 +217,7 @@ def _send(client: Any, calls: Round, commands: list[tuple[Arg, ...]]) -> list[An
         try:
             return [client.execute_command(*commands[0], NEVER_DECODE=True, **calls[0].options)]
         except rx.ResponseError as error:
-            return [error]
+            return [error.with_traceback(None)]
     if isinstance(client, redis.Redis):
         return _complete(_send_round(client, calls, commands))
     return _complete(_pipeline(client, calls, commands).execute(raise_on_error=False))
@@ -235,7 +238,7 @@ def _send_round(client: Any, calls: Round, commands: list[tuple[Arg, ...]]) -> l
             name = call.command[0]
             return parsers[name](reply, **call.options) if name in parsers else reply
         except rx.ResponseError as error:
-            return error
+            return error.with_traceback(None)
 
     def exchanged() -> list[Any]:
         packed: list[bytes] = [pack_command(cast(Any, words)) for words in commands]
@@ -306,7 +309,7 @@ async def _asend(client: Any, calls: Round, commands: list[tuple[Arg, ...]]) -> 
             only: dict[str, Any] = {"NEVER_DECODE": True, **calls[0].options}
             return [await client.execute_command(*commands[0], **only)]
         except rx.ResponseError as error:
-            return [error]
+            return [error.with_traceback(None)]
     if isinstance(client, aredis.Redis):
         return _complete(await _asend_round(client, calls, commands))
     await client.initialize()  # learns the slots, once
@@ -349,7 +352,7 @@ async def _read_reply(connection: Any, call: Call[Any], parsers: Mapping[Any, An
         name = call.command[0]
         return parsers[name](reply, **call.options) if name in parsers else reply
     except rx.ResponseError as error:
-        return error
+        return error.with_traceback(None)
 
 
 async def _read_round(client: Any, connection: Any, calls: Round) -> list[Any]:

@@ -381,24 +381,40 @@ def resque_payloads(client: Any) -> Mapping[str, bytes]:
     return dict(zip(resque_ids(client)["waiting"], jobs, strict=True))
 
 
+def laravel_ids(name: str, n: int) -> list[str]:
+    return [laravel_program.uuid(f"{name}{k}") for k in range(n)]
+
+
 def laravel_jobs(client: Any) -> Stated:
     laravel_program.specimen(client)
-
-    def named(name: str, n: int) -> list[str]:
-        return [laravel_program.uuid(f"{name}{k}") for k in range(n)]
-
     return {
-        "waiting": named("w", 6),
-        "pending": [*named("lost", 5), laravel_program.uuid("runs")],
-        "delayed": named("late", 6),
-        "dead": named("bad", 5)[::-1],
-        "done": named("good", 4)[::-1],
+        "waiting": laravel_ids("w", 6),
+        "pending": [*laravel_ids("lost", 5), laravel_program.uuid("runs")],
+        "delayed": laravel_ids("late", 6),
+        "dead": laravel_ids("bad", 5)[::-1],
+        "done": laravel_ids("good", 4)[::-1],
     }
 
 
 def laravel_migrates(part: str, client: Any, id: str) -> None:
-    """Horizon would also note that the job is pending, if it hasn't forgotten it."""
-    laravel_program.Program(client, horizon="").migrate(part, id)
+    """By the framework where it is installed. Horizon would also note that the job is pending, if
+    it hasn't forgotten it."""
+    if laravel_program.framework_installed():
+        laravel_program.Framework(client).migrate(part, id)
+    else:
+        laravel_program.Program(client, horizon="").migrate(part, id)
+
+
+def framework_jobs(client: Any) -> Stated:
+    """Jobs that Laravel itself wrote, and what Horizon keeps."""
+    laravel_program.framework_specimen(client)
+    return {
+        "waiting": laravel_ids("w", 6),
+        "pending": [*laravel_ids("lost", 4), laravel_program.uuid("runs")],
+        "delayed": [*laravel_ids("again", 3), *laravel_ids("late", 6)],
+        "dead": laravel_ids("bad", 4)[::-1],
+        "done": laravel_ids("good", 4)[::-1],
+    }
 
 
 RQ = Specimen(

@@ -573,6 +573,29 @@ def test_of_too_many_tasks_nobody_knows_which_they_are(
 
 
 @pytest.mark.alike
+def test_a_step_reads_no_more_messages_than_came_since_the_last_one(client: Client) -> None:
+    """Messages that were there before are read once."""
+    queue, fill = ours(client), client.pipeline()
+    for n in range(400):
+        kept(client, f"bad{n}")
+        fill.lpush(
+            "celery", json.dumps({"headers": {"id": f"w{n}", "task": "f"}, "body": "x" * 900})
+        )
+    fill.execute()
+
+    def replayed(step: int) -> int:
+        """Bytes that the server sent."""
+        sent = client.info("stats")["total_net_output_bytes"]
+        ids = [f"bad{step * 10 + n}" for n in range(10)]
+        move = queue.move.op("op", step, ids, source="dead", target="waiting", high_water_ms=2**52)
+        assert run(client, move) == ["moved"] * 10
+        return int(client.info("stats")["total_net_output_bytes"] - sent)
+
+    first, *_, latest = [replayed(step) for step in range(1, 5)]
+    assert first > 400 * 900 and latest < first / 5
+
+
+@pytest.mark.alike
 @pytest.mark.parametrize("codec", ["", "gzip"])
 def test_a_replay_is_undone_until_a_worker_takes_the_message(
     redisq: Redisq, client: Client, codec: str

@@ -1,9 +1,11 @@
-"""Laravel's layout and Horizon's, as their sources write them (see `laravel_program`)."""
+"""Laravel's layout and Horizon's: as their sources write them, and as Laravel's packages do (see
+`laravel_program`)."""
 
 from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,10 +17,12 @@ from redisq_ops.core.foreign.laravel.recogniser import horizons_of
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.redis.operation import run
+from redisq_ops.testing.conformance import conform
 
 from ...changes import changed, undone
 from ...command_line import Redisq
-from ...foreign_keys.laravel_program import HOUR, Program, specimen, uuid
+from ...foreign_keys.laravel_program import HOUR, Framework, Program, job, specimen, uuid
+from .specimens import LARAVEL, framework_jobs
 
 Client = redis.Redis
 LIST, HORIZON = "laravel_database_queues:low", "laravel_horizon:"
@@ -238,3 +242,74 @@ def test_what_is_no_job_is_named_and_not_replayed(client: Client) -> None:
     (waiting,) = ours(client).page("waiting").entries
     assert waiting.problem == "not a job of Laravel's" and ours(client).get(waiting.id)
     assert changed(ours(client), "replay", "dead").outcome.skipped == {"invalid": 1}
+
+
+# --- beside the framework itself ------------------------------------------------------
+
+
+def decoded(client: Client) -> dict[bytes, Any]:
+    """What its keys hold: jobs without the delay that later releases note, whole seconds."""
+
+    def read(element: Any) -> Any:
+        member, *score = [element] if isinstance(element, bytes) else element
+        found = json.loads(member)
+        if isinstance(found, dict):
+            found.pop("delay", None)
+        return found, *(pytest.approx(at, abs=2) for at in score)
+
+    return {key: [read(each) for each in held] for key, held in keys(client).items()}
+
+
+def test_the_framework_s_jobs_conform(client: Client) -> None:
+    assert [*conform(client, replace(LARAVEL, fill=framework_jobs))] == []
+
+
+def test_our_writer_writes_what_the_framework_writes(client: Client) -> None:
+    """The same calls, from the same jobs: as pushed, delayed, taken and put back."""
+    jobs = (("push", *job("a")), ("push", *job("b", "Export")), ("later", 60, *job("late")))
+    framework, writer = Framework(client), Program(client, horizon="")
+    framework.does(*jobs)
+    payloads: list[Any] = [*client.lrange(LIST, 0, -1), *client.zrange(f"{LIST}:delayed", 0, -1)]
+    framework.does(("pop",), ("pop",))
+    taken = decoded(client)
+    framework.migrate("reserved", uuid("b"))
+    framework.migrate("delayed", uuid("late"))
+    put_back = decoded(client)
+    client.flushdb()
+    writer.push(payloads[0].decode())
+    writer.push(payloads[1].decode())
+    writer.later(60, payloads[2].decode())
+    writer.pop(), writer.pop()
+    assert decoded(client) == taken
+    writer.migrate("reserved", uuid("b"))
+    writer.migrate("delayed", uuid("late"))
+    assert decoded(client) == put_back
+    made = json.loads(writer.payload("a", "Fine"))
+    assert json.loads(payloads[0]).keys() == made.keys() - {"createdAt"}, "of later releases"
+
+
+def test_the_framework_runs_what_redisq_put_back(client: Client) -> None:
+    framework = Framework(client)
+    framework.does(("push", *job("lost", "Export")), ("pop", 90), ("later", 600, *job("late")))
+    assert ids(client, "pending") == [uuid("lost")] and ids(client, "delayed") == [uuid("late")]
+    assert changed(ours(client), "requeue", "pending").outcome.done == 1
+    assert changed(ours(client), "requeue", "delayed").outcome.done == 1
+    assert ids(client, "waiting") == [uuid("lost"), uuid("late")]
+    framework.does(("work",))
+    (again,) = ours(client).page("delayed").entries
+    assert (again.id, again.failures) == (uuid("lost"), 2), "it failed a second time"
+    framework.does(("work",))
+    assert set(keys(client)) == {f"{LIST}:delayed".encode()}, (
+        "the other one ran, and nothing is left"
+    )
+
+
+def test_a_job_that_the_framework_took_meanwhile_is_not_taken_back(client: Client) -> None:
+    framework = Framework(client)
+    framework.does(("later", 600, *job("late")))
+    change = changed(ours(client), "requeue", "delayed")
+    framework.does(("pop",))
+    before = keys(client)
+    assert undone(client, change).outcome.done == 0 and keys(client) == before
+    framework.does(("delete",))
+    assert not keys(client)

@@ -7,6 +7,7 @@ import gc
 import subprocess
 import sys
 import warnings
+import weakref
 from collections.abc import Callable, Coroutine
 from itertools import accumulate
 from typing import Any, cast
@@ -688,3 +689,35 @@ def test_threads_and_tasks_share_a_queue(client: redis.Redis, aclient: Aclient) 
 
     ids = asyncio.run(story())
     assert sorted(ids) == sorted(f"r/{n}" for n in range(1, 61))
+
+
+def test_an_error_reply_keeps_nothing_of_its_round_in_memory(
+    client: redis.Redis, aclient: Aclient
+) -> None:
+    """Until the garbage collector came by, each kept all replies of its round."""
+    client.rpush("list", 1)
+
+    def asked(*keys: str) -> tuple[weakref.ref[Any], Description[Any]]:
+        def parse(reply: Any) -> Any:
+            return reply
+
+        calls = [Call(("ZCARD", key), parse, key=key) for key in keys]
+        return weakref.ref(parse), together(map(attempt, calls))
+
+    async def on_asyncio(description: Description[Any]) -> None:
+        async with aclient() as connection:
+            assert isinstance((await arun(connection, description))[0], WrongKind)
+
+    gc.disable()
+    try:
+        for keys in (["list"], ["list", "none"]):
+            kept, description = asked(*keys)
+            assert isinstance(run(client, description)[0], WrongKind)
+            del description
+            assert kept() is None
+            kept, description = asked(*keys)
+            asyncio.run(on_asyncio(description))
+            del description
+            assert kept() is None
+    finally:
+        gc.enable()

@@ -7,6 +7,7 @@ core's files are left out, since its descriptions of operations run in a loop.
 import sys
 from collections import defaultdict
 from collections.abc import Callable
+from inspect import CO_GENERATOR
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -50,8 +51,10 @@ class Trace:
         before = None if caller is None else _place(caller)
         if caller is not None and before not in (None, file):
             self.calls[str(before), file].add(f"{caller.f_code.co_name} > {code.co_name}")
-        # Constructors and comprehensions are part of the function that uses them.
-        if code not in self._seen and not code.co_name.startswith(("<", "__")):
+        # Constructors and comprehensions are part of the function that uses them. So are
+        # generators, which are called once more when nobody needs them any longer.
+        part = code.co_name.startswith(("<", "__")) or code.co_flags & CO_GENERATOR
+        if code not in self._seen and not part:
             self._seen.add(code)
             self.order.append((file, code.co_name))
 

@@ -69,7 +69,8 @@ class Job(JobHash):
         return encoded(shown)
 
     def decoded(self, field: str) -> Any:
-        return decoded(self.values[field] or b"null", self.text(field))
+        value = self.values[field]
+        return decoded(value, self.text(field)) if value else None
 
     def sum(self, *fields: str) -> int:
         """The sum of some fields: releases before 5 kept a number in another field."""

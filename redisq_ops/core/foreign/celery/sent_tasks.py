@@ -35,6 +35,8 @@ class SentTasks:
     """False: they were too many, or too long, to read all of them"""
     _latest: dict[str, bytes] = field(default_factory=dict)
     """of each list the message that came last"""
+    _came: dict[str, int] = field(default_factory=dict)
+    """of each list how many messages came between the last two looks"""
     _since_s: float | None = None
     _left: int = 0
 
@@ -51,7 +53,8 @@ class SentTasks:
         await self._look_at_held(held, index)
 
     async def _look_at_list(self, place: Place) -> None:
-        latest, start, most = self._latest.get(place.key), 0, place.few(PAGE) or 1
+        latest, start = self._latest.get(place.key), 0
+        most = place.few(min(PAGE, 2 * self._came.get(place.key, PAGE) + 10)) or 1
         while self.complete:
             ask = ("LRANGE", place.key, start, start + most - 1)
             page = await Call(ask, list[bytes], key=place.key, cut=True)
@@ -60,6 +63,7 @@ class SentTasks:
             new = page[: page.index(latest)] if latest in page else page
             if self._read(new):
                 self.ids.update(id for data in new if (id := Task.read(data).id))
+            self._came[place.key] = start + len(new)
             if len(new) < most:
                 return
             start += most

@@ -19,6 +19,7 @@ from ..json_text import decoded, text_member
 
 COMPARED = ("status", "queue", "connection", "name", "payload", "failed_at", "retried_by")
 """fields that tell a failed job from a later failure of its id"""
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 _THROWN = re.compile(r"([\w\\]+)(?:: (.*?))? in [^\n]+:\d+(?:\nStack trace:|\Z)", re.DOTALL)
 
 
@@ -95,13 +96,15 @@ class HorizonJob(JobHash):
 def retry_status(failed: JobHash) -> str | None:
     """What became of a job's last retry, if it was retried since it failed: pending, completed or
     failed."""
-    last, at = _noted(failed)[-1:], time_ms(failed.text("failed_at")) or 0
-    since = last and isinstance(last[0], dict) and time_ms(last[0].get("retried_at"))
+    last = _noted(failed)[-1:]
+    if not last or not isinstance(last[0], dict):
+        return None
+    at, since = time_ms(failed.text("failed_at")) or 0, time_ms(last[0].get("retried_at"))
     return str(last[0].get("status")) if since and since >= at // 1000 * 1000 else None
 
 
 def _noted(failed: JobHash) -> list[Any]:
-    found = decoded(failed.values["retried_by"] or b"")
+    found = decoded(noted) if (noted := failed.values["retried_by"]) else None
     return found if isinstance(found, list) else []
 
 
@@ -123,4 +126,4 @@ def error_of(exception: str) -> Failure | None:
 
 def _encoded(value: Any) -> bytes:
     """As PHP's `json_encode` does."""
-    return json.dumps(value, separators=(",", ":")).replace("/", "\\/").encode()
+    return _ENCODER.encode(value).replace("/", "\\/").encode()
