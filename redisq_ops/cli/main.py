@@ -21,6 +21,7 @@ _LONGEST = 1000
 _EXTRAS = {
     **dict.fromkeys(("pandas", "pyspark"), "spark"),
     **dict.fromkeys(("duckdb", "pyarrow", "sqlglot"), "sql"),
+    "apprise": "notify",
 }
 """package that only some commands need -> the extra that has it"""
 
