@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack, closing
+from contextvars import copy_context
+from functools import partial
 from math import inf
 from threading import Event, Thread
 from time import monotonic
@@ -26,6 +28,7 @@ from .recording import MAX_SIZE, next_sample
 if TYPE_CHECKING:
     from redisq_ops.ops.check.rules import Rules
     from redisq_ops.ops.notify.episode import Checked
+    from redisq_ops.ops.notify.notifier import Notifier
     from redisq_ops.ops.recording.file import RecordingFile
     from redisq_ops.ops.recording.sampler import Sampler
 
@@ -70,9 +73,9 @@ def watch(s: Session, given: WatchOptions) -> int:
     interval_ms = duration_ms(given.interval)
     if interval_ms < LEAST_MS:
         raise BadInput(f"--interval {given.interval}: at least {LEAST_MS // 1000}s")
-    ends = inf if given.duration is None else monotonic() + duration_ms(given.duration) / 1000
+    lasts_s = inf if given.duration is None else duration_ms(given.duration) / 1000
     rules = given.judging.rule_tables()
-    told = None if s.config.notify is None else Background(notifier(s).tell)
+    told = None if s.config.notify is None else Background(notifier(s))
     stopped = Event()
     with ExitStack() as stack:
         stack.enter_context(closing(serve(s, given.judging.pattern or "*", given.listen)))
@@ -86,13 +89,16 @@ def watch(s: Session, given: WatchOptions) -> int:
         else:
             stack.callback(told.wait)
         stack.enter_context(handled(lambda *_: stopped.set()))
-        due = [monotonic()] * len(tasks)
-        while not stopped.wait(max(0.0, min(*due, ends) - monotonic())) and monotonic() < ends:
+        due = [began := monotonic()] * len(tasks)
+        while not stopped.is_set():
             for n, (every_s, task) in enumerate(tasks):
                 if due[n] <= monotonic():
                     task.run()
                     sys.stdout.flush()  # a log reads it by lines
                     due[n] = max(due[n] + every_s, monotonic())
+            if monotonic() >= began + lasts_s:
+                break
+            stopped.wait(max(0.0, min(*due, began + lasts_s) - monotonic()))
     return 0
 
 
@@ -153,16 +159,17 @@ class Background:
     """Tells in a thread, so that a target that hangs delays neither checks nor samples. What a
     check finds while the one before is still told, the next check tells."""
 
-    def __init__(self, tell: Teller) -> None:
-        self._tell = tell
+    def __init__(self, notifier: Notifier) -> None:
+        notifier.prepare()
+        self._notifier = notifier
         self._thread: Thread | None = None
 
     def tell(self, checked: Checked) -> list[str]:
         """Begin to tell; what goes wrong is said later."""
         if self._thread is None or not self._thread.is_alive():
-            thread = Thread(target=lambda: say_each(self._tell(checked)), daemon=True)
-            self._thread = thread
-            thread.start()
+            said = partial(copy_context().run, self._notifier.tell, checked)  # options of hints
+            self._thread = Thread(target=lambda: say_each(said()), daemon=True)
+            self._thread.start()
         return []
 
     def wait(self) -> None:

@@ -59,7 +59,7 @@ def message(found: Sequence[News], where: str, now_ms: int) -> Message:
     while sum(map(len, kept)) > _CHARACTERS:
         kept.pop()
     if more := len(lines) - len(kept):
-        kept.append(f"See {count(more)} more. Type: {hint('check', '--explain')}")
+        kept.append(f"See {count(more)} more. Type: {hint('check', explain=None)}")
     document = {
         "deployment": where,
         "at_ms": now_ms,

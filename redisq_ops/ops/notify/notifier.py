@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 from redisq_ops.core.model.clock import wall_ms
@@ -10,7 +11,7 @@ from redisq_ops.core.model.errors import BadInput, RedisqError
 
 from .episode import Checked, Episode, news, seen, told
 from .message import Message, message, test_message
-from .sending import Sender
+from .sending import Sender, service
 from .settings import Target
 from .told_file import opened
 
@@ -31,8 +32,16 @@ class Notifier:
         clock: Callable[[], int] = wall_ms,
         sender: Sender | None = None,
     ) -> None:
+        if any(one.url for one in targets) and find_spec("apprise") is None:
+            raise ModuleNotFoundError("apprise", name="apprise")
         self.targets, self._where, self._path, self._clock = targets, where, path, clock
-        self._sender = sender or Sender(targets)
+        self._sender = sender or Sender()
+
+    def prepare(self) -> None:
+        """Find out whether every target can be used; `BadInput` if not."""
+        for target in self.targets:
+            if target.url is not None:
+                service(target)
 
     def tell(self, checked: Checked) -> list[str]:
         """Tell what a check found, as far as each target is to be told now."""

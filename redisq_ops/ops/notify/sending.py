@@ -13,6 +13,7 @@ import re
 import socket
 import ssl
 from collections.abc import Mapping
+from functools import cache
 from http.client import HTTPException
 from threading import Thread
 from time import monotonic
@@ -31,16 +32,16 @@ PATIENCE_S: Final = 10.0
 _STEP_S: Final = 5.0
 """how long a webhook may be silent"""
 _TYPES: Final = {None: "success", Severity.WARNING: "warning", Severity.CRITICAL: "failure"}
-_STATUS: Final = re.compile(r"\berror=(\d{3})\b")
+_CALL: Final = re.compile("@(?=everyone|here|channel)|<(?=[@#!])")
+"""what in a reason would call people; a zero-width space behind it keeps it a text"""
+_STATUS: Final = re.compile(r"\berror=([345]\d\d)\b")
 
 
 class Sender:
-    """Sends to some targets. `BadInput` for a target that apprise can't use; no error and no log
-    line has an address or a token."""
+    """Sends to some targets; no error and no log line has an address or a token."""
 
-    def __init__(self, targets: tuple[Target, ...], patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, patience_s: float = PATIENCE_S) -> None:
         self._patience_s = patience_s
-        self._services = {one.name: _service(one.name, one.url) for one in targets if one.url}
         self._busy: dict[str, Thread] = {}
 
     def send(self, messages: Mapping[Target, Message]) -> dict[str, str | None]:
@@ -69,7 +70,9 @@ class Sender:
             if target.webhook is not None:
                 why = _post(target.webhook, target.token, message.document)
             else:
-                why = _notify(self._services[target.name], message)
+                why = _notify(service(target), message)
+        except BadInput as error:
+            why = str(error)
         except Exception as error:  # of a library: its text may quote an address
             why = f"unexpected error: {type(error).__name__}"
         failed[target.name] = why
@@ -110,7 +113,10 @@ def _cause(error: object) -> str:
     return "it closed the connection without an answer"
 
 
-def _service(name: str, url: str) -> Any:
+@cache
+def service(target: Target) -> Any:
+    """What sends to a target with a ``url``; `BadInput` if apprise can't use it. It takes most of a
+    second the first time."""
     import apprise
 
     # Its log lines would go to stderr, and may quote addresses.
@@ -118,17 +124,14 @@ def _service(name: str, url: str) -> Any:
     log.propagate = False
     log.addHandler(logging.NullHandler())
     asset = apprise.AppriseAsset(app_id="redisq", app_desc="redisq", image_url_mask="")
-    service = apprise.Apprise(asset=asset)
-    if not service.add(url):
-        scheme = url.partition(":")[0]
-        what = f"{scheme}://…" if scheme.isalnum() and len(scheme) < 20 else "the address"
-        raise BadInput(f"notify.to.{name}: url: apprise can't use {what}")
-    return service
+    made = apprise.Apprise(asset=asset)
+    if not made.add(target.url or ""):
+        raise BadInput(f"apprise can't use the url of notify.to.{target.name}")
+    return made
 
 
 def _notify(service: Any, message: Message) -> str | None:
-    # A zero-width space keeps a name in a reason from calling everybody in a channel.
-    body = "\n".join(message.lines).replace("@", "@\u200b")
+    body = _CALL.sub("\\g<0>\u200b", "\n".join(message.lines))
     kind = _TYPES[message.severity]
     result = service.notify(body, message.title, notify_type=kind, body_format="text")
     if result:

@@ -22,7 +22,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, time
-from typing import Any, Final
+from typing import Any, Final, Literal, NotRequired, TypedDict
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
@@ -31,12 +31,27 @@ from redisq_ops.core.model.errors import BadInput
 from ..config.file import filled, table
 from ..filter.time import duration_ms
 from ..trouble.finding import Severity
+from ..typed_json import typed
 
-_SECRETS: Final = ("url", "webhook", "token")
-_ALIKE: Final = ("severity", "steps", "calm", "resolved", "quiet", "zone")
-"""what can be said for all targets, too"""
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _QUIET: Final = re.compile(r"(\d\d:\d\d)-(\d\d:\d\d)")
+
+
+class _Alike(TypedDict):
+    """What can be said for all targets, too."""
+
+    severity: NotRequired[Literal["warning", "critical"]]
+    steps: NotRequired[list[str]]
+    calm: NotRequired[str]
+    resolved: NotRequired[bool]
+    quiet: NotRequired[str]
+    zone: NotRequired[str]
+
+
+class _Own(_Alike):
+    url: NotRequired[str]
+    webhook: NotRequired[str]
+    token: NotRequired[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,56 +93,44 @@ def read_targets(given: Any, where: str, environment: Mapping[str, str]) -> tupl
     """The targets of a table ``[notify]``; `BadInput` names the place of a bad value."""
     notify = dict(table(given, where))
     targets = table(notify.pop("to", {}), f"{where}.to")
-    _only(notify, _ALIKE, where)
     if not targets:
         raise BadInput(f"{where}: nobody to tell: add a table [notify.to.NAME]")
+    alike = typed(_Alike, notify, where)
     return tuple(
-        _target(name, notify, table(own, f"{where}.to.{name}"), f"{where}.to.{name}", environment)
+        _target(name, alike, typed(_Own, own, f"{where}.to.{name}"), where, environment)
         for name, own in targets.items()
     )
 
 
 def _target(
-    name: str,
-    alike: Mapping[str, Any],
-    own: Mapping[str, Any],
-    where: str,
-    environment: Mapping[str, str],
+    name: str, alike: _Alike, own: _Own, where: str, environment: Mapping[str, str]
 ) -> Target:
+    where = f"{where}.to.{name}"
     if not _NAME.fullmatch(name):
         raise BadInput(f"{where}: use up to 64 letters, digits, . _ and - in a name")
-    _only(own, (*_SECRETS, *_ALIKE), where)
+    values: dict[str, Any] = {**alike, **own}
     found: dict[str, Any] = {
-        key: _secret(own[key], where, key, environment) for key in _SECRETS if key in own
+        key: filled(values[key], where, key, environment)[0]
+        for key in ("url", "webhook", "token")
+        if key in values
     }
-    if len(found.keys() & {"url", "webhook"}) != 1:
-        raise BadInput(f"{where}: expected url or webhook, one of them")
-    if "token" in found and "webhook" not in found:
-        raise BadInput(f"{where}: token is for a webhook")
-    if hook := found.get("webhook"):
-        _check_webhook(hook, f"{where}: webhook")
-    values = {**alike, **own}
+    if ("url" in found) == ("webhook" in found) or ("token" in found and "url" in found):
+        raise BadInput(f"{where}: expected url, or webhook with or without token")
+    if "webhook" in found:
+        _check_webhook(found["webhook"], f"{where}.webhook")
     if "severity" in values:
-        if values["severity"] not in ("warning", "critical"):
-            raise BadInput(f"{where}: severity: expected warning or critical")
         found["severity"] = Severity[values["severity"].upper()]
     if "steps" in values:
-        found["steps"] = _steps(values["steps"], f"{where}: steps")
+        found["steps"] = tuple(_span(each, f"{where}.steps") for each in values["steps"])
+        if not values["steps"] or list(found["steps"]) != sorted(set(found["steps"])):
+            raise BadInput(f'{where}.steps: expected growing time spans, as ["0s", "5m", "1h"]')
     if "calm" in values:
-        found["calm_ms"] = _span(values["calm"], f"{where}: calm")
+        found["calm_ms"] = _span(values["calm"], f"{where}.calm")
     if "resolved" in values:
-        if not isinstance(values["resolved"], bool):
-            raise BadInput(f"{where}: resolved: expected true or false")
         found["resolved"] = values["resolved"]
     if values.get("quiet"):  # "" ends the quiet hours of all
-        found["quiet"] = _quiet(values["quiet"], values.get("zone"), where)
+        found["quiet"] = _quiet(values["quiet"], values.get("zone", ""), where)
     return Target(name, **found)
-
-
-def _secret(value: Any, where: str, key: str, environment: Mapping[str, str]) -> str:
-    if not isinstance(value, str) or not value:
-        raise BadInput(f"{where}: {key}: expected a text")
-    return filled(value, where, key, environment)[0]
 
 
 def _check_webhook(hook: str, where: str) -> None:
@@ -142,38 +145,20 @@ def _check_webhook(hook: str, where: str) -> None:
         raise BadInput(f"{where}: write the password as token, not in the address")
 
 
-def _steps(value: Any, where: str) -> tuple[int, ...]:
-    expected = 'expected growing time spans, as ["0s", "5m", "1h"]'
-    if not isinstance(value, list) or not value:
-        raise BadInput(f"{where}: {expected}")
-    spans = tuple(_span(each, where) for each in value)
-    if list(spans) != sorted(set(spans)):
-        raise BadInput(f"{where}: {expected}")
-    return spans
-
-
-def _span(value: Any, where: str) -> int:
-    if not isinstance(value, str):
-        raise BadInput(f'{where}: expected a time span in quotes, as "5m"')
+def _span(text: str, where: str) -> int:
     try:
-        return duration_ms(value)
+        return duration_ms(text)
     except BadInput as error:
         raise BadInput(f"{where}: {error}") from error
 
 
-def _quiet(value: Any, zone: Any, where: str) -> QuietHours:
-    found = _QUIET.fullmatch(value) if isinstance(value, str) else None
+def _quiet(text: str, zone: str, where: str) -> QuietHours:
+    found = _QUIET.fullmatch(text)
     try:
         begin, end = map(time.fromisoformat, found.groups() if found else ())
     except ValueError:
-        raise BadInput(f'{where}: quiet: expected two times of day, as "22:00-07:00"') from None
+        raise BadInput(f'{where}.quiet: expected two times of day, as "22:00-07:00"') from None
     try:
         return QuietHours(begin, end, ZoneInfo(zone))
-    except (TypeError, ValueError, LookupError, OSError):
-        raise BadInput(f'{where}: zone: name the time zone of quiet, as "Europe/Berlin"') from None
-
-
-def _only(values: Mapping[str, Any], names: tuple[str, ...], where: str) -> None:
-    for name in values:
-        if name not in names:
-            raise BadInput(f"{where}: {name!r} is none of {', '.join(names)}")
+    except (ValueError, LookupError, OSError):
+        raise BadInput(f'{where}.zone: name the time zone of quiet, as "Europe/Berlin"') from None
