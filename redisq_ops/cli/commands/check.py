@@ -64,7 +64,7 @@ class Judging:
         return rules.with_options(self.settings or (), self.warning or (), self.critical or ())
 
 
-@command(commands, "check", prints="MonitorCheck RuleStanding")
+@command(commands, "check", prints="MonitorCheck RuleStanding NotifiedTarget")
 def check(
     s: Session,
     judging: Judging,

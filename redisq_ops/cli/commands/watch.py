@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack, closing
 from contextvars import copy_context
-from functools import partial
 from math import inf
 from threading import Event, Thread
 from time import monotonic
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING
 import typer
 
 from redisq_ops.core.model.errors import BadInput, LoginRefused, RedisqError
-from redisq_ops.core.redis.server_errors import translate
 from redisq_ops.core.signals import handled
 from redisq_ops.ops.filter.time import duration_ms
 
@@ -54,14 +52,14 @@ class WatchOptions:
 
 @command(commands, "watch", prints="MonitorCheck")
 def watch(s: Session, given: WatchOptions) -> int:
-    """Check all queues again and again, and tell people; serve metrics; record.
+    """Check, notify, serve metrics and record, in one process.
 
-    Runs until SIGTERM or Ctrl+C, as redisq check --notify, redisq metrics and redisq record in one
-    process. It prints the line of redisq check whenever the broken rules change. It tells the
-    targets of [notify] in the configuration, if there are any. While the server can't be
-    reached it tells that too, and tries again. Read permission is enough.
+    Does the same as redisq check --notify, redisq metrics and redisq record, until SIGTERM or
+    Ctrl+C. Prints the line of redisq check whenever other rules are broken than before, and tells
+    the targets of the table [notify] in the configuration. While the server can't be reached, it
+    tells them so, and tries again. Read permission is enough.
 
-    To repeat a list on the screen, see --watch of redisq ls.
+    To repeat a list on the screen, use --watch of that command, as redisq ls --watch 2s.
 
     Examples:
       redisq watch
@@ -111,6 +109,8 @@ class Check:
 
     def run(self) -> None:
         """`LoginRefused` and `BadInput` at the first time only: later, passwords are rotated."""
+        from redisq_ops.core.redis.server_errors import translate
+
         try:
             checked = examined(self._s, self._judging, self._rules, self._tell)
         except Exception as error:
@@ -167,8 +167,12 @@ class Background:
     def tell(self, checked: Checked) -> list[str]:
         """Begin to tell; what goes wrong is said later."""
         if self._thread is None or not self._thread.is_alive():
-            said = partial(copy_context().run, self._notifier.tell, checked)  # options of hints
-            self._thread = Thread(target=lambda: say_each(said()), daemon=True)
+            context = copy_context()  # has the options of hints
+
+            def tell() -> None:
+                say_each(context.run(self._notifier.tell, checked))
+
+            self._thread = Thread(target=tell, daemon=True)
             self._thread.start()
         return []
 
