@@ -168,7 +168,7 @@ def test_a_test_message_says_who_can_be_reached(
     said = redisq("check", "--notify-test", code=3)
     assert said == "team: told\nchat: not told: apprise can't use the url of notify.to.chat\n"
     (_, chat) = redisq.rows("check", "--notify-test", code=3)
-    assert chat == {"target": "chat", "error": "apprise can't use the url of notify.to.chat"}
+    assert chat == {"target": "chat", "reason": "apprise can't use the url of notify.to.chat"}
 
 
 @pytest.mark.parametrize(

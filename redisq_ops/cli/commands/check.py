@@ -14,7 +14,6 @@ import typer
 
 from redisq_ops.core.model.entry import STATES, Counts
 from redisq_ops.core.model.errors import BadInput, NotFound, RedisqError
-from redisq_ops.ops.config.file import config_path
 from redisq_ops.ops.trouble.finding import Severity
 from redisq_ops.ops.trouble.judgement import judged
 
@@ -174,6 +173,7 @@ def _examined(s: Session, judging: Judging, rules: Rules) -> Examined:
 
 def notifier(s: Session) -> Notifier:
     """Tells the targets of the configuration; `BadInput` if there are none, or a value is bad."""
+    from redisq_ops.ops.config.file import config_path
     from redisq_ops.ops.notify.notifier import Notifier
     from redisq_ops.ops.notify.settings import read_targets
     from redisq_ops.ops.notify.told_file import told_path
@@ -191,7 +191,7 @@ def _test(s: Session, teller: Notifier) -> int:
     ends = teller.test()
     for name, why in ends.items():
         if s.json:
-            emit({"target": name, "error": why})
+            emit({"target": name, "reason": why})
         else:
             tell(f"{name}: told" if why is None else f"{name}: not told: {why}")
     return 3 if any(ends.values()) else 0

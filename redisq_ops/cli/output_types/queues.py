@@ -267,7 +267,7 @@ class RuleStandingOutput(TypedDict):
 class NotifiedTargetOutput(TypedDict):
     target: str
     """name of the [target](../how-to/be-told-of-trouble.md)"""
-    error: str | None
+    reason: str | None
     """why it got no test message; `null`: it did"""
 
 
