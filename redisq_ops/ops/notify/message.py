@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from ..hint import hint
@@ -37,12 +37,26 @@ _ENDS: Final = ("resolved", "acknowledged")
 class Message:
     """What a target is told at once."""
 
+    deployment: str
+    at_ms: int
     title: str
     lines: tuple[str, ...]
-    document: dict[str, Any]
-    """the JSON of a webhook"""
-    severity: Severity | None
-    """the worst of what is wrong; None: all of it is resolved"""
+    findings: tuple[dict[str, Any], ...] = ()
+    omitted: int = 0
+    """findings that are left out"""
+    severity: Severity | None = None
+    """the worst of what is wrong; None: nothing is"""
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The JSON of a webhook."""
+        return {name: value for name, value in asdict(self).items() if name != "severity"}
+
+
+def test_message(where: str, now_ms: int) -> Message:
+    """What tells a target that it can be reached."""
+    line = "Ignore this test: it shows that this target can be told of trouble."
+    return Message(where, now_ms, f"redisq {where}: test", (line,))
 
 
 def message(found: Sequence[News], where: str, now_ms: int) -> Message:
@@ -60,23 +74,9 @@ def message(found: Sequence[News], where: str, now_ms: int) -> Message:
         kept.pop()
     if more := len(lines) - len(kept):
         kept.append(f"See {count(more)} more. Type: {hint('check', explain=None)}")
-    document = {
-        "deployment": where,
-        "at_ms": now_ms,
-        "title": title,
-        "lines": kept,
-        "findings": [_fields(one) for one in news[:FINDINGS]],
-        "omitted": max(0, len(news) - FINDINGS),
-    }
-    return Message(title, tuple(kept), document, Severity(max(wrong)) if wrong else None)
-
-
-def test_message(where: str, now_ms: int) -> Message:
-    """What tells a target that it can be reached."""
-    line = "Ignore this test: it shows that this target can be told of trouble."
-    document = {"deployment": where, "at_ms": now_ms, "title": f"redisq {where}: test"}
-    document |= {"lines": [line], "findings": [], "omitted": 0}
-    return Message(f"redisq {where}: test", (line,), document, None)
+    findings = tuple(_fields(one) for one in news[:FINDINGS])
+    worst = Severity(max(wrong)) if wrong else None
+    return Message(where, now_ms, title, tuple(kept), findings, len(news) - len(findings), worst)
 
 
 def _folded(news: Sequence[News]) -> list[list[News]]:

@@ -9,11 +9,11 @@ from pathlib import Path
 from redisq_ops.core.model.clock import wall_ms
 from redisq_ops.core.model.errors import BadInput, RedisqError
 
-from .episode import Checked, Episode, news, seen, told
+from .episode import Checked, news, seen, told
 from .message import Message, message, test_message
 from .sending import Sender, service
 from .settings import Target
-from .told_file import opened
+from .told_file import Told, locked, read, write
 
 
 class Notifier:
@@ -46,12 +46,12 @@ class Notifier:
     def tell(self, checked: Checked) -> list[str]:
         """Tell what a check found, as far as each target is to be told now."""
         try:
-            with opened(self._path) as file:
-                if file is None:  # another check tells now, and the next one the rest
+            with locked(self._path) as alone:
+                if not alone:  # another check tells now, and the next one the rest
                     return []
-                problems, kept = list[str](), dict[str, list[Episode]]()
+                problems, kept = list[str](), Told()
                 try:
-                    kept = file.read()
+                    kept = read(self._path)
                 except BadInput as error:
                     problems.append(f"notify: {error}: all is told again")
                 now, messages = self._clock(), dict[Target, Message]()
@@ -59,13 +59,13 @@ class Notifier:
                     kept[target.name] = seen(kept.get(target.name, ()), checked, target, now)
                     if found := news(kept[target.name], checked, target, now):
                         messages[target] = message(found, self._where, now)
-                file.write(kept)  # an error is found before anything is sent
+                write(self._path, kept)  # an error is found before anything is sent
                 failed = self._sender.send(messages)
                 for target in messages:
                     if failed[target.name] is None:
                         kept[target.name] = told(kept[target.name], target, now)
                 if messages:
-                    file.write(kept)
+                    write(self._path, kept)
         except (OSError, RedisqError) as error:
             what = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error
             return [f"notify: {what}: nobody was told"]

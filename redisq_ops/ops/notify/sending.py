@@ -51,31 +51,39 @@ class Sender:
         until it has.
         """
         failed: dict[str, str | None] = {}
+        threads = []
         for target, message in messages.items():
             earlier = self._busy.get(target.name)
             if earlier is not None and earlier.is_alive():
                 failed[target.name] = "it has not answered yet to the message before"
                 continue
+            try:
+                if target.url is not None:
+                    service(target)  # loads apprise, before the time of the targets begins
+            except BadInput as error:
+                failed[target.name] = str(error)
+                continue
             failed[target.name] = f"no answer within {self._patience_s:.0f} s"
-            thread = Thread(target=self._send, args=(target, message, failed), daemon=True)
+            thread = Thread(target=_send, args=(target, message, failed), daemon=True)
             self._busy[target.name] = thread
+            threads.append(thread)
+        for thread in threads:
             thread.start()
         ends = monotonic() + self._patience_s
-        for target in messages:
-            self._busy[target.name].join(max(0.0, ends - monotonic()))
+        for thread in threads:
+            thread.join(max(0.0, ends - monotonic()))
         return dict(failed)  # a thread that is late changes the other one
 
-    def _send(self, target: Target, message: Message, failed: dict[str, str | None]) -> None:
-        try:
-            if target.webhook is not None:
-                why = _post(target.webhook, target.token, message.document)
-            else:
-                why = _notify(service(target), message)
-        except BadInput as error:
-            why = str(error)
-        except Exception as error:  # of a library: its text may quote an address
-            why = f"unexpected error: {type(error).__name__}"
-        failed[target.name] = why
+
+def _send(target: Target, message: Message, failed: dict[str, str | None]) -> None:
+    try:
+        if target.webhook is not None:
+            why = _post(target.webhook, target.token, message.document)
+        else:
+            why = _notify(service(target), message)
+    except Exception as error:  # of a library: its text may quote an address
+        why = f"unexpected error: {type(error).__name__}"
+    failed[target.name] = why
 
 
 class _NoRedirect(HTTPRedirectHandler):

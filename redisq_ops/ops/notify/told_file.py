@@ -13,7 +13,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
+from typing import TypeAlias
 
 from redisq_ops.core.model.bounded_read import bounded_read
 from redisq_ops.core.model.errors import BadInput
@@ -23,6 +25,9 @@ from ..trouble.finding import Severity
 from ..typed_json import json_object, typed
 from .episode import Episode
 
+Told: TypeAlias = dict[str, list[Episode]]
+"""target -> the episodes that it knows"""
+
 
 def told_path(deployment: str, environment: Mapping[str, str] = os.environ) -> Path:
     """The file of a deployment, which its server and prefix name."""
@@ -30,47 +35,41 @@ def told_path(deployment: str, environment: Mapping[str, str] = os.environ) -> P
     return Path(base) / "redisq" / f"notify-{sha256(deployment.encode()).hexdigest()[:12]}.json"
 
 
-class ToldFile:
-    """The file while only this process may tell."""
+def read(path: Path) -> Told:
+    """The episodes of each target, none if there is no file yet; `BadInput`: it is damaged."""
+    if not path.exists():
+        return {}
+    with open_regular(path) as file:
+        content = bounded_read(file, str(path))
+    try:
+        found: Told = typed(Told, json_object(content), "told")
+        for episode in chain(*found.values()):
+            Severity(episode.severity)
+    except (BadInput, ValueError) as error:
+        raise BadInput(f"{path} is damaged: {error}") from error
+    return found
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
 
-    def read(self) -> dict[str, list[Episode]]:
-        """The episodes of each target, none if there is no file yet; `BadInput`: it is damaged."""
-        if not self.path.exists():
-            return {}
-        with open_regular(self.path) as file:
-            content = bounded_read(file, str(self.path))
-        try:
-            found: dict[str, list[Episode]] = typed(
-                dict[str, list[Episode]], json_object(content), "told"
-            )
-            for episode in (one for episodes in found.values() for one in episodes):
-                Severity(episode.severity)
-            return found
-        except (BadInput, ValueError) as error:
-            raise BadInput(f"{self.path} is damaged: {error}") from error
-
-    def write(self, targets: Mapping[str, list[Episode]]) -> None:
-        """Replace the file at once."""
-        kept = {name: [asdict(one) for one in episodes] for name, episodes in targets.items()}
-        with atomic_write(self.path) as out:
-            out.write(json.dumps(kept).encode())
+def write(path: Path, targets: Told) -> None:
+    """Replace the file at once."""
+    kept = {name: [asdict(one) for one in episodes] for name, episodes in targets.items()}
+    with atomic_write(path) as out:
+        out.write(json.dumps(kept).encode())
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[ToldFile | None]:
-    """The file, locked until the end of the block; None: another process tells just now. OSError
-    if it can't be written."""
+def locked(path: Path) -> Iterator[bool]:
+    """Lock the file until the end of the block; False: another process tells just now. OSError if
+    nothing can be written there."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = open_private(f"{path}.lock", os.O_RDWR | os.O_CREAT)
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield None
-            return
-        yield ToldFile(path)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        yield False
+        return
+    try:
+        yield True
     finally:
         os.close(lock)

@@ -15,7 +15,7 @@ from redisq_ops.ops.notify.episode import Checked
 from redisq_ops.ops.notify.notifier import Notifier
 from redisq_ops.ops.notify.sending import Sender
 from redisq_ops.ops.notify.settings import Target
-from redisq_ops.ops.notify.told_file import opened, told_path
+from redisq_ops.ops.notify.told_file import locked, told_path
 from redisq_ops.ops.trouble.finding import Severity
 
 from ...hook import Hook
@@ -100,7 +100,8 @@ def test_checks_at_the_same_time_tell_once(hook: Hook, path: Path) -> None:
 
 
 def test_a_check_while_another_one_tells_is_silent(hook: Hook, path: Path) -> None:
-    with opened(path):
+    with locked(path) as alone:
+        assert alone
         assert notifier(hook, path).tell(BROKEN) == []
     assert hook.got == []
     notifier(hook, path).tell(BROKEN)

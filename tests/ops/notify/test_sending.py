@@ -21,7 +21,7 @@ from ...hook import Hook, mail_server, until
 from ...ports import free_port
 
 LINES = ("Fix mail: paused by @everyone <!channel> & co. Type: redisq explain mail", "second")
-MESSAGE = Message("redisq prod: 1 critical", LINES, {"lines": list(LINES)}, Severity.CRITICAL)
+MESSAGE = Message("prod", 7, "redisq prod: 1 critical", LINES, severity=Severity.CRITICAL)
 
 
 @pytest.fixture
@@ -37,7 +37,8 @@ def sent(target: Target, patience_s: float = 30) -> str | None:
 
 def test_a_webhook_gets_json_and_the_token(hook: Hook) -> None:
     assert sent(Target("t", webhook=hook.url, token="t0ken")) is None
-    assert hook.got == [{"lines": list(LINES)}]
+    document = {"deployment": "prod", "at_ms": 7, "title": "redisq prod: 1 critical"}
+    assert hook.got == [document | {"lines": list(LINES), "findings": [], "omitted": 0}]
     head = {name.lower(): value for name, value in hook.heads[0].items()}
     assert head["authorization"] == "Bearer t0ken" and head["content-type"] == "application/json"
 
