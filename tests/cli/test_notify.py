@@ -162,13 +162,13 @@ def test_a_test_message_says_who_can_be_reached(
     redisq: Redisq, hook: Hook, configuration: Path
 ) -> None:
     assert redisq("check", "--notify-test") == "team: told\n"
-    assert hook.lines == ["Ignore this test: it shows that this target can be told of trouble."]
+    assert hook.lines == ["Ignore this test: it shows that this recipient can be told of trouble."]
     bad = '[notify.to.chat]\nurl = "nosuch://s3cret"\n'
     configuration.write_text(configuration.read_text() + bad)
     said = redisq("check", "--notify-test", code=3)
     assert said == "team: told\nchat: not told: apprise can't use the url of notify.to.chat\n"
     (_, chat) = redisq.rows("check", "--notify-test", code=3)
-    assert chat == {"target": "chat", "reason": "apprise can't use the url of notify.to.chat"}
+    assert chat == {"recipient": "chat", "reason": "apprise can't use the url of notify.to.chat"}
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def test_it_outlives_its_server(hook: Hook, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_target_that_hangs_holds_up_neither_checks_nor_the_end(
+def test_a_recipient_that_hangs_holds_up_neither_checks_nor_the_end(
     url: str, client: redis.Redis, hook: Hook, tmp_path: Path
 ) -> None:
     hook.answer = "hang"

@@ -185,7 +185,7 @@ def _looks(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]
     collect("MonitorCheck", "check", "--warning", "dead>0", code=None)
     collect("MonitorCheck", "check", "nothing-of-that-name", code=3)
     collect("RuleStanding", "check", "--explain", code=None)
-    collect("NotifiedTarget", "check", "--notify-test", code=3)
+    collect("NotifiedRecipient", "check", "--notify-test", code=3)
     collect("MonitorCheck", "watch", "--listen", "127.0.0.1:0", "--for", "1ms")
     collect("AclRule", "acl", "viewer")
     for address in (
@@ -372,7 +372,7 @@ def every_look(collect: Collector, names: Sequence[str]) -> None:
     collect("Diagnosis", "doctor", code=None)
     collect("EntryCount", "select", "--all-queues", "--count", code=None)
     collect("RuleStanding", "check", "--explain", code=None)
-    collect("NotifiedTarget", "check", "--notify-test", code=3)
+    collect("NotifiedRecipient", "check", "--notify-test", code=3)
     collect("MonitorCheck", "watch", "--listen", "127.0.0.1:0", "--for", "1ms")
     collect("ConsumerReport", "consumers", "ls", code=None)
     for name in names:

@@ -63,14 +63,14 @@ class Judging:
         return rules.with_options(self.settings or (), self.warning or (), self.critical or ())
 
 
-@command(commands, "check", prints="MonitorCheck RuleStanding NotifiedTarget")
+@command(commands, "check", prints="MonitorCheck RuleStanding NotifiedRecipient")
 def check(
     s: Session,
     judging: Judging,
     *,
     explain: bool = flag("--explain", "Show how each rule stands."),
-    notify: bool = flag("--notify", "Tell the targets of [notify] what changed."),
-    notify_test: bool = flag("--notify-test", "Send each target a test message, and end."),
+    notify: bool = flag("--notify", "Tell the recipients of [notify] what changed."),
+    notify_test: bool = flag("--notify-test", "Send each recipient a test message, and end."),
 ) -> int:
     """Check all queues against rules, for a monitor: one line and an exit code.
 
@@ -172,26 +172,26 @@ def _examined(s: Session, judging: Judging, rules: Rules) -> Examined:
 
 
 def notifier(s: Session) -> Notifier:
-    """Tells the targets of the configuration; `BadInput` if there are none, or a value is bad."""
+    """Tells the recipients of the configuration; `BadInput` if it has none, or a bad value."""
     from redisq_ops.ops.config.file import config_path
     from redisq_ops.ops.notify.notifier import Notifier
-    from redisq_ops.ops.notify.settings import read_targets
+    from redisq_ops.ops.notify.settings import read_recipients
     from redisq_ops.ops.notify.told_file import told_path
 
     config = s.config
     if config.notify is None:
         raise BadInput(f"nobody to tell: add a table [notify.to.NAME] to {config_path()}")
-    targets = read_targets(config.notify, config.notify_from, os.environ)
+    recipients = read_recipients(config.notify, config.notify_from, os.environ)
     address = str(config.server_address())
-    return Notifier(targets, config.context or address, told_path(f"{address} {config.prefix}"))
+    return Notifier(recipients, config.context or address, told_path(f"{address} {config.prefix}"))
 
 
 def _test(s: Session, teller: Notifier) -> int:
-    """Exit 0: every target was told; 3: some, or none."""
+    """Exit 0: every recipient was told; 3: some, or none."""
     ends = teller.test()
     for name, why in ends.items():
         if s.json:
-            emit({"target": name, "reason": why})
+            emit({"recipient": name, "reason": why})
         else:
             tell(f"{name}: told" if why is None else f"{name}: not told: {why}")
     return 3 if any(ends.values()) else 0

@@ -56,7 +56,7 @@ def watch(s: Session, given: WatchOptions) -> int:
 
     Does the same as redisq check --notify, redisq metrics and redisq record, until SIGTERM or
     Ctrl+C. Prints the line of redisq check whenever other rules are broken than before, and tells
-    the targets of the table [notify] in the configuration. While the server can't be reached, it
+    the recipients of the table [notify] in the configuration. While the server can't be reached, it
     tells them so, and tries again. Read permission is enough.
 
     To repeat a list on the screen, use --watch of that command, as redisq ls --watch 2s.
@@ -156,7 +156,7 @@ class Recording:
 
 
 class Background:
-    """Tells in a thread, so that a target that hangs delays neither checks nor samples. What a
+    """Tells in a thread, so that a recipient that hangs delays neither checks nor samples. What a
     check finds while the one before is still told, the next check tells."""
 
     def __init__(self, notifier: Notifier) -> None:

@@ -264,9 +264,9 @@ class RuleStandingOutput(TypedDict):
     """what broke it; `null`: it holds, or is unknown"""
 
 
-class NotifiedTargetOutput(TypedDict):
-    target: str
-    """name of the [target](../how-to/be-told-of-trouble.md)"""
+class NotifiedRecipientOutput(TypedDict):
+    recipient: str
+    """name of the [recipient](../how-to/be-told-of-trouble.md)"""
     reason: str | None
     """why it got no test message; `null`: it did"""
 

@@ -100,6 +100,11 @@ class Config:
             values.append(replace(value, value=text))
         origin = ", ".join(self.redact_from) or "default"
         values.append(ConfigValue("redact", str(self.redaction) or None, origin))
+        told = self.notify.get("to") if isinstance(self.notify, dict) else None
+        names = ", ".join(told) if isinstance(told, dict) else None
+        values.append(
+            ConfigValue("notify", names or None, self.notify_from if names else "default")
+        )
         return values
 
 

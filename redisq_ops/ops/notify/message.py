@@ -35,7 +35,7 @@ _ENDS: Final = ("resolved", "acknowledged")
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a target is told at once."""
+    """What a recipient is told at once."""
 
     deployment: str
     at_ms: int
@@ -54,8 +54,8 @@ class Message:
 
 
 def test_message(where: str, now_ms: int) -> Message:
-    """What tells a target that it can be reached."""
-    line = "Ignore this test: it shows that this target can be told of trouble."
+    """What tells a recipient that it can be reached."""
+    line = "Ignore this test: it shows that this recipient can be told of trouble."
     return Message(where, now_ms, f"redisq {where}: test", (line,))
 
 

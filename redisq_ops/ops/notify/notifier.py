@@ -1,4 +1,4 @@
-"""Tells the targets what changed since they were told last."""
+"""Tells the recipients what changed since they were told last."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from redisq_ops.core.model.errors import BadInput, RedisqError
 from .episode import Checked, news, seen, told
 from .message import Message, message, test_message
 from .sending import Sender, service
-from .settings import Target
+from .settings import Recipient
 from .told_file import Told, locked, read, write
 
 
 class Notifier:
-    """Tells ``targets`` of the trouble of a deployment, which ``where`` names.
+    """Tells ``recipients`` of the trouble of a deployment, which ``where`` names.
 
-    ``path``: the file that keeps what was told. Nothing here fails because of a target or of the
+    ``path``: the file that keeps what was told. Nothing here fails because of a recipient or of the
     file: `tell` returns what went wrong, in lines for people. A message may be told twice, after a
-    kill between sending and writing, or when a target answered too late; none is left out.
+    kill between sending and writing, or when a recipient answered too late; none is left out.
     """
 
     def __init__(
         self,
-        targets: tuple[Target, ...],
+        recipients: tuple[Recipient, ...],
         where: str,
         path: Path,
         clock: Callable[[], int] = wall_ms,
         sender: Sender | None = None,
     ) -> None:
-        if any(one.url for one in targets) and find_spec("apprise") is None:
+        if any(one.url for one in recipients) and find_spec("apprise") is None:
             raise ModuleNotFoundError("apprise", name="apprise")
-        self.targets, self._where, self._path, self._clock = targets, where, path, clock
+        self.recipients, self._where, self._path, self._clock = recipients, where, path, clock
         self._sender = sender or Sender()
 
     def prepare(self) -> None:
-        """Find out whether every target can be used; `BadInput` if not."""
-        for target in self.targets:
-            if target.url is not None:
-                service(target)
+        """Find out whether every recipient can be used; `BadInput` if not."""
+        for recipient in self.recipients:
+            if recipient.url is not None:
+                service(recipient)
 
     def tell(self, checked: Checked) -> list[str]:
-        """Tell what a check found, as far as each target is to be told now."""
+        """Tell what a check found, as far as each recipient is to be told now."""
         try:
             with locked(self._path) as alone:
                 if not alone:  # another check tells now, and the next one the rest
@@ -54,16 +54,18 @@ class Notifier:
                     kept = read(self._path)
                 except BadInput as error:
                     problems.append(f"notify: {error}: all is told again")
-                now, messages = self._clock(), dict[Target, Message]()
-                for target in self.targets:
-                    kept[target.name] = seen(kept.get(target.name, ()), checked, target, now)
-                    if found := news(kept[target.name], checked, target, now):
-                        messages[target] = message(found, self._where, now)
+                now, messages = self._clock(), dict[Recipient, Message]()
+                for recipient in self.recipients:
+                    kept[recipient.name] = seen(
+                        kept.get(recipient.name, ()), checked, recipient, now
+                    )
+                    if found := news(kept[recipient.name], checked, recipient, now):
+                        messages[recipient] = message(found, self._where, now)
                 write(self._path, kept)  # an error is found before anything is sent
                 failed = self._sender.send(messages)
-                for target in messages:
-                    if failed[target.name] is None:
-                        kept[target.name] = told(kept[target.name], target, now)
+                for recipient in messages:
+                    if failed[recipient.name] is None:
+                        kept[recipient.name] = told(kept[recipient.name], recipient, now)
                 if messages:
                     write(self._path, kept)
         except (OSError, RedisqError) as error:
@@ -76,6 +78,6 @@ class Notifier:
         ]
 
     def test(self) -> dict[str, str | None]:
-        """Send each target a test; returns why it failed, by name, or None."""
+        """Send each recipient a test; returns why it failed, by name, or None."""
         test = test_message(self._where, self._clock())
-        return self._sender.send(dict.fromkeys(self.targets, test))
+        return self._sender.send(dict.fromkeys(self.recipients, test))

@@ -25,10 +25,10 @@ from redisq_ops.core.model.errors import BadInput
 
 from ..trouble.finding import Severity
 from .message import Message
-from .settings import Target
+from .settings import Recipient
 
 PATIENCE_S: Final = 10.0
-"""how long all targets together may take"""
+"""how long all recipients together may take"""
 _STEP_S: Final = 5.0
 """how long a webhook may be silent"""
 _TYPES: Final = {None: "success", Severity.WARNING: "warning", Severity.CRITICAL: "failure"}
@@ -38,34 +38,34 @@ _STATUS: Final = re.compile(r"\berror=([345]\d\d)\b")
 
 
 class Sender:
-    """Sends to some targets; no error and no log line has an address or a token."""
+    """Sends to some recipients; no error and no log line has an address or a token."""
 
     def __init__(self, patience_s: float = PATIENCE_S) -> None:
         self._patience_s = patience_s
         self._busy: dict[str, Thread] = {}
 
-    def send(self, messages: Mapping[Target, Message]) -> dict[str, str | None]:
-        """Why each target, by name, could not be told; None: it was. Returns in `PATIENCE_S`.
+    def send(self, messages: Mapping[Recipient, Message]) -> dict[str, str | None]:
+        """Why each recipient, by name, could not be told; None: it was. Returns in `PATIENCE_S`.
 
-        A target that has not answered by then may still get the message: it is sent nothing else
+        A recipient that has not answered by then may still get the message: it is sent nothing else
         until it has.
         """
         failed: dict[str, str | None] = {}
         threads = []
-        for target, message in messages.items():
-            earlier = self._busy.get(target.name)
+        for recipient, message in messages.items():
+            earlier = self._busy.get(recipient.name)
             if earlier is not None and earlier.is_alive():
-                failed[target.name] = "it has not answered yet to the message before"
+                failed[recipient.name] = "it has not answered yet to the message before"
                 continue
             try:
-                if target.url is not None:
-                    service(target)  # loads apprise, before the time of the targets begins
+                if recipient.url is not None:
+                    service(recipient)  # loads apprise, before the time of the recipients begins
             except BadInput as error:
-                failed[target.name] = str(error)
+                failed[recipient.name] = str(error)
                 continue
-            failed[target.name] = f"no answer within {self._patience_s:.0f} s"
-            thread = Thread(target=_send, args=(target, message, failed), daemon=True)
-            self._busy[target.name] = thread
+            failed[recipient.name] = f"no answer within {self._patience_s:.0f} s"
+            thread = Thread(target=_send, args=(recipient, message, failed), daemon=True)
+            self._busy[recipient.name] = thread
             threads.append(thread)
         for thread in threads:
             thread.start()
@@ -75,15 +75,15 @@ class Sender:
         return dict(failed)  # a thread that is late changes the other one
 
 
-def _send(target: Target, message: Message, failed: dict[str, str | None]) -> None:
+def _send(recipient: Recipient, message: Message, failed: dict[str, str | None]) -> None:
     try:
-        if target.webhook is not None:
-            why = _post(target.webhook, target.token, message.document)
+        if recipient.webhook is not None:
+            why = _post(recipient.webhook, recipient.token, message.document)
         else:
-            why = _notify(service(target), message)
+            why = _notify(service(recipient), message)
     except Exception as error:  # of a library: its text may quote an address
         why = f"unexpected error: {type(error).__name__}"
-    failed[target.name] = why
+    failed[recipient.name] = why
 
 
 class _NoRedirect(HTTPRedirectHandler):
@@ -122,9 +122,9 @@ def _cause(error: object) -> str:
 
 
 @cache
-def service(target: Target) -> Any:
-    """What sends to a target with a ``url``; `BadInput` if apprise can't use it. It takes most of a
-    second the first time."""
+def service(recipient: Recipient) -> Any:
+    """What sends to a recipient with a ``url``; `BadInput` if apprise can't use it. It takes most
+    of a second the first time."""
     import apprise
 
     # Its log lines would go to stderr, and may quote addresses.
@@ -133,8 +133,8 @@ def service(target: Target) -> Any:
     log.addHandler(logging.NullHandler())
     asset = apprise.AppriseAsset(app_id="redisq", app_desc="redisq", image_url_mask="")
     made = apprise.Apprise(asset=asset)
-    if not made.add(target.url or ""):
-        raise BadInput(f"apprise can't use the url of notify.to.{target.name}")
+    if not made.add(recipient.url or ""):
+        raise BadInput(f"apprise can't use the url of notify.to.{recipient.name}")
     return made
 
 

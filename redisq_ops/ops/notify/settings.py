@@ -1,6 +1,6 @@
 """The table ``[notify]`` of the configuration: whom to tell of which trouble, and when.
 
-    [notify]                          # for all targets; a target may say otherwise
+    [notify]                          # for all recipients; a recipient may say otherwise
     severity = "warning"
     steps = ["0s", "5m", "1h"]
 
@@ -38,7 +38,7 @@ _QUIET: Final = re.compile(r"(\d\d:\d\d)-(\d\d:\d\d)")
 
 
 class _Alike(TypedDict):
-    """What can be said for all targets, too."""
+    """What can be said for all recipients, too."""
 
     severity: NotRequired[Literal["warning", "critical"]]
     steps: NotRequired[list[str]]
@@ -71,7 +71,7 @@ class QuietHours:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class Recipient:
     """Somebody to tell, by ``url`` (for apprise) or by ``webhook``; times in ms."""
 
     name: str
@@ -89,22 +89,24 @@ class Target:
     quiet: QuietHours | None = None
 
 
-def read_targets(given: Any, where: str, environment: Mapping[str, str]) -> tuple[Target, ...]:
-    """The targets of a table ``[notify]``; `BadInput` names the place of a bad value."""
+def read_recipients(
+    given: Any, where: str, environment: Mapping[str, str]
+) -> tuple[Recipient, ...]:
+    """The recipients of a table ``[notify]``; `BadInput` names the place of a bad value."""
     notify = dict(table(given, where))
-    targets = table(notify.pop("to", {}), f"{where}.to")
-    if not targets:
+    recipients = table(notify.pop("to", {}), f"{where}.to")
+    if not recipients:
         raise BadInput(f"{where}: nobody to tell: add a table [notify.to.NAME]")
     alike = typed(_Alike, notify, where)
     return tuple(
-        _target(name, alike, typed(_Own, own, f"{where}.to.{name}"), where, environment)
-        for name, own in targets.items()
+        _recipient(name, alike, typed(_Own, own, f"{where}.to.{name}"), where, environment)
+        for name, own in recipients.items()
     )
 
 
-def _target(
+def _recipient(
     name: str, alike: _Alike, own: _Own, where: str, environment: Mapping[str, str]
-) -> Target:
+) -> Recipient:
     where = f"{where}.to.{name}"
     if not _NAME.fullmatch(name):
         raise BadInput(f"{where}: use up to 64 letters, digits, . _ and - in a name")
@@ -130,7 +132,7 @@ def _target(
         found["resolved"] = values["resolved"]
     if values.get("quiet"):  # "" ends the quiet hours of all
         found["quiet"] = _quiet(values["quiet"], values.get("zone", ""), where)
-    return Target(name, **found)
+    return Recipient(name, **found)
 
 
 def _check_webhook(hook: str, where: str) -> None:

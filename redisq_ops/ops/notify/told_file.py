@@ -1,4 +1,4 @@
-"""What each target was told, in a file: it survives a restart, and two checks don't tell twice.
+"""What each recipient was told, in a file: it survives a restart, and two checks don't tell twice.
 
 The file is in ``$XDG_STATE_HOME/redisq``, one for each server and prefix; only its owner can read
 it. It is not in Redis: a check needs read permission only, and tells also that Redis is away.
@@ -26,7 +26,7 @@ from ..typed_json import json_object, typed
 from .episode import Episode
 
 Told: TypeAlias = dict[str, list[Episode]]
-"""target -> the episodes that it knows"""
+"""recipient -> the episodes that it knows"""
 
 
 def told_path(deployment: str, environment: Mapping[str, str] = os.environ) -> Path:
@@ -36,7 +36,7 @@ def told_path(deployment: str, environment: Mapping[str, str] = os.environ) -> P
 
 
 def read(path: Path) -> Told:
-    """The episodes of each target, none if there is no file yet; `BadInput`: it is damaged."""
+    """The episodes of each recipient, none if there is no file yet; `BadInput`: it is damaged."""
     if not path.exists():
         return {}
     with open_regular(path) as file:
@@ -50,9 +50,9 @@ def read(path: Path) -> Told:
     return found
 
 
-def write(path: Path, targets: Told) -> None:
+def write(path: Path, recipients: Told) -> None:
     """Replace the file at once."""
-    kept = {name: [asdict(one) for one in episodes] for name, episodes in targets.items()}
+    kept = {name: [asdict(one) for one in episodes] for name, episodes in recipients.items()}
     with atomic_write(path) as out:
         out.write(json.dumps(kept).encode())
 

@@ -1,4 +1,4 @@
-"""When a target is told of a trouble, by a clock of the test."""
+"""When a recipient is told of a trouble, by a clock of the test."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 
 from redisq_ops.ops.check.evaluation import Standing
 from redisq_ops.ops.notify.episode import Checked, Episode, news, seen, told
-from redisq_ops.ops.notify.settings import QuietHours, Target, read_targets
+from redisq_ops.ops.notify.settings import QuietHours, Recipient, read_recipients
 from redisq_ops.ops.trouble.finding import Severity
 
 MINUTE = 60_000
-TARGET = Target("team", webhook="http://h")
+RECIPIENT = Recipient("team", webhook="http://h")
 
 
 def standing(
@@ -31,18 +31,18 @@ FINE = standing(reason=None)
 
 
 class Told:
-    """A target, check by check; ``says``: the words for each."""
+    """A recipient, check by check; ``says``: the words for each."""
 
-    def __init__(self, target: Target = TARGET) -> None:
-        self.target = target
+    def __init__(self, recipient: Recipient = RECIPIENT) -> None:
+        self.recipient = recipient
         self.episodes: list[Episode] = []
 
     def check(self, at_ms: int, checked: Checked | list[Standing], *, fails: bool = False) -> str:
         checked = checked if isinstance(checked, Checked) else Checked(checked)
-        self.episodes = seen(self.episodes, checked, self.target, at_ms)
-        found = news(self.episodes, checked, self.target, at_ms)
+        self.episodes = seen(self.episodes, checked, self.recipient, at_ms)
+        found = news(self.episodes, checked, self.recipient, at_ms)
         if found and not fails:
-            self.episodes = told(self.episodes, self.target, at_ms)
+            self.episodes = told(self.episodes, self.recipient, at_ms)
         return " ".join(f"{one.word} {one.episode.queue}" for one in found)
 
 
@@ -84,13 +84,13 @@ def test_a_trouble_that_is_back_within_a_minute_is_the_same_one() -> None:
 
 
 def test_the_end_of_what_nobody_was_told_is_not_told() -> None:
-    team = Told(replace(TARGET, steps=(5 * MINUTE,)))
+    team = Told(replace(RECIPIENT, steps=(5 * MINUTE,)))
     said = [team.check(0, [standing()]), *(team.check(n * MINUTE, [FINE]) for n in range(1, 9))]
     assert (set(said), team.episodes) == ({""}, [])
 
 
 def test_an_end_can_be_left_out() -> None:
-    team = Told(replace(TARGET, resolved=False))
+    team = Told(replace(RECIPIENT, resolved=False))
     said = [team.check(0, [standing()]), *(team.check(n * MINUTE, [FINE]) for n in range(1, 9))]
     assert (said, team.episodes) == (["new mail"] + [""] * 8, [])
 
@@ -98,19 +98,16 @@ def test_an_end_can_be_left_out() -> None:
 def test_worse_is_told_at_once_and_better_is_not() -> None:
     warning = standing(severity=Severity.WARNING)
     team = Told()
-    found = [warning, standing(), warning, standing(), standing()]
-    assert [team.check(n, [each]) for n, each in enumerate(found)] == [
-        "new mail",
-        "worse mail",
-        "",
-        "",
-        "",
-    ]
+    found = [warning, standing(), warning, standing()]
+    said = [team.check(n, [each]) for n, each in enumerate(found)]
+    assert said == ["new mail", "worse mail", "", ""]
+    assert team.check(6 * MINUTE, [warning]) == "still mail"
+    assert team.check(7 * MINUTE, [standing()]) == ""  # it was as bad before
 
 
 def test_a_target_of_critical_trouble_hears_of_nothing_else() -> None:
     warning = standing(severity=Severity.WARNING)
-    pager = Told(replace(TARGET, severity=Severity.CRITICAL))
+    pager = Told(replace(RECIPIENT, severity=Severity.CRITICAL))
     assert pager.check(0, [warning]) == ""
     assert pager.check(1, [standing()]) == "new mail"
     assert [pager.check(2 + n * MINUTE, [warning]) for n in range(2)] == ["", "resolved mail"]
@@ -164,7 +161,7 @@ def at(text: str) -> int:
 
 
 def test_in_quiet_hours_nothing_is_told_and_afterwards_what_still_holds() -> None:
-    quiet = read_targets(
+    quiet = read_recipients(
         {"quiet": "22:00-07:00", "zone": "Europe/Berlin", "to": {"a": {"webhook": "http://h"}}},
         "notify",
         {},
@@ -180,7 +177,7 @@ def test_in_quiet_hours_nothing_is_told_and_afterwards_what_still_holds() -> Non
 
 @pytest.mark.parametrize("hour, held", [(11, False), (12, True), (12.99, True), (13, False)])
 def test_quiet_hours_may_be_within_a_day(hour: float, held: bool) -> None:
-    quiet = read_targets(
+    quiet = read_recipients(
         {"to": {"a": {"webhook": "http://h", "quiet": "12:00-13:00", "zone": "UTC"}}}, "notify", {}
     )[0].quiet
     assert isinstance(quiet, QuietHours)

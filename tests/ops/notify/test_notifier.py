@@ -14,7 +14,7 @@ from redisq_ops.ops.check.evaluation import Standing
 from redisq_ops.ops.notify.episode import Checked
 from redisq_ops.ops.notify.notifier import Notifier
 from redisq_ops.ops.notify.sending import Sender
-from redisq_ops.ops.notify.settings import Target
+from redisq_ops.ops.notify.settings import Recipient
 from redisq_ops.ops.notify.told_file import locked, told_path
 from redisq_ops.ops.trouble.finding import Severity
 
@@ -37,8 +37,8 @@ def path(tmp_path: Path) -> Path:
 
 
 def notifier(hook: Hook, path: Path, now_ms: int = 0, patience_s: float = 30) -> Notifier:
-    target = Target("team", webhook=hook.url)
-    return Notifier((target,), "prod", path, lambda: now_ms, Sender(patience_s))
+    recipient = Recipient("team", webhook=hook.url)
+    return Notifier((recipient,), "prod", path, lambda: now_ms, Sender(patience_s))
 
 
 def test_what_was_told_survives_a_restart_in_a_private_file(hook: Hook, path: Path) -> None:
@@ -62,9 +62,9 @@ def test_a_target_that_fails_is_one_line_and_is_told_by_the_next_check(
 
 def test_one_target_that_fails_leaves_the_others_alone(hook: Hook, path: Path) -> None:
     bad = Hook(500)
-    targets = (Target("bad", webhook=bad.url), Target("good", webhook=hook.url))
+    recipients = (Recipient("bad", webhook=bad.url), Recipient("good", webhook=hook.url))
     for _ in range(2):
-        (line,) = Notifier(targets, "prod", path, lambda: 0).tell(BROKEN)
+        (line,) = Notifier(recipients, "prod", path, lambda: 0).tell(BROKEN)
         assert line.startswith("notify bad: ")
     assert (len(hook.got), len(bad.got)) == (1, 2)
     bad.close()
@@ -73,10 +73,10 @@ def test_one_target_that_fails_leaves_the_others_alone(hook: Hook, path: Path) -
 TELL = """
 import sys
 from pathlib import Path
-from tests.ops.notify.test_notifier import BROKEN, Notifier, Target
-target = Target("team", webhook=sys.argv[1])
+from tests.ops.notify.test_notifier import BROKEN, Notifier, Recipient
+recipient = Recipient("team", webhook=sys.argv[1])
 sys.stdin.readline()
-Notifier((target,), "prod", Path(sys.argv[2]), lambda: 0).tell(BROKEN)
+Notifier((recipient,), "prod", Path(sys.argv[2]), lambda: 0).tell(BROKEN)
 """
 
 
@@ -148,6 +148,6 @@ def test_each_deployment_has_a_file_of_its_own(tmp_path: Path) -> None:
 
 def test_targets_of_another_configuration_are_kept(hook: Hook, path: Path) -> None:
     notifier(hook, path).tell(BROKEN)
-    Notifier((Target("other", webhook=hook.url),), "prod", path, lambda: 0).tell(BROKEN)
+    Notifier((Recipient("other", webhook=hook.url),), "prod", path, lambda: 0).tell(BROKEN)
     notifier(hook, path).tell(BROKEN)
     assert len(hook.got) == 2

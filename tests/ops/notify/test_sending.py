@@ -14,7 +14,7 @@ import requests
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.ops.notify.message import Message
 from redisq_ops.ops.notify.sending import Sender, service
-from redisq_ops.ops.notify.settings import Target
+from redisq_ops.ops.notify.settings import Recipient
 from redisq_ops.ops.trouble.finding import Severity
 
 from ...hook import Hook, mail_server, until
@@ -31,12 +31,12 @@ def hook() -> Iterator[Hook]:
     hook.close()
 
 
-def sent(target: Target, patience_s: float = 30) -> str | None:
-    return Sender(patience_s).send({target: MESSAGE})[target.name]
+def sent(recipient: Recipient, patience_s: float = 30) -> str | None:
+    return Sender(patience_s).send({recipient: MESSAGE})[recipient.name]
 
 
 def test_a_webhook_gets_json_and_the_token(hook: Hook) -> None:
-    assert sent(Target("t", webhook=hook.url, token="t0ken")) is None
+    assert sent(Recipient("t", webhook=hook.url, token="t0ken")) is None
     document = {"deployment": "prod", "at_ms": 7, "title": "redisq prod: 1 critical"}
     assert hook.got == [document | {"lines": list(LINES), "findings": [], "omitted": 0}]
     head = {name.lower(): value for name, value in hook.heads[0].items()}
@@ -46,7 +46,7 @@ def test_a_webhook_gets_json_and_the_token(hook: Hook) -> None:
 @pytest.mark.parametrize("answer", [500, 404, 302, 308])
 def test_another_answer_than_success_is_named(hook: Hook, answer: int) -> None:
     hook.answer = answer
-    assert sent(Target("t", webhook=hook.url)) == f"it answered {answer}"
+    assert sent(Recipient("t", webhook=hook.url)) == f"it answered {answer}"
     assert len(hook.got) == 1  # a redirection isn't followed
 
 
@@ -54,8 +54,8 @@ def test_another_answer_than_success_is_named(hook: Hook, answer: int) -> None:
 def test_a_target_that_hangs_is_given_up_and_not_sent_more(hook: Hook, answer: str) -> None:
     hook.answer = answer
     with_other = Hook()
-    sender, slow = Sender(0.5), Target("slow", webhook=hook.url)
-    other = Target("other", webhook=with_other.url)
+    sender, slow = Sender(0.5), Recipient("slow", webhook=hook.url)
+    other = Recipient("other", webhook=with_other.url)
     assert sender.send({slow: MESSAGE, other: MESSAGE}) == {
         "slow": "no answer within 0 s",
         "other": None,
@@ -70,11 +70,13 @@ def test_a_target_that_hangs_is_given_up_and_not_sent_more(hook: Hook, answer: s
 
 def test_a_connection_that_breaks_is_named(hook: Hook) -> None:
     hook.answer = "close"
-    assert sent(Target("t", webhook=hook.url)) == "it closed the connection without an answer"
-    absent = Target("t", webhook=f"http://127.0.0.1:{free_port()}/s3cret")
+    assert sent(Recipient("t", webhook=hook.url)) == "it closed the connection without an answer"
+    absent = Recipient("t", webhook=f"http://127.0.0.1:{free_port()}/s3cret")
     assert sent(absent) == "connection refused"
-    assert sent(Target("t", webhook="http://nowhere.invalid/s3cret")) == "its host name is unknown"
-    plain = Target("t", webhook=hook.url.replace("http:", "https:"))
+    assert (
+        sent(Recipient("t", webhook="http://nowhere.invalid/s3cret")) == "its host name is unknown"
+    )
+    plain = Recipient("t", webhook=hook.url.replace("http:", "https:"))
     why = sent(plain)
     assert why is not None and why.startswith("TLS: ")
 
@@ -86,10 +88,10 @@ SERVICES = {
 }
 
 
-def towards(hook: Hook, kind: str, monkeypatch: pytest.MonkeyPatch) -> Target:
-    """A target of a chat whose own address is the hook's."""
-    target = Target(f"{kind}-{hook.port}", url=SERVICES[kind].format(port=hook.port))
-    made = service(target)[0]
+def towards(hook: Hook, kind: str, monkeypatch: pytest.MonkeyPatch) -> Recipient:
+    """A recipient of a chat whose own address is the hook's."""
+    recipient = Recipient(f"{kind}-{hook.port}", url=SERVICES[kind].format(port=hook.port))
+    made = service(recipient)[0]
     if kind == "teams":  # its address is a name of the user's, always with TLS
         real = requests.post
         monkeypatch.setattr(
@@ -97,7 +99,7 @@ def towards(hook: Hook, kind: str, monkeypatch: pytest.MonkeyPatch) -> Target:
         )
     else:
         monkeypatch.setattr(made, {"slack": "webhook_url", "discord": "notify_url"}[kind], hook.url)
-    return target
+    return recipient
 
 
 @pytest.mark.parametrize("kind", SERVICES)
@@ -130,17 +132,17 @@ def test_what_apprise_says_of_a_failure_is_neither_shown_nor_logged(
 def test_a_url_that_apprise_cannot_use_is_named_by_its_place_only(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    target = Target("chat", url="nosuch://s3cret")
+    recipient = Recipient("chat", url="nosuch://s3cret")
     with pytest.raises(BadInput, match=r"^apprise can't use the url of notify\.to\.chat$"):
-        service(target)
-    assert sent(target) == "apprise can't use the url of notify.to.chat"
+        service(recipient)
+    assert sent(recipient) == "apprise can't use the url of notify.to.chat"
     assert "".join(capfd.readouterr()) == ""
 
 
 def test_a_mail_arrives_as_it_is_worded() -> None:
     with mail_server() as (port, mails):
         url = f"mailto://127.0.0.1:{port}?from=redisq@example.org&to=ada@example.org&mode=insecure"
-        assert sent(Target("mail", url=url)) is None
+        assert sent(Recipient("mail", url=url)) is None
     (mail,) = mails.got
     read = message_from_bytes(mail, policy=policy.default)
     assert read["subject"] == "redisq prod: 1 critical" and "ada@example.org" in read["to"]
@@ -151,4 +153,4 @@ def test_a_mail_server_that_hangs_is_given_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         url = f"mailto://127.0.0.1:{port}?from=a@example.org&to=b@example.org&mode=insecure"
-        assert sent(Target("mail", url=url), 0.5) == "no answer within 0 s"
+        assert sent(Recipient("mail", url=url), 0.5) == "no answer within 0 s"

@@ -7,7 +7,7 @@ import tomllib
 import pytest
 
 from redisq_ops.core.model.errors import BadInput
-from redisq_ops.ops.notify.settings import read_targets
+from redisq_ops.ops.notify.settings import read_recipients
 from redisq_ops.ops.trouble.finding import Severity
 
 ENVIRONMENT = {"CHAT": "slack://s3cret", "TOKEN": "s3cret"}
@@ -29,7 +29,7 @@ def test_a_target_says_otherwise_than_all() -> None:
         calm = "5m"
         quiet = ""
     """
-    chat, pager = read_targets(tomllib.loads(text), "notify", ENVIRONMENT)
+    chat, pager = read_recipients(tomllib.loads(text), "notify", ENVIRONMENT)
     assert (chat.url, chat.severity, chat.steps) == ("slack://s3cret", 2, (60_000, 7_200_000))
     assert chat.quiet is not None and chat.resolved and chat.calm_ms == 60_000
     assert (pager.token, pager.severity) == ("s3cret", Severity.WARNING)
@@ -66,6 +66,6 @@ def test_a_target_says_otherwise_than_all() -> None:
 )
 def test_a_mistake_is_named_with_its_place_and_without_the_secret(text: str, why: str) -> None:
     with pytest.raises(BadInput) as error:
-        read_targets(tomllib.loads(text), "notify", ENVIRONMENT)
+        read_recipients(tomllib.loads(text), "notify", ENVIRONMENT)
     assert why in str(error.value) and "notify" in str(error.value)
     assert "s3cret" not in str(error.value)
