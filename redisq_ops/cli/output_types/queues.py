@@ -267,7 +267,7 @@ class RuleStandingOutput(TypedDict):
 class NotifiedRecipientOutput(TypedDict):
     recipient: str
     """name of the [recipient](../how-to/be-told-of-trouble.md)"""
-    reason: str | None
+    reason: Text | None
     """why it got no test message; `null`: it did"""
 
 
