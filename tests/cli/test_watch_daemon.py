@@ -76,6 +76,7 @@ def watching(url: str, folder: Path, *options: str) -> Iterator[Daemon]:
     finally:
         process.kill()
         process.wait()
+        print((folder / "out").read_text(), (folder / "err").read_text())  # of a test that fails
 
 
 RULES = ("--set", "dead=100", "--set", "no_worker=1d")

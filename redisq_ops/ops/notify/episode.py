@@ -19,6 +19,8 @@ from .settings import Recipient
 
 UNREAD = "unread"
 """the rule that a check could read everything"""
+_ALWAYS = (UNREAD, "registry")
+"""rules of the server that every check judges; it says nothing of those that hold"""
 Word = Literal["new", "still", "worse", "resolved", "acknowledged"]
 
 
@@ -125,7 +127,7 @@ def _judged(
     if not checked.complete:
         return False
     if queue is None:
-        return rule == UNREAD or sure.get((queue, rule), False)
+        return sure.get((queue, rule), rule in _ALWAYS)
     return fnmatchcase(queue, checked.pattern) and sure.get((queue, rule), True)
 
 

@@ -139,8 +139,14 @@ def test_rules_of_the_server_end_only_by_a_check_of_the_server() -> None:
     team = Told()
     assert team.check(0, [standing(None, "evicts", "eviction")]) == "new None"
     assert [team.check(n * MINUTE, [FINE]) for n in (1, 3)] == ["", ""]
+    missing = standing(None, "queue x has no entry", "registry")
+    assert team.check(3 * MINUTE, [FINE, missing]) == "new None"
+    assert [team.check(n * MINUTE, [FINE]) for n in (4, 5)] == [
+        "",
+        "resolved None still None",
+    ]
     fine = [standing(None, None, "eviction")]
-    assert [team.check(n * MINUTE, fine) for n in (4, 5)] == ["", "resolved None"]
+    assert [team.check(n * MINUTE, fine) for n in (6, 7)] == ["", "resolved None"]
 
 
 def test_a_queue_that_is_gone_has_no_trouble() -> None:
