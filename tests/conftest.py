@@ -33,7 +33,7 @@ time.tzset()
 
 # Whose machine it is has no say: no configuration of theirs, no server, no queue.
 EMPTY = TemporaryDirectory()
-os.environ["XDG_CONFIG_HOME"] = EMPTY.name
+os.environ["XDG_CONFIG_HOME"] = os.environ["XDG_STATE_HOME"] = EMPTY.name
 OURS = (
     "REDISQ_REQUIRE",
     "REDISQ_PICTURES",
@@ -195,6 +195,7 @@ def programs() -> Iterator[Path]:
 def configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where a test's configuration file is to be; nothing is there yet."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     (tmp_path / "redisq").mkdir()
     return tmp_path / "redisq" / "config.toml"
 

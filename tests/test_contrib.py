@@ -62,6 +62,13 @@ def test_each_command_runs(
     if words[0] == "metrics":
         assert "redisq_up 1.0" in redisq(*words, "--once")
         return
+    if words[0] == "watch":
+        places = {"0.0.0.0:9808": "127.0.0.1:0", words[-1]: str(tmp_path / "queues.rec")}
+        listen = [] if "--listen" in words else ["--listen", "127.0.0.1:0"]
+        words = [places.get(word, word) for word in words]
+        assert redisq(*words, *listen, "--for", "500ms").startswith("OK: 0 queues")
+        assert (tmp_path / "queues.rec").stat().st_size
+        return
     (tmp_path / "jobs.py").write_text("def handle(delivery): return None\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "jobs", raising=False)
@@ -75,7 +82,7 @@ def test_each_command_runs(
     shutil.which("systemd-analyze") is None and not os.environ.get("REDISQ_REQUIRE_SYSTEMD"),
     reason="systemd is not installed",
 )
-@pytest.mark.parametrize("unit", ["redisq-worker@.service", "redisq-metrics.service"])
+@pytest.mark.parametrize("unit", [name for name, _ in units()])
 def test_systemd_accepts_the_units(unit: str, tmp_path: Path) -> None:
     text = (CONTRIB / "systemd" / unit).read_text()
     copy = tmp_path / unit

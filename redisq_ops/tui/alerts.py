@@ -31,7 +31,7 @@ class AlertWatch:
 
     def __init__(self, settings: AlertSettings) -> None:
         self.settings = settings
-        self._known: set[tuple[str | None, str, str | None]] | None = None
+        self._known: set[tuple[str | None, str, str]] | None = None
 
     def judge(self, snapshot: Snapshot) -> list[Standing]:
         """The broken rules of an overview that are new, the worst first."""
@@ -42,7 +42,7 @@ class AlertWatch:
         least = Severity[self.settings.severity.upper()]
         seen = Overview(snapshot.now_ms, snapshot.overview)
         found = {
-            (one.queue, one.rule, (one.reason or "") if one.rule == "condition" else ""): one
+            one.identity: one
             for one in broken_rules(standings(seen, self.settings.rules))
             if one.severity >= least
         }

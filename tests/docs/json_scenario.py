@@ -20,6 +20,7 @@ from redisq_ops import CircularQueue, DelaySet, Failure, FairQueue, Periodic, Se
 from redisq_ops.ops.recording.file import RecordingFile, span_ms
 
 from ..command_line import Redisq, everywhere
+from ..ports import free_port
 from . import json_reference
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -140,7 +141,8 @@ def run(redisq: Redisq, client: redis.Redis, tmp_path: Path, configuration: Path
     for step in (_looks, _recordings, _plans, _changes, _files, _others, _every_change):
         for _ in step(collect, client, tmp_path):
             pass
-    configuration.write_text('[contexts.prod]\nurl = "redis://h"\nread_only = true\n')
+    hook = f'notify.to.team.webhook = "http://127.0.0.1:{free_port()}"\n'
+    configuration.write_text(hook + '[contexts.prod]\nurl = "redis://h"\nread_only = true\n')
     collect("ConfigurationValue", "config")
     collect("Context", "config", "--contexts")
     return collect
@@ -183,6 +185,8 @@ def _looks(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]
     collect("MonitorCheck", "check", "--warning", "dead>0", code=None)
     collect("MonitorCheck", "check", "nothing-of-that-name", code=3)
     collect("RuleStanding", "check", "--explain", code=None)
+    collect("NotifiedRecipient", "check", "--notify-test", code=3)
+    collect("MonitorCheck", "watch", "--listen", "127.0.0.1:0", "--for", "1ms")
     collect("AclRule", "acl", "viewer")
     for address in (
         "mail",
@@ -368,6 +372,8 @@ def every_look(collect: Collector, names: Sequence[str]) -> None:
     collect("Diagnosis", "doctor", code=None)
     collect("EntryCount", "select", "--all-queues", "--count", code=None)
     collect("RuleStanding", "check", "--explain", code=None)
+    collect("NotifiedRecipient", "check", "--notify-test", code=3)
+    collect("MonitorCheck", "watch", "--listen", "127.0.0.1:0", "--for", "1ms")
     collect("ConsumerReport", "consumers", "ls", code=None)
     for name in names:
         collect("QueueDetails", "inspect", "queue", name)

@@ -41,6 +41,7 @@ SHOWN = ("text", "json", "toml", "where")
 ENDLESS = {
     r"redisq work\b(?!.*(--burst|&))": "--burst",
     r"redisq(-| )top\b(?!.*--once)": "--once",
+    r"redisq watch\b(?!.*--for)": "--for 1ms --listen 127.0.0.1:0",
     r"redisq metrics\b(?!.*--(once|file))": "--once",
 }
 """commands that run until they are stopped, and the option with which they end by themselves"""

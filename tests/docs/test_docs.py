@@ -223,6 +223,7 @@ def test_every_configuration_in_the_docs_can_be_read(
     from redisq_ops.ops.check.rules import read_rules
     from redisq_ops.ops.config.config import load
     from redisq_ops.ops.config.contexts import contexts
+    from redisq_ops.ops.notify.settings import read_recipients
     from redisq_ops.tui.settings_file import read_settings
 
     read = 0
@@ -240,5 +241,7 @@ def test_every_configuration_in_the_docs_can_be_read(
                 config = load({}, name, environment)
                 config.display_values()
                 read_settings(config.dashboard, "[dashboard]")
+                if config.notify is not None:
+                    assert read_recipients(config.notify, config.notify_from, environment)
                 read += 1
     assert read > 3

@@ -168,7 +168,7 @@ def test_list_of_contexts_shows_no_secrets(file: Path, redisq: Redisq) -> None:
 
 def test_config_has_every_setting(file: Path, redisq: Redisq) -> None:
     names = {row["name"] for row in redisq.rows("config")}
-    assert names == {*SETTINGS, "context", "redact"}
+    assert names == {*SETTINGS, "context", "redact", "notify"}
 
 
 # --- what a context allows -----------------------------------------------------------------------

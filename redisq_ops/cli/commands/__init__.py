@@ -52,6 +52,7 @@ COMMANDS = {
     "check": ("check", "Check all queues against rules, for a monitor."),
     "metrics": ("metrics", "Serve the numbers of all queues to Prometheus."),
     "record": ("recording", "Record all queues in a file."),
+    "watch": ("watch", "Check, notify, serve metrics and record, in one process."),
     "playback": ("recording", "Show the queues at a moment of a recording."),
     "config": ("overview", "Show every setting and where its value comes from."),
     "schema": ("schema", "Print the JSON Schema of what commands print with --json."),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from redisq_ops.core.model.entry import STATES, Counts
-from redisq_ops.core.model.errors import NotFound
+from redisq_ops.core.model.errors import BadInput, NotFound, RedisqError
 from redisq_ops.ops.trouble.finding import Severity
 from redisq_ops.ops.trouble.judgement import judged
 
@@ -21,7 +23,12 @@ from ..session import Session
 
 if TYPE_CHECKING:
     from redisq_ops.ops.check.evaluation import Standing
+    from redisq_ops.ops.check.rules import Rules
     from redisq_ops.ops.inspect.overview import Overview
+    from redisq_ops.ops.notify.episode import Checked
+    from redisq_ops.ops.notify.notifier import Notifier
+
+    Teller = Callable[[Checked], Sequence[str]]
 
 commands = typer.Typer()
 WORDS = {0: "OK", 1: "WARNING", 2: "CRITICAL", 3: "UNKNOWN"}
@@ -32,7 +39,9 @@ SUMMED = tuple(state for state in STATES if state not in ("trash", "done"))
 
 
 @options
-class CheckOptions:
+class Judging:
+    """Which queues are checked, and by which rules."""
+
     pattern: str | None = argument("[PATTERN]", "Only queues whose name matches, as 'mail*'.")
     rules: Path | None = option("--rules", "FILE", "Rules, in TOML.")
     settings: list[str] | None = option(
@@ -45,11 +54,24 @@ class CheckOptions:
         "--critical", "EXPR", "Critical while this holds, as 'dead>0'; repeatable."
     )
     server: bool = flag("--server", "Check the server's settings, too.")
-    explain: bool = flag("--explain", "Show how each rule stands.")
+
+    def rule_tables(self) -> Rules:
+        """The rules of the file and of the options."""
+        from redisq_ops.ops.check.rules import Rules, read_rules
+
+        rules = read_rules(self.rules) if self.rules else Rules()
+        return rules.with_options(self.settings or (), self.warning or (), self.critical or ())
 
 
-@command(commands, "check", prints="MonitorCheck RuleStanding")
-def check(s: Session, given: CheckOptions) -> int:
+@command(commands, "check", prints="MonitorCheck RuleStanding NotifiedRecipient")
+def check(
+    s: Session,
+    judging: Judging,
+    *,
+    explain: bool = flag("--explain", "Show how each rule stands."),
+    notify: bool = flag("--notify", "Tell the recipients of [notify] what changed."),
+    notify_test: bool = flag("--notify-test", "Send each recipient a test message, and end."),
+) -> int:
     """Check all queues against rules, for a monitor: one line and an exit code.
 
     Exit 0: no rule is broken. 1: warning. 2: critical. 3: unknown, also when the rules can't
@@ -60,51 +82,124 @@ def check(s: Session, given: CheckOptions) -> int:
       redisq check 'mail*' --set oldest=10m --critical 'dead>100'
       redisq check --rules /etc/redisq/check.toml --server
       redisq check --explain
+      redisq check --notify
     """
+    if notify_test:
+        return _test(s, notifier(s))
+    rules = judging.rule_tables()
+    checked = examined(s, judging, rules, notifier(s).tell if notify else None)
+    if explain:
+        _explain(s, checked.found)
+        for queues in checked.unused:
+            say(f"no queue matches {queues!r}: the rules for it check nothing")
+    checked.print(s.json)
+    return checked.code
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What a check found."""
+
+    seen: Overview
+    """of the queues whose name matches"""
+    found: list[Standing]
+    broken: list[Standing]
+    unused: list[str]
+    """patterns of rules that match no queue"""
+
+    @property
+    def code(self) -> int:
+        return max((int(one.severity) for one in self.broken), default=0)
+
+    def print(self, as_json: bool) -> None:
+        """Print the line, or the object, for a monitor."""
+        word = WORDS[self.code]
+        if not as_json:
+            sentence = _sentence(self.broken, len(self.seen.rows)) + _unknown_numbers(self.seen)
+            tell(f"{word}: {sentence} | {_perfdata(self.seen, self.broken)}")
+            return
+        findings = [
+            {
+                "severity": one.severity.name.lower(),
+                "queue": one.queue,
+                "rule": one.rule,
+                "reason": one.reason,
+            }
+            for one in self.broken
+        ]
+        queues = len(self.seen.rows)
+        emit({"status": word.lower(), "queues": queues, "findings": findings, "error": None})
+
+
+def examined(s: Session, judging: Judging, rules: Rules, tell: Teller | None) -> Examined:
+    """Check the queues; ``tell`` is called also when the check fails.
+
+    What goes wrong with telling is a line on stderr, and changes nothing else."""
+    from redisq_ops.core.redis.server_errors import translate
+    from redisq_ops.ops.notify.episode import Checked
+
+    try:
+        checked = _examined(s, judging, rules)
+    except Exception as error:
+        known = translate(error)
+        if tell is not None and isinstance(known, RedisqError):
+            say_each(tell(Checked.failed(" ".join(str(known).split()))))
+        raise
+    if tell is not None:
+        known_dead = {
+            row.name
+            for row in checked.seen.rows
+            if row.acknowledged is not None and row.acknowledged.holds(checked.seen.now_ms)
+        }
+        say_each(tell(Checked(checked.found, judging.pattern or "*", known_dead)))
+    return checked
+
+
+def _examined(s: Session, judging: Judging, rules: Rules) -> Examined:
     from redisq_ops.ops.check.evaluation import broken_rules, server_standings, standings
-    from redisq_ops.ops.check.rules import Rules, read_rules
     from redisq_ops.ops.doctor.examination import examine, registry_diagnoses
     from redisq_ops.ops.inspect.overview import Overview, overview
 
-    rules = read_rules(given.rules) if given.rules else Rules()
-    rules = rules.with_options(given.settings or (), given.warning or (), given.critical or ())
     seen = s.run(overview(s.deployment, lambda name: rules.of(name).limits))
-    pattern = given.pattern or "*"
     unused = rules.unused([row.name for row in seen.rows])
-    rows = tuple(row for row in seen.rows if fnmatchcase(row.name, pattern))
+    rows = tuple(row for row in seen.rows if fnmatchcase(row.name, judging.pattern or "*"))
     seen = Overview(seen.now_ms, rows)
-    server = s.run(examine(s.deployment) if given.server else registry_diagnoses(s.deployment))
-    if not rows and given.pattern:
-        missing = f"no queue matches {given.pattern!r}"
-        return unknown(s.json, NotFound(missing), missing)
+    server = s.run(examine(s.deployment) if judging.server else registry_diagnoses(s.deployment))
+    if not rows and judging.pattern:
+        raise NotFound(f"no queue matches {judging.pattern!r}")
     found = [_shown(s, one) for one in standings(seen, rules)] + server_standings(server)
-    broken = broken_rules(found)
-    code = max((int(one.severity) for one in broken), default=0)
-    if given.explain:
-        _explain(s, found)
-        for queues in unused:
-            say(f"no queue matches {queues!r}: the rules for it check nothing")
-    if s.json:
-        emit(
-            {
-                "status": WORDS[code].lower(),
-                "queues": len(rows),
-                "findings": [
-                    {
-                        "severity": one.severity.name.lower(),
-                        "queue": one.queue,
-                        "rule": one.rule,
-                        "reason": one.reason,
-                    }
-                    for one in broken
-                ],
-                "error": None,
-            }
-        )
-    else:
-        sentence = _sentence(broken, len(rows)) + _unknown_numbers(seen)
-        tell(f"{WORDS[code]}: {sentence} | {_perfdata(seen, broken)}")
-    return code
+    return Examined(seen, found, broken_rules(found), unused)
+
+
+def notifier(s: Session) -> Notifier:
+    """Tells the recipients of the configuration; `BadInput` if it has none, or a bad value."""
+    from redisq_ops.ops.config.file import config_path
+    from redisq_ops.ops.notify.notifier import Notifier
+    from redisq_ops.ops.notify.settings import read_recipients
+    from redisq_ops.ops.notify.told_file import told_path
+
+    config = s.config
+    if config.notify is None:
+        raise BadInput(f"nobody to tell: add a table [notify.to.NAME] to {config_path()}")
+    recipients = read_recipients(config.notify, config.notify_from, os.environ)
+    address = str(config.server_address())
+    return Notifier(recipients, config.context or address, told_path(f"{address} {config.prefix}"))
+
+
+def _test(s: Session, teller: Notifier) -> int:
+    """Exit 0: every recipient was told; 3: some, or none."""
+    ends = teller.test()
+    for name, why in ends.items():
+        if s.json:
+            emit({"recipient": name, "reason": why})
+        else:
+            tell(f"{name}: told" if why is None else f"{name}: not told: {why}")
+    return 3 if any(ends.values()) else 0
+
+
+def say_each(lines: Sequence[str]) -> None:
+    for line in lines:
+        say(f"redisq: {line}")
 
 
 def _shown(s: Session, found: Standing) -> Standing:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 from stat import S_ISREG
 from threading import Event
@@ -19,9 +20,20 @@ from ..output import say, tell
 from ..session import Session
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+    from redisq_ops.core.worker.health import PageServer
     from redisq_ops.ops.inspect.overview import Overview
 
 commands = typer.Typer()
+
+
+LISTEN = option(
+    "--listen",
+    "HOST:PORT",
+    "Where to serve the metrics; 127.0.0.1: this machine only.",
+    default="127.0.0.1:9808",
+)
 
 
 @command(commands, "metrics", prints="")
@@ -32,12 +44,7 @@ def metrics(
     file: Path | None = option(
         "--file", "FILE", "Write the metrics to a file for a textfile collector, and end."
     ),
-    listen: str = option(
-        "--listen",
-        "HOST:PORT",
-        "Where to serve them; 127.0.0.1: this machine only.",
-        default="127.0.0.1:9808",
-    ),
+    listen: str = LISTEN,
     queue: str = option(
         "--queue", "PATTERN", "Only queues whose name matches, as 'mail*'.", default="*"
     ),
@@ -54,24 +61,15 @@ def metrics(
       redisq metrics --once
       redisq metrics --file /var/lib/node_exporter/redisq.prom
     """
-    from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-
-    from redisq_ops.core.worker.health import PageServer, parse_address
-    from redisq_ops.ops.inspect.overview import overview
-    from redisq_ops.ops.metrics import QueueCollector
+    from prometheus_client import generate_latest
 
     if file is not None and once:
         raise BadInput("--file or --once: give one of them")
-
-    def read() -> Overview:
-        return s.run(overview(s.deployment))
-
-    registry = CollectorRegistry()
-    registry.register(QueueCollector(read, queue))
+    registry = _registry(s, queue)
     if once or file is not None:
         text = generate_latest(registry).decode()
         if "\nredisq_up 0.0\n" in text:
-            read()  # raises the error
+            _read(s)  # raises the error
             raise Unreachable("the server could not be read")
         if file is None:
             for line in text.splitlines():
@@ -79,22 +77,55 @@ def metrics(
         else:
             _replace(file, text)
         return 0
-    host, port = parse_address(listen) or (None, 0)
-    if host is None:
-        raise BadInput(f"--listen {listen!r}: HOST:PORT, for example 127.0.0.1:9808")
-    read()  # a wrong address or password is reported now, not at the first scrape
+    _host_and_port(listen)
+    _read(s)  # a wrong address or password is reported now, not at the first scrape
+    with closing(serve(s, queue, listen)):
+        stopped = Event()
+        with handled(lambda *_: stopped.set()):
+            stopped.wait()
+    return 0
+
+
+def serve(s: Session, pattern: str, listen: str) -> PageServer:
+    """Serve the metrics of the queues whose name matches until the server is closed."""
+    from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+    from redisq_ops.core.worker.health import PageServer
+
+    address, registry = _host_and_port(listen), _registry(s, pattern)
     try:
         server = PageServer(
-            host, port, {"/metrics": lambda: (CONTENT_TYPE_LATEST, generate_latest(registry))}
+            *address, {"/metrics": lambda: (CONTENT_TYPE_LATEST, generate_latest(registry))}
         )
     except OSError as error:
         raise BadInput(f"--listen {listen}: {error.strerror or error}") from error
     say(f"serving http://{listen.rpartition(':')[0]}:{server.port}/metrics")
-    stopped = Event()
-    with handled(lambda *_: stopped.set()):
-        stopped.wait()
-    server.close()
-    return 0
+    return server
+
+
+def _host_and_port(listen: str) -> tuple[str, int]:
+    from redisq_ops.core.worker.health import parse_address
+
+    address = parse_address(listen)
+    if address is None:
+        raise BadInput(f"--listen {listen!r}: HOST:PORT, for example 127.0.0.1:9808")
+    return address
+
+
+def _registry(s: Session, pattern: str) -> CollectorRegistry:
+    from prometheus_client import CollectorRegistry
+
+    from redisq_ops.ops.metrics import QueueCollector
+
+    registry = CollectorRegistry()
+    registry.register(QueueCollector(lambda: _read(s), pattern))
+    return registry
+
+
+def _read(s: Session) -> Overview:
+    from redisq_ops.ops.inspect.overview import overview
+
+    return s.run(overview(s.deployment))
 
 
 def _replace(path: Path, text: str) -> None:

@@ -37,6 +37,16 @@ STALE_MS = 5_000
 """a state older than this at the requested time is shown with a note"""
 
 
+MAX_SIZE = option(
+    "--max-size",
+    "MB",
+    "Maximum size of the recording; a larger one loses its oldest minutes.",
+    min=1,
+    max=1_000_000,
+    default=500,
+)
+
+
 @command(commands, "record", prints="RecordingSummary")
 def record(
     s: Session,
@@ -44,14 +54,7 @@ def record(
     file: str = argument("FILE", "File to write; an existing recording is continued."),
     interval: str = option("--interval", "SPAN", "Time between two samples.", default="1s"),
     duration: str | None = option("--for", "SPAN", "Stop after this time."),
-    most: int = option(
-        "--max-size",
-        "MB",
-        "Maximum size; a larger one loses its oldest minutes.",
-        min=1,
-        max=1_000_000,
-        default=500,
-    ),
+    most: int = MAX_SIZE,
 ) -> int:
     """Record all queues in a file: counts, rates, consumers, groups and operators' changes.
 
@@ -82,7 +85,7 @@ def record(
             say(printable(f"recording {queues} to {out.path}; Ctrl+C stops"))
         samples, due = 1, monotonic() + interval_ms / 1000
         while not stopped.wait(max(0.0, due - monotonic())) and monotonic() < ends:
-            out.add(_sample(s, sampler))
+            out.add(next_sample(s, sampler))
             samples += 1
             due = max(due + interval_ms / 1000, monotonic())
         if s.json:
@@ -92,7 +95,7 @@ def record(
     return 0
 
 
-def _sample(s: Session, sampler: Sampler) -> dict[str, Any]:
+def next_sample(s: Session, sampler: Sampler) -> dict[str, Any]:
     """The next sample. Reports once that the server is lost, and once that it is back."""
     was_lost = sampler.state.lost is not None
     try:

@@ -264,6 +264,13 @@ class RuleStandingOutput(TypedDict):
     """what broke it; `null`: it holds, or is unknown"""
 
 
+class NotifiedRecipientOutput(TypedDict):
+    recipient: str
+    """name of the [recipient](../how-to/be-told-of-trouble.md)"""
+    reason: Text | None
+    """why it got no test message; `null`: it did"""
+
+
 class AclRuleOutput(TypedDict):
     role: Literal["viewer", "producer", "worker", "operator"]
     user: str

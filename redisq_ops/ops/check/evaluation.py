@@ -43,6 +43,11 @@ class Standing:
     known: bool = True
     """False: the queue does not show the numbers that the rule needs"""
 
+    @property
+    def identity(self) -> tuple[str | None, str, str]:
+        """Queue, rule, and the text of a condition: the same while the figures change."""
+        return self.queue, self.rule, (self.reason or "") if self.rule == "condition" else ""
+
 
 def standings(overview: Overview, rules: Rules) -> list[Standing]:
     """How every rule stands for every queue."""

@@ -33,6 +33,10 @@ class Config:
     """places of the ``[redact]`` tables"""
     dashboard: Mapping[str, Any] = field(default_factory=dict)
     """the table ``[dashboard]``, which the dashboard checks"""
+    notify: Any = None
+    """the table ``[notify]``, which `ops.notify` checks; that of the context comes first"""
+    notify_from: str = ""
+    """its place"""
 
     def __getitem__(self, name: str) -> str | None:
         return self.values[name].value
@@ -96,6 +100,11 @@ class Config:
             values.append(replace(value, value=text))
         origin = ", ".join(self.redact_from) or "default"
         values.append(ConfigValue("redact", str(self.redaction) or None, origin))
+        told = self.notify.get("to") if isinstance(self.notify, dict) else None
+        names = ", ".join(told) if isinstance(told, dict) else None
+        values.append(
+            ConfigValue("notify", names or None, self.notify_from if names else "default")
+        )
         return values
 
 
@@ -121,6 +130,9 @@ def load(
             raise BadInput(f"there is no context {context!r} in {path}{names}")
         chosen = contexts[context]
     sources = Sources(flags, context, chosen, environment, file, path)
+    own = "notify" in chosen
+    notify = (chosen if own else file).get("notify")
+    notify_from = f"{sources.context_place if own else path} notify"
     redact = []
     for each, where in ((file, str(path)), (chosen, sources.context_place)):
         check_keys(each, where)
@@ -135,7 +147,9 @@ def load(
     # A bad pattern is an error of every command, before it connects.
     redaction = Redaction.read(redact)
     redacted = tuple(where for _, where in redact)
-    return Config(values, context, context_from, redaction, redacted, dashboard)
+    return Config(
+        values, context, context_from, redaction, redacted, dashboard, notify, notify_from
+    )
 
 
 def without_password(url: str) -> str:

@@ -52,7 +52,7 @@ def table(value: Any, where: str) -> dict[str, Any]:
 
 def check_keys(table: Mapping[str, Any], where: str) -> None:
     for key in table:
-        if key not in SETTINGS and key != "redact":
+        if key not in SETTINGS and key not in ("redact", "notify"):
             raise BadInput(f"{where}: unknown setting {key!r}")
 
 

@@ -13,6 +13,8 @@ from .judgement import Trouble
 Likeness: TypeAlias = tuple[tuple[Severity, str, str], ...]
 """severity, rule and words of each trouble; ``#`` stands for a figure"""
 
+FOLDED_FROM: Final = 3
+"""as many queues with the same trouble are one row, or one line"""
 _NOT_OURS: Final = frozenset(
     {"unreadable", "paused", "draining", "unfinished", "resizing", "poison", "held", "stalled"}
 )

@@ -6,21 +6,24 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, cast
 
 from redisq_ops.core.model.entry import STATES, Counts, State
 from redisq_ops.core.model.rates import Rates
 from redisq_ops.ops.terminal import count
 from redisq_ops.ops.trouble.judgement import Trouble, reasons
-from redisq_ops.ops.trouble.shared import Likeness, has_more, likeness, shared_trouble
+from redisq_ops.ops.trouble.shared import (
+    FOLDED_FROM,
+    Likeness,
+    has_more,
+    likeness,
+    shared_trouble,
+)
 
 if TYPE_CHECKING:
     from redisq_ops.ops.inspect.overview import QueueRow
 
 Minute = tuple[int, int, int]
-
-FOLDED_FROM: Final = 3
-"""as many queues with the same trouble are one row"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,152 @@
+"""What a recipient knows of each trouble, and what it is told next; no I/O.
+
+A trouble is told when it has lasted as long as a step of the recipient says, and at once when it
+gets worse. Its end is told when it has been gone for `Recipient.calm_ms`, if the trouble was told.
+In quiet hours nothing is told: what still holds afterwards is told then. What can't be judged now,
+because the server, a queue or a number can't be read, neither ends nor begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Literal
+
+from ..check.evaluation import Standing, broken_rules
+from ..trouble.finding import Severity
+from .settings import Recipient
+
+UNREAD = "unread"
+"""the rule that a check could read everything"""
+_ALWAYS = (UNREAD, "registry")
+"""rules of the server that every check judges; it says nothing of those that hold"""
+Word = Literal["new", "still", "worse", "resolved", "acknowledged"]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What one check found of the queues whose names match ``pattern``."""
+
+    found: Sequence[Standing]
+    pattern: str = "*"
+    acknowledged: Collection[str] = frozenset()
+    """queues whose dead letters are known"""
+    complete: bool = True
+    """False: it failed, and ``found`` says why"""
+
+    @classmethod
+    def failed(cls, why: str) -> Checked:
+        """A check that could not read what it needs."""
+        return cls([Standing(None, UNREAD, Severity.CRITICAL, why)], complete=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """A trouble from its first sight to its end, as one recipient knows it; times in ms."""
+
+    queue: str | None
+    """None: the server"""
+    rule: str
+    condition: str
+    """the text of a condition; empty for other rules"""
+    severity: int
+    """a `Severity`, as the file has it"""
+    reason: str
+    """the latest"""
+    since_ms: int
+    gone_ms: int | None = None
+    """since when it is gone"""
+    steps: int = 0
+    """how many steps of the recipient are told"""
+    told: int = 0
+    """the worst severity that was told; 0: none"""
+
+    @property
+    def identity(self) -> tuple[str | None, str, str]:
+        return self.queue, self.rule, self.condition
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """Something to tell of a trouble."""
+
+    word: Word
+    episode: Episode
+
+
+def seen(
+    before: Sequence[Episode], checked: Checked, recipient: Recipient, now_ms: int
+) -> list[Episode]:
+    """The episodes after a check; those of whose end nobody needs to be told are left out."""
+    known = {one.identity: one for one in before}
+    after = list[Episode]()
+    broken = {one.identity: one for one in reversed(broken_rules(checked.found))}
+    for one in reversed(broken.values()):  # the worst first
+        if one.severity >= recipient.severity:
+            begun = known.pop(one.identity, None)
+            episode = begun or Episode(*one.identity, one.severity, "", now_ms)
+            severity, reason = one.severity, one.reason or ""
+            after.append(replace(episode, severity=severity, reason=reason, gone_ms=None))
+    sure = {(one.queue, one.rule): one.known for one in checked.found}
+    for episode in known.values():
+        if episode.gone_ms is None and _judged(episode, checked, sure):
+            episode = replace(episode, gone_ms=now_ms)
+        if not _over(episode, recipient, now_ms) or (episode.steps and recipient.resolved):
+            after.append(episode)
+    return after
+
+
+def news(
+    episodes: Sequence[Episode], checked: Checked, recipient: Recipient, now_ms: int
+) -> list[News]:
+    """What to tell the recipient now."""
+    if recipient.quiet is not None and recipient.quiet.has(now_ms):
+        return []
+    found = ((_word(one, checked, recipient, now_ms), one) for one in episodes)
+    return [News(word, one) for word, one in found if word is not None]
+
+
+def told(episodes: Sequence[Episode], recipient: Recipient, now_ms: int) -> list[Episode]:
+    """The episodes once their `news` were sent."""
+    after = []
+    for one in episodes:
+        reached = _reached(one, recipient, now_ms)
+        if one.gone_ms is None and reached:
+            one = replace(one, steps=reached, told=max(one.told, one.severity))
+        if not _over(one, recipient, now_ms):
+            after.append(one)
+    return after
+
+
+def _judged(
+    episode: Episode, checked: Checked, sure: Mapping[tuple[str | None, str], bool]
+) -> bool:
+    """Whether the check knows that the rule of this trouble is not broken now."""
+    queue, rule = episode.queue, episode.rule
+    if not checked.complete:
+        return False
+    if queue is None:
+        return sure.get((queue, rule), rule in _ALWAYS)
+    return fnmatchcase(queue, checked.pattern) and sure.get((queue, rule), True)
+
+
+def _word(one: Episode, checked: Checked, recipient: Recipient, now_ms: int) -> Word | None:
+    if one.gone_ms is not None:
+        if not (_over(one, recipient, now_ms) and recipient.resolved):
+            return None
+        known = one.rule == "dead" and one.queue in checked.acknowledged
+        return "acknowledged" if known else "resolved"
+    if one.steps and one.severity > one.told:
+        return "worse"
+    if _reached(one, recipient, now_ms) > one.steps:
+        return "still" if one.steps else "new"
+    return None
+
+
+def _reached(one: Episode, recipient: Recipient, now_ms: int) -> int:
+    return sum(step <= now_ms - one.since_ms for step in recipient.steps)
+
+
+def _over(one: Episode, recipient: Recipient, now_ms: int) -> bool:
+    return one.gone_ms is not None and now_ms - one.gone_ms >= recipient.calm_ms

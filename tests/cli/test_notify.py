@@ -1,0 +1,217 @@
+"""`redisq check --notify`: people are told, and the check stays what it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from redisq_ops.core.queues.delay import DelaySet
+
+from ..command_line import Redisq, dead_letters
+from ..hook import Hook
+from ..ports import free_port
+
+
+@pytest.fixture
+def hook(configuration: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hook]:
+    """A webhook that the configuration names, by a variable."""
+    hook = Hook()
+    monkeypatch.setenv("HOOK", hook.url)
+    monkeypatch.setenv("TOKEN", "t0ken")
+    configuration.write_text(
+        """
+        [notify]
+        calm = "1ms"
+        [notify.to.team]
+        webhook = "${HOOK}"
+        token = "${TOKEN}"
+        """
+    )
+    yield hook
+    hook.close()
+
+
+def paused(client: redis.Redis, *names: str) -> None:
+    for name in names:
+        DelaySet(client, name).configure("op", 1, {"paused": "db migration"})
+
+
+def test_a_trouble_is_told_once_and_its_end(
+    redisq: Redisq, client: redis.Redis, hook: Hook
+) -> None:
+    redisq("check", "--notify")
+    assert hook.got == []
+    dead_letters(client, 3)
+    for _ in range(2):
+        text = redisq("check", "--notify", "--set", "dead=100", code=1)
+        assert text.startswith("WARNING: mail: 3 dead, mostly SMTP") and redisq.err == ""
+    assert hook.lines == ["Look at mail: 3 dead, mostly SMTP. Type: redisq explain mail"]
+    assert hook.got[0]["deployment"] == redisq.url
+    redisq("dlq", "purge", "mail", "--yes")
+    for _ in range(3):
+        redisq("check", "--notify")
+        time.sleep(0.002)
+    (resolved,) = hook.lines[1:]
+    assert resolved.startswith("Resolved mail after ") and len(hook.got) == 2
+
+
+def test_without_notify_nobody_is_told(redisq: Redisq, client: redis.Redis, hook: Hook) -> None:
+    dead_letters(client, 3)
+    redisq("check", code=None)
+    assert hook.got == []
+
+
+def test_dead_letters_that_are_known_are_not_told_again(
+    redisq: Redisq, client: redis.Redis, hook: Hook
+) -> None:
+    dead_letters(client, 3)
+    rules = ("--set", "dead=100")
+    redisq("check", "--notify", *rules, code=1)
+    redisq("dlq", "acknowledge", "mail", "--until", "3d", "--reason", "known", "--yes")
+    for _ in range(3):
+        redisq("check", "--notify", *rules)
+        time.sleep(0.002)
+    assert [line.split()[0] for line in hook.lines] == ["Look", "Acknowledged"]
+    client.flushall()
+    dead_letters(client, 3, "other")
+    redisq("dlq", "acknowledge", "other", "--until", "3d", "--yes")
+    redisq("check", "--notify", *rules)
+    assert not any("other" in line for line in hook.lines)
+
+
+@pytest.mark.parametrize("answer", [500, 302, "close"])
+@pytest.mark.parametrize("json_", [(), ("--json",)])
+def test_a_target_that_fails_is_one_line_and_no_other_exit_code(
+    answer: int | str, json_: tuple[str, ...], redisq: Redisq, client: redis.Redis, hook: Hook
+) -> None:
+    hook.answer = answer
+    dead_letters(client, 1)
+    usual = redisq("check", "--set", "dead=100", *json_, code=1)
+    said = redisq("check", "--notify", "--set", "dead=100", *json_, code=1)
+    assert json_ == () or json.loads(said) == json.loads(usual)
+    assert redisq.err.startswith("redisq: notify team: it ") and redisq.err.count("\n") == 1
+    assert "s3cret" not in said + redisq.err and "t0ken" not in said + redisq.err
+
+
+@pytest.mark.slow
+@pytest.mark.alike
+def test_a_webhook_that_hangs_is_left_and_the_check_ends(
+    url: str, client: redis.Redis, hook: Hook
+) -> None:
+    hook.answer = "hang"
+    dead_letters(client, 1)
+    check = [sys.executable, "-m", "redisq_ops", "--url", url, "check", "--notify"]
+    done = subprocess.run(
+        [*check, "--set", "dead=100"], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 1 and done.stdout.startswith("WARNING: mail: 1 dead")
+    assert done.stderr == (
+        "redisq: notify team: no answer within 5 s; tried again with the next check\n"
+    )
+
+
+def test_a_server_that_cannot_be_reached_is_told(redisq: Redisq, hook: Hook) -> None:
+    redisq.url = f"redis://:pa55word@127.0.0.1:{free_port()}"
+    for _ in range(2):
+        assert redisq("check", "--notify", code=3).startswith("UNKNOWN: can't reach the server")
+    (line,) = hook.lines
+    assert line.startswith("Fix the server: can't reach the server: ")
+    assert line.endswith(". Type: redisq doctor")
+    assert "pa55word" not in str(hook.got)
+
+
+def test_queues_that_are_gone_are_told(redisq: Redisq, client: redis.Redis, hook: Hook) -> None:
+    paused(client, "mail")
+    redisq("check", "ma*", "--notify", code=None)
+    client.flushall()
+    assert "no queue matches" in redisq("check", "ma*", "--notify", code=3)
+    assert hook.lines[-1] == "Fix the server: no queue matches 'ma*'. Type: redisq doctor"
+
+
+def test_a_check_of_some_queues_says_nothing_of_the_others(
+    redisq: Redisq, client: redis.Redis, hook: Hook
+) -> None:
+    paused(client, "a1", "b1", "b2", "b3")
+    redisq("check", "--notify", code=None)
+    assert [line[:16] for line in hook.lines] == ["Look at 4 queues"]
+    for _ in range(3):
+        redisq("check", "a*", "--notify", code=None)
+        time.sleep(0.002)
+    assert len(hook.got) == 1
+
+
+def test_nothing_shows_a_secret(redisq: Redisq, client: redis.Redis, hook: Hook) -> None:
+    dead_letters(client, 1)
+    hook.answer = 500
+    said = redisq("-vv", "check", "--notify", "--json", code=None) + redisq.err
+    said += redisq("config") + redisq("config", "--json") + redisq.err
+    for file in Path(os.environ["XDG_STATE_HOME"]).rglob("*"):
+        said += file.read_text() if file.is_file() else ""
+    assert "SMTP" in said and "t0ken" not in said and "s3cret" not in said
+
+
+def test_a_test_message_says_who_can_be_reached(
+    redisq: Redisq, hook: Hook, configuration: Path
+) -> None:
+    assert redisq("check", "--notify-test") == "team: told\n"
+    assert hook.lines == ["Ignore this test: it shows that this recipient can be told of trouble."]
+    bad = '[notify.to.chat]\nurl = "nosuch://s3cret"\n'
+    configuration.write_text(configuration.read_text() + bad)
+    said = redisq("check", "--notify-test", code=3)
+    assert said == "team: told\nchat: not told: apprise can't use the url of notify.to.chat\n"
+    (_, chat) = redisq.rows("check", "--notify-test", code=3)
+    assert chat == {"recipient": "chat", "reason": "apprise can't use the url of notify.to.chat"}
+
+
+@pytest.mark.parametrize(
+    "text, why",
+    [
+        ("", "nobody to tell: add a table [notify.to.NAME]"),
+        ("notify = 5", "notify must be a table"),
+        ("[notify.to.a]\nurl = '${NOT_SET}'", "'NOT_SET' is not set"),
+        ("[notify.to.a]\nwebhook = 'ftp://x'", "http:// or https://"),
+    ],
+)
+def test_a_mistake_in_the_configuration_is_unknown_before_anything_is_read(
+    text: str, why: str, redisq: Redisq, configuration: Path
+) -> None:
+    configuration.write_text(text)
+    redisq.url = f"redis://127.0.0.1:{free_port()}"
+    said = redisq("check", "--notify", code=3)
+    assert said.startswith("UNKNOWN: ") and why in said and said.count("\n") == 1
+    assert redisq("check", code=3).startswith("UNKNOWN: can't reach")  # it only matters to --notify
+
+
+def test_a_context_may_tell_others(
+    redisq: Redisq, client: redis.Redis, hook: Hook, configuration: Path
+) -> None:
+    with_context = """
+        [contexts.prod.notify]
+        severity = "warning"
+        [contexts.prod.notify.to.team]
+        webhook = "${HOOK}"
+    """
+    configuration.write_text(configuration.read_text() + with_context)
+    paused(client, "mail")
+    redisq("--context", "prod", "check", "--notify", code=None)
+    assert hook.got[0]["deployment"] == "prod" and "Authorization" not in hook.heads[0]
+    assert hook.lines[0].endswith("Type: redisq explain mail --context prod")
+
+
+def test_without_apprise_a_url_names_the_extra(
+    redisq: Redisq, configuration: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from redisq_ops.ops.notify import notifier
+
+    configuration.write_text('[notify.to.chat]\nurl = "slack://s3cret"\n')
+    monkeypatch.setattr(notifier, "find_spec", lambda name: None)
+    said = redisq("check", "--notify", code=3)
+    assert said == "UNKNOWN: apprise isn't installed: pip install 'redisq-ops[notify]'\n"

@@ -1,0 +1,190 @@
+"""`redisq watch` as a process: it checks, tells, serves, records, and outlives its server."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+import redis
+
+from redisq_ops.demo.server import EmbeddedServer
+from redisq_ops.ops.recording.file import state_at
+
+from ..command_line import Redisq, dead_letters
+from ..conftest import BINARIES
+from ..hook import Hook, until
+
+pytestmark = pytest.mark.alike
+
+
+@pytest.fixture
+def hook(configuration: Path) -> Iterator[Hook]:
+    hook = Hook()
+    configuration.write_text(
+        f'notify = {{calm = "1ms", to.team = {{webhook = "http://127.0.0.1:{hook.port}/"}}}}\n'
+    )
+    yield hook
+    hook.close()
+
+
+class Daemon:
+    """The process, and what it has printed so far."""
+
+    def __init__(self, process: subprocess.Popen[str], out: Path, err: Path) -> None:
+        self.process, self._out, self._err = process, out, err
+
+    @property
+    def lines(self) -> list[str]:
+        return self._out.read_text().splitlines()
+
+    @property
+    def said(self) -> str:
+        return self._err.read_text()
+
+    @property
+    def address(self) -> str:
+        until(lambda: "/metrics\n" in self.said)
+        found = re.search(r"http://\S+", self.said)
+        assert found is not None
+        return found[0]
+
+    @property
+    def resident(self) -> int:
+        """KiB of memory."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.findall(r"VmRSS:\s+(\d+)", status)[0])
+
+
+@contextmanager
+def watching(url: str, folder: Path, *options: str) -> Iterator[Daemon]:
+    words = ["--url", url, "watch", "--interval", "1s", "--listen", "127.0.0.1:0", *options]
+    with open(folder / "out", "w") as out, open(folder / "err", "w") as err:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "redisq_ops", *words], stdout=out, stderr=err, text=True
+        )
+    try:
+        yield Daemon(process, folder / "out", folder / "err")
+    finally:
+        process.kill()
+        process.wait()
+        print((folder / "out").read_text(), (folder / "err").read_text())  # of a test that fails
+
+
+RULES = ("--set", "dead=100", "--set", "no_worker=1d")
+
+
+@pytest.mark.slow
+def test_it_does_all_in_one_process_and_sigterm_ends_it(
+    url: str, client: redis.Redis, hook: Hook, tmp_path: Path
+) -> None:
+    recording = tmp_path / "queues.rec"
+    with watching(url, tmp_path, *RULES, "--record", str(recording)) as daemon:
+        until(lambda: daemon.lines)
+        dead_letters(client, 3)
+        until(lambda: len(daemon.lines) == 2 and hook.got)
+        with urlopen(daemon.address, timeout=30) as reply:
+            metrics = reply.read().decode()
+        until(lambda: (state := state_at(recording, 10**14)) is not None and "mail" in state.queues)
+        daemon.process.send_signal(signal.SIGTERM)
+        assert daemon.process.wait(30) == 0
+        assert daemon.lines[0].startswith("OK: 0 queues, no rule broken | queues=0")
+        assert daemon.lines[1].startswith("WARNING: mail: 3 dead, mostly SMTP | ")
+        said = f"Look at mail: 3 dead, mostly SMTP. Type: redisq explain mail --url {url}"
+        assert hook.lines == [said]
+        assert 'redisq_queue_entries{kind="request",queue="mail",state="dead"} 3.0' in metrics
+        assert not Path(f"{recording}-wal").exists()  # closed in order
+        assert daemon.said.count("\n") == 1  # the address
+
+
+@pytest.mark.slow
+def test_it_outlives_its_server(hook: Hook, tmp_path: Path) -> None:
+    with EmbeddedServer(BINARIES["valkey"]) as server, ExitStack() as stack:
+        server.kill()
+        daemon = stack.enter_context(watching(server.url, tmp_path))
+        until(lambda: daemon.lines and hook.got)
+        assert daemon.lines[0].startswith("UNKNOWN: can't reach the server: ")
+        for life in (1, 2):
+            server.restart()
+            until(lambda life=life: (len(daemon.lines), len(hook.got)) == (2 * life, 2 * life))
+            assert daemon.lines[-1].startswith("OK: 0 queues")
+            assert hook.lines[-1].startswith("Resolved the server after ")
+            with urlopen(daemon.address, timeout=30) as reply:
+                assert b"redisq_up 1.0" in reply.read()
+            server.kill()
+            until(lambda life=life: (len(daemon.lines), len(hook.got)) == (2 * life + 1,) * 2)
+            assert daemon.lines[-1].startswith("UNKNOWN: ")
+            assert hook.lines[-1].startswith("Fix the server: ")
+        with urlopen(daemon.address, timeout=30) as reply:
+            assert b"redisq_up 0.0" in reply.read()
+        daemon.process.send_signal(signal.SIGINT)
+        assert daemon.process.wait(60) == 0
+
+
+@pytest.mark.slow
+def test_a_recipient_that_hangs_holds_up_neither_checks_nor_the_end(
+    url: str, client: redis.Redis, hook: Hook, tmp_path: Path
+) -> None:
+    hook.answer = "hang"
+    dead_letters(client, 1)
+    with watching(url, tmp_path, *RULES) as daemon:
+        until(lambda: hook.got)
+        dead_letters(client, 1, "other")
+        until(lambda: len(daemon.lines) == 2)
+        assert len(hook.got) == 1
+        daemon.process.terminate()
+        assert daemon.process.wait(60) == 0
+        assert daemon.said.count("no answer within 5 s") == 1
+
+
+@pytest.mark.slow
+def test_its_memory_does_not_grow(
+    url: str, client: redis.Redis, hook: Hook, tmp_path: Path
+) -> None:
+    """Queues come and go, each with trouble: what is known of them goes, too."""
+    told = Path(os.environ["XDG_STATE_HOME"]) / "redisq"
+    with watching(url, tmp_path, *RULES) as daemon:
+        sizes = []
+        for round in range(4):
+            before = len(daemon.lines)
+            for n in range(40):
+                dead_letters(client, 1, f"q{round}-{n}")
+            until(lambda before=before: len(daemon.lines) > before)
+            client.flushall()
+            until(lambda: daemon.lines[-1].startswith("OK: "))
+            sizes.append(daemon.resident)
+        (file,) = told.glob("*.json")
+        until(lambda: json.loads(file.read_text()) == {"team": []})
+        assert sizes[-1] - sizes[0] < 8_000
+
+
+def test_mistakes_are_one_line_before_it_begins(redisq: Redisq, configuration: Path) -> None:
+    assert "at least 1s" in redisq.refusal("watch", "--interval", "10ms", code=2)
+    assert "HOST:PORT" in redisq.refusal("watch", "--listen", "9808", code=2)
+    missing = redisq.refusal("watch", "--rules", "absent.toml", code=2)
+    assert missing.startswith("absent.toml: ")
+    configuration.write_text('[notify.to.chat]\nurl = "nosuch://s3cret"\n')
+    said = redisq.refusal("watch", "--listen", "127.0.0.1:0", code=2)
+    assert said == "apprise can't use the url of notify.to.chat"
+
+
+def test_a_wrong_password_ends_it_at_the_start(redisq: Redisq, client: redis.Redis) -> None:
+    redisq.url = redisq.url.replace("redis://", "redis://nobody:wrong@")
+    redisq("watch", "--listen", "127.0.0.1:0", "--for", "60s", code=1)
+    assert redisq.err.endswith("\n") and "wrong user name or password" in redisq.err
+
+
+def test_it_ends_after_a_time_and_says_that_nobody_is_told(redisq: Redisq) -> None:
+    words = ("watch", "--listen", "127.0.0.1:0", "--for", "1ms")
+    assert redisq(*words).startswith("OK: 0 queues, no rule broken | queues=0")
+    assert "nobody is told of trouble" in redisq.err
+    (row,) = redisq.rows(*words)
+    assert (row["status"], row["queues"], row["findings"]) == ("ok", 0, [])
