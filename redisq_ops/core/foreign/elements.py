@@ -26,10 +26,11 @@ class Element:
     ``before`` and ``after`` alike: it has to be as it was read. Of a ``zset`` the value is the
     score, of a ``set`` and of a whole ``key``, which is removed, ``1``. An event of a ``stream`` is
     added: its fields and values, joined by NUL, are the ``member``, and ``after`` is how many
-    events the stream keeps, about.
+    events the stream keeps, about. An element of a ``list`` is added on its left, and ``after`` are
+    the seconds after which the list expires.
     """
 
-    kind: Literal["hash", "zset", "set", "string", "key", "stream"]
+    kind: Literal["hash", "zset", "set", "string", "key", "stream", "list"]
     key: bytes
     member: bytes = b""
     before: bytes | None = None
