@@ -44,13 +44,15 @@ class Element:
 class ElementChanges(ForeignChanges[C_co]):
     """A queue whose owner's own settings operators can change."""
 
+    async def check_owners_rights(self) -> None:
+        await acl_rights.to_change_elements(self)
+
     async def change_elements(
         self, op: str, step: int, note: str, elements: Sequence[Element]
     ) -> str:
         """Change all of the elements, or none: one step of an operation. Returns ok | changed: one
         has another value than was read."""
         await self._ensure_registered()
-        await acl_rights.to_change_elements(self)
         if self.on_cluster:
             slots = {key_slot(bytes_of(self.keys["op_"])), *(key_slot(e.key) for e in elements)}
             if len(slots) > 1:

@@ -49,7 +49,6 @@ class SendsCommands(ElementChanges[C_co], HasWorkerCommands[C_co]):
         return WorkerCommand(word, target, rows, bytes_of(found.channel), found.message)
 
     async def check_command_rights(self, command: WorkerCommand) -> None:
-        await self._ensure_registered()
         await acl_rights.to_send(self, command.channel)
 
     @operation

@@ -27,6 +27,7 @@ from .preview import Preview
 from .runner import ChangeRun, take_all
 
 PAUSED = {"pause": True, "resume": False}
+_SAME = {"pause": "already paused", "resume": "it isn't paused"}
 LINES = {
     "pause": "no run is scheduled until it is resumed; those that are scheduled already stay",
     "rm": "no run is scheduled any more; those that are scheduled already stay",
@@ -222,7 +223,8 @@ def periodic_preview(
         "next_ms": change.next_ms,
     }
     does = "remove" if change.verb == "rm" else change.verb
-    lines = ["nothing would change"] if change.same else lines
+    if change.same:
+        lines = [_SAME.get(change.verb, "nothing would change")]
     return Preview(f"{does} periodic entry {queue}/{change.name}", tuple(lines), facts=facts)
 
 
@@ -237,6 +239,7 @@ async def carry_out(change: PeriodicChange, author: Author) -> ChangeOutcome:
         step, inverse = _run(change, spec, await change.queue.now.op())
     else:
         step, inverse = _set(change)
+    await change.queue.check_owners_rights()  # before the audit log has it
     what = f"periodic entry {change.name}"
     steps = SettingsSteps(change.queue, f"periodic-{change.verb}", what, [step], inverse)
     return await take_all(ChangeRun(steps, author))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
+from urllib.parse import quote, unquote
 
 from ...engine.operator_changes import ChangeUndo
 from ...engine.optional_features import HasOwnersPause
@@ -47,7 +48,7 @@ class HasConsumersPause(ElementChanges[C_co], HasOwnersPause[C_co]):
         if paused and not names:
             raise NotFound(f"no worker that answered takes tasks from {self.own_name}")
         before, after = _note(noted), _note({*names, *noted} if paused else ())
-        element = Element("hash", bytes_of(self.keys["config"]), b"paused", before, after)
+        element = Element("hash", bytes_of(self.keys["cfg"]), b"paused", before, after)
         word = await self.change_elements(op, step, "pause" if paused else "resume", [element])
         if word == "changed" or not names:
             return word
@@ -79,13 +80,13 @@ class HasConsumersPause(ElementChanges[C_co], HasOwnersPause[C_co]):
 
     async def _noted(self) -> list[str]:
         """The workers that were asked to take no more tasks, and not yet to go on."""
-        key = self.keys["config"]
+        key = self.keys["cfg"]
         found = await Call(("HGET", key, "paused"), optional, key=key)
-        return found.decode().removeprefix(_AT).split(", ") if found else []
+        return unquote(found.decode()).removeprefix(_AT).split(", ") if found else []
 
 
 def _note(names: Collection[str]) -> bytes | None:
-    return (_AT + ", ".join(sorted(names))).encode() if names else None
+    return quote(_AT + ", ".join(sorted(names)), safe="").encode() if names else None
 
 
 def _consuming(asked: Answers, queue: str) -> list[str]:
