@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from .changes import Changes
 
 
-async def command_worker(
-    changes: Changes, queue_name: str, word: WorkerWord, target: str
-) -> bool:
+async def command_worker(changes: Changes, queue_name: str, word: WorkerWord, target: str) -> bool:
     """Send a command to a worker, or to the one that runs an entry."""
     client = changes.deployment.client
     queue = await arun(client, changes.deployment.queue(queue_name))

@@ -95,4 +95,8 @@ def _answer(reply: Any) -> dict[str, Any] | None:
     sent = decoded(reply[1])
     body = sent.get("body") if isinstance(sent, dict) else None
     found = decoded(base64.b64decode(body)) if isinstance(body, str) else None
-    return {legal(name.encode()): said for name, said in found.items()} if isinstance(found, dict) else {}
+    return (
+        {legal(name.encode()): said for name, said in found.items()}
+        if isinstance(found, dict)
+        else {}
+    )

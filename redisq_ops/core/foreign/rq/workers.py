@@ -1,4 +1,4 @@
-"""RQ's workers, as they register themselves, and the commands that they heed (``rq/command.py``)."""
+"""RQ's workers, as they register themselves, and commands to them (``rq/command.py``)."""
 
 from __future__ import annotations
 

@@ -43,9 +43,7 @@ MAX_RETRIES = 25
 _GIVEN = {"class", "args", "jid", "queue", "at", "created_at", "enqueued_at"}
 
 
-class SidekiqQueue(
-    RubyJobQueue[C_co], HasSchedules[C_co], SendsCommands[C_co], HasTimeline[C_co]
-):
+class SidekiqQueue(RubyJobQueue[C_co], HasSchedules[C_co], SendsCommands[C_co], HasTimeline[C_co]):
     """``sidekiq:<queue>``, or ``sidekiq``: the deployment with all its queues."""
 
     kind: ClassVar[str] = "sidekiq"
