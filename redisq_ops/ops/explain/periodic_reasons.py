@@ -34,8 +34,8 @@ class PeriodicReasons(BlockingReasons):
             "missed_runs": status.missed,
         }
         if entry.problem:
-            theirs = isinstance(entry, OwnersSchedule)
-            removes = None if theirs and ("rm" in entry.refusals or not entry.record) else "rm"
+            ours = not isinstance(entry, OwnersSchedule)
+            removes = "rm" if ours or (entry.record and "rm" not in entry.refusals) else None
             command = removes and self._periodic_command(removes, entry.name)
             yield Reason("periodic-corrupt", entry.problem, removes, command, facts=facts)
             return

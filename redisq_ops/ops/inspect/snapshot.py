@@ -15,9 +15,8 @@ from redisq_ops.core.model.entry import Client, Counts, Entry, Level, Request, S
 from redisq_ops.core.model.rates import Rates
 
 if TYPE_CHECKING:
-    from redisq_ops.core.model.worker_command import WorkerWord
-
     from redisq_ops.core.model.states import Verb
+    from redisq_ops.core.model.worker_command import WorkerWord
     from redisq_ops.core.model.worker_process import Process
 
     from ..change.audit_log import Operation

@@ -57,8 +57,12 @@ def rq_worker(client: Client) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
         process.wait()
 
 
-def listening(client: Client) -> bool:
+def listening(client: Any) -> bool:
     return bool(client.pubsub_channels("rq:pubsub:*"))
+
+
+def listener(client: Any) -> Any:
+    return client.pubsub()
 
 
 def audited(redisq: Redisq) -> list[tuple[str, str, int, bool]]:
@@ -154,7 +158,7 @@ def test_asynq_is_told_the_task_that_is_to_end(redisq: Redisq, client: Client) -
     (first, *_) = redisq.rows("pending", "ls", f"asynq:{asynq_program.QUEUE}")
     address = f"asynq:{asynq_program.QUEUE}/{first['id']}"
     assert "nobody heard it" in (redisq("pending", "stop", address, *YES, code=1) + redisq.err)
-    with client.pubsub() as heard:
+    with listener(client) as heard:
         heard.subscribe("asynq:cancel")
         heard.get_message(timeout=5)
         redisq("pending", "stop", address, *YES)
@@ -188,7 +192,7 @@ def test_a_worker_that_was_replaced_after_the_look_is_left_alone(
     queue: Any = run(client, Deployment(client).queue("rq:low"))
     change = run(client, prepare_command(queue, "stop", "w1"))
     client.hset("rq:worker:w1", "birth", "2026-11-29T21:00:00Z")
-    with client.pubsub() as heard:
+    with listener(client) as heard:
         heard.subscribe("rq:pubsub:w1")
         heard.get_message(timeout=5)
         with pytest.raises(NotFound, match="another one by now"):
@@ -210,7 +214,7 @@ def test_a_command_that_is_sent_again_is_not_published_again(client: Client) -> 
     registered(client)
     queue: Any = run(client, Deployment(client).queue("rq:low"))
     command = run(client, queue.worker_command.op("stop", "w1"))
-    with client.pubsub() as heard:
+    with listener(client) as heard:
         heard.subscribe("rq:pubsub:w1")
         heard.get_message(timeout=5)
         assert [queue.send_command("op", 1, command) for _ in range(2)] == [("ok", 1)] * 2
@@ -258,7 +262,10 @@ def test_a_kind_without_commands_says_what_does(redisq: Redisq, client: Client) 
 def test_workers_of_celery_take_no_task_of_a_paused_queue(redisq: Redisq, client: Client) -> None:
     app = celery_program.app_on(client)
     app.send_task("shop.fine", ("first",))
-    ran = lambda what: client.hget(celery_program.KEPT, what)  # noqa: E731
+
+    def ran(what: str) -> Any:
+        return client.hget(celery_program.KEPT, what)
+
     with celery_program.worker(client, "celery,other"):
         wait(lambda: ran("first"))
         redisq("discover", "--register", "--yes")
@@ -286,7 +293,7 @@ def test_celery_is_not_paused_where_no_worker_answers(redisq: Redisq, client: Cl
     redisq("discover", "--register", "--yes")
     said = redisq.refusal("queue", "pause", CELERY, *YES, code=1)
     assert "no worker of Celery listens for control messages" in said
-    with client.pubsub() as deaf:
+    with listener(client) as deaf:
         deaf.psubscribe("/0.celery.pidbox")
         deaf.get_message(timeout=5)
         said = redisq.refusal("queue", "pause", CELERY, *YES, code=1)

@@ -66,11 +66,14 @@ class BullJobs(JobHashQueue[C_co], HasSchedules[C_co], HasOwnersPause[C_co], Has
         "requeue": "they wait for the next worker now",
         "hard": "they are removed for good: no undo",
     }
-    no_commands: ClassVar[Mapping[WorkerWord, str]] = dict.fromkeys(
-        ("quiet", "stop"),
-        "its workers take no commands: send the process a signal that your application handles"
-        " (`worker.close()`); `redisq queue pause` pauses all workers of the queue",
-    ) | {"stop-job": "its workers take no commands: a job ends when its processor returns"}
+    no_commands: ClassVar[Mapping[WorkerWord, str]] = {
+        **dict.fromkeys(
+            ("quiet", "stop"),
+            "its workers take no commands: send the process a signal that your application handles"
+            " (`worker.close()`); `redisq queue pause` pauses all workers of the queue",
+        ),
+        "stop-job": "its workers take no commands: a job ends when its processor returns",
+    }
     workers_unknown: ClassVar[str] = (
         "its workers are in no key: shown are those connected to this server now. Which jobs they"
         " have, and since when they are silent, is unknown"

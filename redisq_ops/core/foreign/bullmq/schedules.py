@@ -117,8 +117,13 @@ def _schedule(
 ) -> OwnersSchedule:
     name, at = legal(member), moment(score)
     if isinstance(values, Exception):
-        why, record = f"its hash: {values}", {"member": member, "at": at, "values": {}}
-        return OwnersSchedule(name, "BullMQ", next_ms=at, problem=why, record=record)
+        return OwnersSchedule(
+            name,
+            "BullMQ",
+            next_ms=at,
+            problem=f"its hash: {values}",
+            record={"member": member, "at": at, "values": {}},
+        )
     if any(isinstance(value, Note) for value in values.values()):
         return OwnersSchedule(name, "BullMQ", next_ms=at, problem="its hash is too long to be read")
     told = {field: value.decode(errors="replace") for field, value in values.items() if value}

@@ -98,8 +98,13 @@ def _entry(
     found = None if isinstance(data, Note) else decoded(data or b"")
     if isinstance(values, Exception) or not isinstance(found, dict):
         why = str(values) if isinstance(values, Exception) else "it is missing, long, or no JSON"
-        why, record = f"its definition: {why}", {"key": key, "data": None, "score": score}
-        return OwnersSchedule(name, RedBeat.name, next_ms=at, problem=why, record=record)
+        return OwnersSchedule(
+            name,
+            RedBeat.name,
+            next_ms=at,
+            problem=f"its definition: {why}",
+            record={"key": key, "data": None, "score": score},
+        )
     when, queue = found.get("schedule"), text_member(found.get("options"), ("queue",))
     when = when if isinstance(when, dict) else {}
     kind = text_member(when, ("__type__",)) or "?"

@@ -70,11 +70,12 @@ class DramatiqQueue(ForeignChanges[C_co], HasDoneEntries[C_co], HasWorkerTraces[
         "requeue": ("pending", "delayed"),
     }
     orphan_states: ClassVar[tuple[State, ...]] = ("pending",)
-    no_commands: ClassVar[Mapping[WorkerWord, str]] = dict.fromkeys(
-        ("quiet", "stop"), "Dramatiq's workers heed only signals: send the main process TERM"
-    ) | {
+    no_commands: ClassVar[Mapping[WorkerWord, str]] = {
+        **dict.fromkeys(
+            ("quiet", "stop"), "Dramatiq's workers heed only signals: send the main process TERM"
+        ),
         "stop-job": "Dramatiq can't end a message that runs, unless the application has the"
-        " middleware of dramatiq-abort: `dramatiq_abort.abort(MESSAGE_ID)`"
+        " middleware of dramatiq-abort: `dramatiq_abort.abort(MESSAGE_ID)`",
     }
     no_pause: ClassVar[str] = "Dramatiq has no pause: stop its workers"
     no_schedules: ClassVar[str] = "Dramatiq has no schedules; delayed messages run once"

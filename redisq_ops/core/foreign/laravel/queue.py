@@ -64,11 +64,14 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co], HasDoneEntries[C_co]
         **JOB_VERBS,
         "requeue": ("pending", "delayed"),
     }
-    no_commands: ClassVar[Mapping[WorkerWord, str]] = dict.fromkeys(
-        ("quiet", "stop"),
-        "Horizon's commands go by signals on its machine (`php artisan horizon:pause`,"
-        " `horizon:terminate`), and `queue:restart` writes into the application's cache",
-    ) | {"stop-job": "Laravel can't end a job that runs: its `timeout` does"}
+    no_commands: ClassVar[Mapping[WorkerWord, str]] = {
+        **dict.fromkeys(
+            ("quiet", "stop"),
+            "Horizon's commands go by signals on its machine (`php artisan horizon:pause`,"
+            " `horizon:terminate`), and `queue:restart` writes into the application's cache",
+        ),
+        "stop-job": "Laravel can't end a job that runs: its `timeout` does",
+    }
     no_pause: ClassVar[str] = (
         "what pauses Laravel's workers is not among the queue's keys: run `php artisan"
         " horizon:pause`, or stop the workers"
