@@ -34,8 +34,10 @@ class PeriodicReasons(BlockingReasons):
             "missed_runs": status.missed,
         }
         if entry.problem:
-            ours = not isinstance(entry, OwnersSchedule)
-            removes = "rm" if ours or (entry.record and "rm" not in entry.refusals) else None
+            stays = isinstance(entry, OwnersSchedule) and (
+                "rm" in entry.refusals or not entry.record
+            )
+            removes = None if stays else "rm"
             command = removes and self._periodic_command(removes, entry.name)
             yield Reason("periodic-corrupt", entry.problem, removes, command, facts=facts)
             return
