@@ -293,7 +293,11 @@ def _changes(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[Non
     collect(change, "client", "weight", "jobs", "acme", "2", "--yes")
     collect(change, "periodic", "run", "later/hourly", "--yes")
     collect(change, "consumers", "remove", "stream:orders", "web-1", "--yes")
-    collect(change, "workers", "quiet", "sidekiq", WEB, "--yes")
+    for told in "quiet", "stop":
+        collect(change, "workers", told, "sidekiq", WEB, "--yes")
+    client.set("arq:in-progress:a", 1)
+    client.zadd("arq:queue", {"a": 1})
+    collect(change, "pending", "stop", "arq:arq:queue/a", "--yes")
     collect(change, "workers", "prune", "sidekiq", "--older-than", "1s", "--yes", code=None)
     yield
 
