@@ -130,14 +130,9 @@ class HasSchedules(ElementChanges[C_co], HasPeriodicEntries[C_co]):
         run: str | None = None,
         paused: bool | None = None,
     ) -> str:
-        asked = {
-            (b"", None, None): "rm",
-            (None, True, None): "pause",
-            (None, False, None): "resume",
-            (None, None, at_ms): "run",
-        }
-        verb = asked.get((spec, paused, at_ms))
-        if verb is None or (verb == "run" and at_ms is None) or run is not None:
+        asked = {(b"", None): "rm", (None, True): "pause", (None, False): "resume"}
+        verb = "run" if at_ms is not None else asked.get((spec, paused))
+        if verb is None or (verb == "run" and (spec, paused) != (None, None)) or run is not None:
             raise Refused("another program's schedule can only be paused, resumed, run or removed")
         schedule = await self.get_periodic.op(name)
         if schedule is None or schedule.digest != was:

@@ -54,11 +54,13 @@ class HasConsumersPause(ElementChanges[C_co], HasOwnersPause[C_co]):
             return word
         method = "cancel_consumer" if paused else "add_consumer"
         told = await self._ask(method, {"queue": self.own_name}, names)
-        if missing := sorted({*names} - told.said.keys()):
-            some = ", ".join(missing[:5])
+        obeyed = {
+            name for name, said in told.said.items() if isinstance(said, dict) and "ok" in said
+        }
+        if missing := sorted({*names} - obeyed):
             raise NotFound(
-                f"{len(told.said)} of {len(names)} workers answered, and not {some}: resume it, or"
-                " try again"
+                f"{len(obeyed)} of {len(names)} workers obeyed, and not {', '.join(missing[:5])}:"
+                " resume it, or try again"
             )
         return word
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from ...model.quoting import legal
 from ...redis.operation import Call
 from ..json_text import decoded
 
@@ -92,11 +92,7 @@ def _answer(reply: Any) -> dict[str, Any] | None:
     """What one worker said, by its name; empty where it isn't JSON. None: nobody said anything."""
     if reply is None:
         return None
-    sent = decoded(reply[1])
-    body = sent.get("body") if isinstance(sent, dict) else None
-    found = decoded(base64.b64decode(body)) if isinstance(body, str) else None
-    return (
-        {legal(name.encode()): said for name, said in found.items()}
-        if isinstance(found, dict)
-        else {}
-    )
+    found: Any = None
+    with suppress(ValueError, KeyError, TypeError):  # whatever else somebody pushed there
+        found = decoded(base64.b64decode(decoded(reply[1])["body"]))
+    return found if isinstance(found, dict) else {}

@@ -21,8 +21,9 @@ from ...engine.relation import Links
 from ...model.activity import Activity
 from ...model.attachment import Attachment
 from ...model.entry import Entry, State
+from ...model.errors import Refused
 from ...model.queue_position import QueuePosition
-from ...model.quoting import bytes_of, legal, text
+from ...model.quoting import bytes_of, legal, raw_of, text
 from ...model.states import Verb
 from ...model.worker_command import WorkerWord
 from ...model.worker_process import Process
@@ -43,7 +44,7 @@ from ..worker_commands import Order, SendsCommands
 from .bindings import BINDING, SEPARATOR, parts_of, separator_of
 from .chords import links
 from .consumers_pause import HasConsumersPause
-from .control import channel_of, control
+from .control import ask, channel_of, control
 from .message import message
 from .schedules import RedBeat
 from .sent_tasks import SentTasks
@@ -215,20 +216,21 @@ class CeleryQueue(
 
     async def order(self, word: WorkerWord, target: str) -> Order | None:
         """As `app.control.shutdown(destination=…)` and `app.control.terminate(ID)`: the workers
-        themselves know whether they are meant."""
-        channel = channel_of(self.at, self.client)
+        themselves know whether they are meant. All of them hear it, so the one that is to end has
+        to answer a ping first."""
+        channel, own = channel_of(self.at, self.client), text(raw_of(target))
         if word == "stop":
-            key = bytes_of(self.process_registry)
-            bound = [m for m in await set_members(key) if m.endswith(bytes_of(target + CONTROL))]
-            message = control("shutdown", {}, [target])
-            found = [Element("set", key, member, b"1", b"1") for member in bound]
-            return Order(found, channel, message) if found else None
+            if target not in [process.name for process in await self.worker_processes.op()]:
+                return None
+            if own not in (await ask(self.at, self.client, "ping", {}, [own])).said:
+                raise Refused(f"worker {target} doesn't answer: it is gone, or too busy")
+            return Order((), channel, control("shutdown", {}, [own]))
         rows = [
             row
             for state in ("pending", "delayed")
             for row in (await self._located([target], state, False))[target]
         ]
-        arguments = {"task_id": target, "terminate": True, "signal": "SIGTERM"}
+        arguments = {"task_id": own, "terminate": True, "signal": "SIGTERM"}
         found = [await self._as_it_is(row) for row in rows]
         return Order(found, channel, control("revoke", arguments)) if found else None
 

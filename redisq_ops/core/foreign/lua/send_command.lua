@@ -4,7 +4,7 @@
 -- KEYS: op_
 -- ARGV: caller seq note channel message
 -- REST: kind key member before after
--- USES: idempotency config history audit_log elements
+-- USES: idempotency history audit_log elements
 -- ENTRIES: op_{caller}=hash
 -- FLAGS: allow-oom
 -- Returns: {ok | changed (an element has another value), how many clients heard it}.
