@@ -36,7 +36,7 @@ def test_a_process_is_quieted_and_stopped(url: str, client: redis.Redis) -> None
         await until(pilot, lambda: client.llen(f"{PROCESS}-signals") == 2)
         assert client.lindex(f"{PROCESS}-signals", 0) == b"TERM"
         await press(pilot, "4", "K")
-        await told(pilot, "Sidekiq has no command for it")
+        await see(pilot, "Sidekiq has no command for it")
 
     drive_in(url, body, "9")
 

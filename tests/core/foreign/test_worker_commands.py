@@ -112,6 +112,8 @@ def test_celery_ends_a_task_and_a_worker(redisq: Redisq, client: Client) -> None
             assert (outcome["done"], outcome["heard"]) == (1, 1)
         wait(lambda: app.AsyncResult("loops").state == "REVOKED")
         (name,) = (row["name"] for row in redisq.rows("workers", "ls"))
+        said = redisq.refusal("workers", "stop", CELERY, name.partition("@")[2], *YES, code=1)
+        assert "knows no worker" in said, "a part of a name is no name"
         redisq("workers", "stop", CELERY, name, *YES)
         assert process.wait(60) == 0
     assert "knows no worker" in redisq.refusal("workers", "stop", CELERY, name, *YES, code=1)
@@ -286,6 +288,19 @@ def test_workers_of_celery_take_no_task_of_a_paused_queue(redisq: Redisq, client
         app.send_task("shop.fine", ("third",))
         wait(lambda: ran("third"))
     assert not client.keys("*reply.celery.pidbox*"), "no list of answers is left"
+
+
+def test_a_worker_of_celery_that_is_gone_is_not_said_to_have_heard(
+    redisq: Redisq, client: Client
+) -> None:
+    celery_program.app_on(client).send_task("shop.fine", ("x",))
+    client.sadd("_kombu.binding.celery.pidbox", "\x06\x16\x06\x16celery@box.celery.pidbox")
+    redisq("discover", "--register", "--yes")
+    with listener(client) as other:
+        other.psubscribe("/0.celery.pidbox")
+        other.get_message(timeout=5)
+        said = redisq.refusal("workers", "stop", CELERY, "celery@box", *YES, code=1)
+    assert "worker celery@box doesn't answer" in said and not redisq.rows("log")
 
 
 def test_celery_is_not_paused_where_no_worker_answers(redisq: Redisq, client: Client) -> None:

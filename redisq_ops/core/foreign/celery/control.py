@@ -18,8 +18,9 @@ from uuid import uuid4
 from ...redis.operation import Call
 from ..json_text import decoded
 
-ANSWER_S = 1
-"""how long the next answer is waited for: Celery's own tools wait as long for all of them"""
+ANSWER_S = 3
+"""how long the next answer is waited for: Celery's own tools wait a second for all of them, which
+a machine under load takes"""
 MOST = 1000
 """answers that are read"""
 
@@ -80,7 +81,7 @@ async def ask(
     heard = await Call(("PUBLISH", channel, message), int, key=key)
     said: dict[str, Any] = {}
     for _ in range(min(len(to) or heard, heard, MOST)):
-        found = await Call(("BRPOP", key, ANSWER_S), _answer, key=key)
+        found = await Call(("BRPOP", key, ANSWER_S), _answer, key=key, cut=True)
         if found is None:
             break
         said |= found
