@@ -1,6 +1,7 @@
 """Commands to workers of other programs from the dashboard, on a real server."""
 
 import asyncio
+from typing import Any
 
 import pytest
 import redis
@@ -41,10 +42,10 @@ def test_a_process_is_quieted_and_stopped(url: str, client: redis.Redis) -> None
     drive_in(url, body, "9")
 
 
-def test_a_job_is_stopped_from_the_pending_ones(url: str, client: redis.Redis) -> None:
+def test_a_job_is_stopped_from_the_pending_ones(url: str, client: Any) -> None:
     client.sadd("rq:queues", "rq:queue:low")
     client.zadd("rq:wip:low", {"a": 4_000_000_000})
-    job = {"data": "x", "origin": "low", "status": "started", "worker_name": "w1"}
+    job: Any = {"data": "x", "origin": "low", "status": "started", "worker_name": "w1"}
     client.hset("rq:job:a", mapping=job)
     run(client, register(Deployment(client), [Registered("rq:low", "rq", 1, 0, at="rq:")]))
     heard = client.pubsub()
