@@ -18,7 +18,7 @@ from redisq_ops.tui.change.dialog import Dialog
 from redisq_ops.tui.dashboard import Dashboard
 from redisq_ops.tui.keys import keys
 from redisq_ops.tui.keys.help import HelpScreen
-from redisq_ops.tui.keys.key_refusals import forbidden, nothing_selected, unfit, why_not
+from redisq_ops.tui.keys.key_refusals import forbidden, nothing_selected, told, unfit, why_not
 from redisq_ops.tui.outline.entry_tree import EntryTree
 from redisq_ops.tui.outline.section_tree import SearchInput
 from redisq_ops.tui.screens.detail_screen import DetailScreen
@@ -301,7 +301,9 @@ class Top(Dashboard):
 
     def action_hold(self) -> None:
         self.current.table.stay()
-        if isinstance(self.acting, PeriodicView):
+        if word := told(self, "hold"):
+            self.changes.command_worker(word, self.acting)
+        elif isinstance(self.acting, PeriodicView):
             self.changes.periodic("hold", self.acting)
         else:
             self.changes.hold(self.acting)
@@ -317,7 +319,10 @@ class Top(Dashboard):
     def action_begin(self, verb: str) -> None:
         """Begin the change that a command of this name makes; a dialog asks for what it needs."""
         noun, _, last = verb.rpartition(" ")
-        if noun == "request":
+        if word := told(self, verb):
+            self.current.table.stay()
+            self.changes.command_worker(word, self.acting)
+        elif noun == "request":
             self.current.table.stay()
             self.changes.set_rule(cast("Control", last), self.acting)
         else:

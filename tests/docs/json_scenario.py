@@ -24,6 +24,7 @@ from ..ports import free_port
 from . import json_reference
 
 Rows = dict[str, list[dict[str, Any]]]
+WEB = "web:1:0123456789ab"
 ERROR = Failure("Timeout", "no answer from smtp-3").encoded()
 
 
@@ -121,11 +122,11 @@ def deployment(client: redis.Redis) -> None:
     client.sadd("queues", "low")
     job = {"class": "A", "args": [1], "jid": "0123456789abcdef01234567", "queue": "low"}
     client.lpush("queue:low", json.dumps(job | {"created_at": 1.0, "enqueued_at": 1.0}))
-    client.sadd("processes", "web:1:0123456789ab")
+    client.sadd("processes", WEB)
     info = {"hostname": "web", "pid": 1, "started_at": 1.0, "queues": ["low"], "concurrency": 1}
     client.sadd("processes", "gone:1:0123456789ab")
     client.hset(
-        "web:1:0123456789ab",
+        WEB,
         mapping={"info": json.dumps(info), "busy": 0, "beat": 1.0, "quiet": "false"},
     )
     client.hset("bull:sums:meta", "version", "bullmq:6.7.0")
@@ -251,6 +252,7 @@ def _plans(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]
     collect(plan, "periodic", "pause", "later/hourly", "--dry-run")
     collect(plan, "discover", "--register", "--dry-run")
     collect(plan, "workers", "prune", "sidekiq", "--older-than", "1s", "--dry-run")
+    collect(plan, "workers", "quiet", "sidekiq", WEB, "--dry-run")
     file = str(tmp / "p.ndjson")
     collect(plan, "dlq", "replay", "later", "--plan", file)
     collect(plan, "apply", file, "--dry-run")
@@ -295,6 +297,11 @@ def _changes(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[Non
     collect(change, "client", "weight", "jobs", "acme", "2", "--yes")
     collect(change, "periodic", "run", "later/hourly", "--yes")
     collect(change, "consumers", "remove", "stream:orders", "web-1", "--yes")
+    for told in "quiet", "stop":
+        collect(change, "workers", told, "sidekiq", WEB, "--yes")
+    client.set("arq:in-progress:a", 1)
+    client.zadd("arq:queue", {"a": 1})
+    collect(change, "pending", "stop", "arq:arq:queue/a", "--yes")
     collect(change, "workers", "prune", "sidekiq", "--older-than", "1s", "--yes", code=None)
     yield
 

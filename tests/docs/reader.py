@@ -88,6 +88,13 @@ END""",
 import os, redis
 redis.Redis.from_url(os.environ["REDIS_URL"]).config_set("maxmemory-policy", "allkeys-lru")
 END""",
+    # A process of Sidekiq, to be told something.
+    "how-to/inspect-other-queues.md": """python - <<'END'
+import os, redis
+with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:
+    client.sadd("processes", "box:78:4f5a")
+    client.hset("box:78:4f5a", "info", '{"hostname": "box", "pid": 78, "queues": ["mail"]}')
+END""",
     # Resque's own registry, with a worker whose machine is gone: only Resque writes it.
     "how-to/work-with-sidekiq-and-resque.md": """python - <<'END'
 import json, os, redis

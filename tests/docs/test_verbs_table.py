@@ -13,10 +13,16 @@ from redisq_ops.core.engine.queue_classes import foreign_class
 from redisq_ops.core.foreign import LAYOUTS
 from redisq_ops.core.foreign.schedules import HasSchedules, ScheduleProgram
 from redisq_ops.core.model.states import VERBS
+from redisq_ops.core.model.worker_command import WorkerWord
 
 from .reader import DOCS
 
 PAGE = DOCS / "how-to" / "inspect-other-queues.md"
+COMMANDS: dict[WorkerWord, str] = {
+    "quiet": "workers quiet",
+    "stop": "workers stop",
+    "stop-job": "pending stop",
+}
 MADE = re.compile(r"(<!-- made from the code by [^\n]*-->\n).*?(<!-- end -->)", re.S)
 
 
@@ -32,6 +38,14 @@ def table() -> str:
     ]
     orphans = (", ".join(kind.orphan_states) or "–" for kind in changed.values())
     rows.append("| `purge` of ids without a record, also | " + " | ".join(orphans) + " |")
+    rows += [
+        f"| `{command}` | "
+        + " | ".join(
+            "–" if word in kind.no_commands else "by its own command" for kind in changed.values()
+        )
+        + " |"
+        for word, command in COMMANDS.items()
+    ]
     rows.append("| `queue pause` | " + " | ".join(map(paused, changed.values())) + " |")
     rows += [
         f"| `periodic {verb}` | "
@@ -48,6 +62,7 @@ def table() -> str:
         for what, reason in kind.refusals.items()
     ]
     for kind in changed.values():
+        why += [f"- {kind.owner}, {COMMANDS[w]}: {no}." for w, no in kind.no_commands.items()]
         asked = {"queue pause": kind.no_pause, "periodic": kind.no_schedules}
         why += [f"- {kind.owner}, {what}: {reason}." for what, reason in asked.items() if reason]
         why += [

@@ -77,6 +77,7 @@ async def main(port: int, command: str, *rest: str) -> None:
         queue_name=rest[0] if rest else "arq:queue",
         poll_delay=0.01,
         handle_signals=False,
+        allow_abort_jobs=True,
         job_timeout=3600,
     )
     running = asyncio.ensure_future(worker.async_run())

@@ -1,6 +1,6 @@
 """A real Celery: an application on a server, and its workers, in processes of their own.
 
-python celery_program.py PORT [QUEUES]    a worker, until it is killed
+python celery_program.py PORT QUEUES POOL    a worker, until it is killed
 """
 
 from __future__ import annotations
@@ -71,11 +71,13 @@ def fails(app: Any, id: str, name: str, args: Any, kwargs: Any) -> None:
 
 
 @contextmanager
-def worker(client: redis.Redis, queues: str = "celery") -> Iterator[subprocess.Popen[bytes]]:
+def worker(
+    client: redis.Redis, queues: str = "celery", pool: str = "threads"
+) -> Iterator[subprocess.Popen[bytes]]:
     """A worker in a process of its own; killed at the end, if it is still there."""
     port = str(client.connection_pool.connection_kwargs["port"])
     process = subprocess.Popen(
-        [sys.executable, str(Path(__file__)), port, queues],
+        [sys.executable, str(Path(__file__)), port, queues, pool],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -136,5 +138,7 @@ def _fill(client: redis.Redis) -> None:
 
 if __name__ == "__main__":
     own = application(int(sys.argv[1]))
-    words = "worker --pool=threads --concurrency=2 --prefetch-multiplier=100 --loglevel=critical"
+    words = (
+        f"worker --pool={sys.argv[3]} --concurrency=2 --prefetch-multiplier=100 --loglevel=critical"
+    )
     own.worker_main([*words.split(), "--without-gossip", "--without-mingle", "-Q", sys.argv[2]])

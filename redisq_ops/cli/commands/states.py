@@ -313,6 +313,25 @@ def acknowledge(
     return confirm_and_run(s, preview, go, act)
 
 
+@command(GROUPS["pending"], "stop", prints="Plan Outcome")
+def stop(s: Session, *, address: str = argument("QUEUE/ID", "Job."), go: Go) -> int:
+    """End the run of one job of another program, as its own tool does it: the worker that has it is
+    told so. Exit 1 if nobody heard it. There is no undo.
+
+    Examples:
+      redisq pending stop rq:mail/4be1c0 --dry-run
+      redisq pending stop celery:mail/2f61 --reason 'endless loop' --yes
+    """
+    from redisq_ops.core.model.quoting import legal, raw_of
+
+    from .workers import commanded
+
+    name, slash, id = address.partition("/")
+    if not slash:
+        raise BadInput(f"{address!r} lacks an id: QUEUE/ID")
+    return commanded(s, name, "stop-job", legal(raw_of(id)), go)
+
+
 def _until(typed: str, now_ms: int, *, utc: bool) -> int:
     """A time, or a time span from now."""
     if typed[-1:] in "smhd" and typed[:1].isdigit():

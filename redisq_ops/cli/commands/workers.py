@@ -1,4 +1,4 @@
-"""`redisq workers`: list and prune the worker processes that other programs register."""
+"""`redisq workers`: list, quiet, stop and prune the worker processes of other programs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import typer
 
 from redisq_ops.core.model.exit_codes import DONE, INTERRUPTED, PARTLY_DONE
+from redisq_ops.core.model.worker_command import WorkerWord
 from redisq_ops.core.model.worker_process import Process
 from redisq_ops.ops.filter.time import duration_ms
 
@@ -104,6 +105,54 @@ def _row(queue: str, process: Process) -> WorkerProcessOutput:
         "queues": [*process.queues],
         "problem": process.problem,
     }
+
+
+_WORKER = argument("NAME", "Worker, as `redisq workers ls` names it.")
+
+
+@command(_workers, "quiet", prints="Plan Outcome")
+def quiet(s: Session, *, name: str = QUEUE, worker: str = _WORKER, go: Go) -> int:
+    """Tell a worker of another program to take no more jobs. What it has, it finishes. There is no
+    undo.
+
+    Examples:
+      redisq workers quiet sidekiq box:78:4f5a --reason deploy --yes
+    """
+    return commanded(s, name, "quiet", worker, go)
+
+
+@command(_workers, "stop", prints="Plan Outcome")
+def stop(s: Session, *, name: str = QUEUE, worker: str = _WORKER, go: Go) -> int:
+    """Tell a worker of another program to end, as its own tool does it. Exit 1 if nobody heard it.
+    There is no undo. `redisq pending stop` ends the run of one job.
+
+    Examples:
+      redisq workers stop celery:mail celery@box --dry-run
+      redisq workers stop rq 7b2c0f --reason reboot --yes
+    """
+    return commanded(s, name, "stop", worker, go)
+
+
+def commanded(s: Session, name: str, word: WorkerWord, target: str, go: Go) -> int:
+    """Send a command to a worker, or to the one that runs an entry."""
+    from redisq_ops.ops.change.audit_log import Author
+    from redisq_ops.ops.change.worker_command import (
+        command_preview,
+        heard_by,
+        prepare_command,
+        send_command,
+    )
+
+    queue = s.run(s.deployment.queue(name))
+    change = s.run(prepare_command(queue, word, target))
+    preview = command_preview(change)
+    if not agreed(s, [preview], go):
+        return DONE
+    outcome, heard = s.run(send_command(change, Author.here(go.reason)))
+    if not s.json:
+        say(heard_by(heard))
+    ended(s, outcome, preview.what, undo=False, more={"heard": heard})
+    return outcome.exit_code
 
 
 @options

@@ -115,6 +115,8 @@ class PlanOutput(TypedDict):
     """only `workers prune`: processes"""
     jobs: NotRequired[int]
     """only `workers prune`: jobs they hold"""
+    target: NotRequired[str]
+    """only commands to workers: the worker; of `pending stop`, the job"""
     rescue: NotRequired[bool]
     """only `workers prune`: whether these would be put back"""
     file: NotRequired[str]
@@ -162,6 +164,9 @@ class OutcomeOutput(TypedDict):
     """reason → number left as they were"""
     left: NotRequired[int]
     """only `apply`, `replay --ramp`: not dealt with yet; the same command continues"""
+    heard: NotRequired[int | None]
+    """only commands to workers: clients of the server that got it; `null`: the worker has still to
+    read it"""
     already: NotRequired[bool]
     """only `apply`, when the plan had been applied before"""
     halted: NotRequired[str]

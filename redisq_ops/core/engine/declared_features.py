@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from ..model.entry import State
+from ..model.worker_command import WorkerWord
 
 
 class DeclaredFeatures:
@@ -44,6 +45,14 @@ class DeclaredFeatures:
     between two reads of the same fault"""
     no_pause: ClassVar[str] = ""
     """why redisq can't pause the queue for its owner's workers, and what does"""
+    no_commands: ClassVar[Mapping[WorkerWord, str]] = {
+        **dict.fromkeys(
+            ("quiet", "stop"),
+            "a worker of redisq ends by TERM: it takes no more, and ends what it has",
+        ),
+        "stop-job": "no command ends the run of one entry; cancel its request, or requeue it",
+    }
+    """command to a worker that doesn't exist -> why, and what to do instead"""
     no_schedules: ClassVar[str] = ""
     """where the owner has its schedules, if not in Redis"""
     verbs: ClassVar[Mapping[str, str]] = {}

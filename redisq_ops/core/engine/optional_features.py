@@ -14,6 +14,7 @@ from ..model.clock import Duration, Moment, checked_ms
 from ..model.consumer_load import Reassigned
 from ..model.entry import Client, Clients, Consumer, Entry, Level, Request
 from ..model.errors import Refused
+from ..model.worker_command import WorkerCommand, WorkerWord
 from ..model.worker_process import Process, Pruned
 from ..redis.operation import C_co, operation
 from .queue import Queue
@@ -235,6 +236,30 @@ class HasWorkerTraces(Queue[C_co]):
         """The listed processes by name, whichever queues they serve."""
 
 
+class HasWorkerCommands(HasWorkerTraces[C_co]):
+    """Worker processes of the owner heed commands that come through Redis."""
+
+    worker_commands: ClassVar[Mapping[WorkerWord, str]]
+    """command that they heed -> what happens then, in words"""
+
+    @operation
+    @abstractmethod
+    async def worker_command(self, word: WorkerWord, target: str) -> WorkerCommand:
+        """A command to the worker of that name; of ``stop-job``, to the one that runs the entry.
+        Reads only. Raises `NotFound` if there is none."""
+
+    @abstractmethod
+    async def check_command_rights(self, command: WorkerCommand) -> None:
+        """Raise `Forbidden` unless the user can send it."""
+
+    @operation
+    @abstractmethod
+    async def send_command(self, op: str, step: int, command: WorkerCommand) -> tuple[str, int]:
+        """Send it: one step of an operation. Returns ok | changed (the worker, or its job, is
+        another one by now: nothing is sent), and how many clients heard it; 0 also where workers
+        read it from a key. The same ``op`` and ``step`` sent again send nothing."""
+
+
 class HasWorkerProcesses(HasWorkerTraces[C_co]):
     """The program registers its worker processes: one that isn't listed doesn't work."""
 
@@ -278,6 +303,7 @@ FEATURES: tuple[type, ...] = (
     HasPeriodicEntries,
     HasOwnersPause,
     HasWorkerTraces,
+    HasWorkerCommands,
     HasWorkerProcesses,
 )
 

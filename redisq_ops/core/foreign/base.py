@@ -26,6 +26,7 @@ from ..model.quoting import bytes_of, raw_of, shown, text
 from ..model.rates import Rates
 from ..model.settings import LEASE_MS
 from ..model.states import Verb
+from ..model.worker_command import WorkerWord
 from ..redis.operation import C_co, operation
 from .releases import Releases
 
@@ -63,6 +64,9 @@ class ForeignQueue(Queue[C_co]):
     counts_failures: ClassVar[bool] = False
     worked_on_here: ClassVar[bool] = False
     names_examples: ClassVar[bool] = True
+    no_commands: ClassVar[Mapping[WorkerWord, str]] = dict.fromkeys(
+        ("quiet", "stop", "stop-job"), "its workers take no commands through Redis"
+    )
 
     def __init__(
         self,

@@ -26,10 +26,11 @@ class Element:
     ``before`` and ``after`` alike: it has to be as it was read. Of a ``zset`` the value is the
     score, of a ``set`` and of a whole ``key``, which is removed, ``1``. An event of a ``stream`` is
     added: its fields and values, joined by NUL, are the ``member``, and ``after`` is how many
-    events the stream keeps, about.
+    events the stream keeps, about. An element of a ``list`` is added on its left, and ``after`` are
+    the seconds after which the list expires.
     """
 
-    kind: Literal["hash", "zset", "set", "string", "key", "stream"]
+    kind: Literal["hash", "zset", "set", "string", "key", "stream", "list"]
     key: bytes
     member: bytes = b""
     before: bytes | None = None
@@ -43,13 +44,15 @@ class Element:
 class ElementChanges(ForeignChanges[C_co]):
     """A queue whose owner's own settings operators can change."""
 
+    async def check_owners_rights(self) -> None:
+        await acl_rights.to_change_elements(self)
+
     async def change_elements(
         self, op: str, step: int, note: str, elements: Sequence[Element]
     ) -> str:
         """Change all of the elements, or none: one step of an operation. Returns ok | changed: one
         has another value than was read."""
         await self._ensure_registered()
-        await acl_rights.to_change_elements(self)
         if self.on_cluster:
             slots = {key_slot(bytes_of(self.keys["op_"])), *(key_slot(e.key) for e in elements)}
             if len(slots) > 1:

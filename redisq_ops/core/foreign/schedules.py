@@ -51,21 +51,33 @@ class ScheduleProgram(ABC):
         it removes it."""
         raise Refused(self.refusals["rm" if paused is None else "pause"])
 
+    async def run(self, queue: Any, schedule: OwnersSchedule, now_ms: int) -> list[Element]:
+        """What the program itself writes when it makes the schedule due now, unless
+        `OwnersSchedule.next_id` names the entry that is its next run."""
+        raise Refused(self.refusals["run"])
+
 
 class DueScores(ScheduleProgram):
     """A program whose schedules are in one sorted set, by the seconds of their next time. To be
-    counted they are read only while one is due; paused ones count too."""
+    counted only late ones are read, `MOST` at most, and those of no time, below 0; paused ones
+    count too."""
 
     @abstractmethod
     def due_key(self, queue: Any) -> bytes:
         """That sorted set."""
 
+    @abstractmethod
+    async def read(self, queue: Any, most: int = MOST) -> list[OwnersSchedule]: ...
+
     async def counts(self, queue: Any, now_ms: int) -> tuple[int | None, int | None]:
         key = self.due_key(queue)
-        late = ("ZCOUNT", key, 0, f"({(now_ms - LATE_MS) / 1000}")
-        if not await Call(late, int, key=key):
+        asks = ("ZCOUNT", key, 0, f"({(now_ms - LATE_MS) / 1000}"), ("ZCOUNT", key, "-inf", "(0")
+        late, timeless = await together(Call(ask, int, key=key) for ask in asks)
+        if not late:
             return None, 0
-        return None, _late(one.overdue(now_ms) for one in await self.read(queue))
+        found = await self.read(queue, min(late + timeless, MOST))
+        overdue = [one.overdue(now_ms) for one in found if one.name]
+        return None, _late([*overdue, *([None] if late + timeless > MOST else [])])
 
 
 class HasSchedules(ElementChanges[C_co], HasPeriodicEntries[C_co]):
@@ -119,14 +131,18 @@ class HasSchedules(ElementChanges[C_co], HasPeriodicEntries[C_co]):
         paused: bool | None = None,
     ) -> str:
         asked = {(b"", None): "rm", (None, True): "pause", (None, False): "resume"}
-        verb = asked.get((spec, paused))
-        if verb is None or at_ms is not None or run is not None:
-            raise Refused("another program's schedule can only be paused, resumed or removed")
+        verb = "run" if at_ms is not None else asked.get((spec, paused))
+        if verb is None or (verb == "run" and (spec, paused) != (None, None)) or run is not None:
+            raise Refused("another program's schedule can only be paused, resumed, run or removed")
         schedule = await self.get_periodic.op(name)
         if schedule is None or schedule.digest != was:
             return "changed"
         program = next(one for one in self.schedule_programs if one.name == schedule.program)
-        elements = await program.change(self, schedule, paused)
+        elements = await (
+            program.change(self, schedule, paused)
+            if at_ms is None
+            else program.run(self, schedule, at_ms)
+        )
         return await self.change_elements(op, step, f"periodic-{verb}|{quote(name)}", elements)
 
     async def _undo_change(self, undo: ChangeUndo) -> int:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from ..model.errors import Forbidden
 from ..model.keys import Keys
+from ..model.quoting import text
 from .acl_denial import Denial, setuser
 from .operation import Call, together, user
 from .script_files import ScriptHeader, folders
@@ -94,6 +95,8 @@ async def to_work(queue: ScriptedQueue) -> str | None:
 
 ELEMENTS = frozenset({"change_elements", "undo_elements"})
 """scripts that change the owner's own settings"""
+COMMANDS = frozenset({"send_command"})
+"""scripts that send commands to the owner's workers"""
 
 
 async def to_put(queue: ScriptedQueue) -> None:
@@ -109,6 +112,20 @@ async def to_change(queue: ScriptedQueue) -> None:
 async def to_change_elements(queue: ScriptedQueue) -> None:
     """Raise `Forbidden` unless the user can change, and take back, the owner's own settings."""
     _refuse(queue, await _ask(queue, ELEMENTS))
+
+
+async def to_send(queue: ScriptedQueue, channel: bytes) -> None:
+    """Raise `Forbidden` unless the user can send commands to the owner's workers, published in
+    ``channel`` if that isn't empty."""
+    publish = f"publish|{text(channel)}"
+    lacks = await _ask(queue, COMMANDS, [publish] if channel else [])
+    _refuse(queue, tuple(name for name in lacks if name != publish))
+    if lacks:
+        rule = setuser(user(queue.client), f"+publish &{text(channel)}")
+        raise Forbidden(
+            f"the server's ACL says no: this user may not publish to {text(channel)}; to allow it:"
+            f" {rule}"
+        )
 
 
 async def to_replace_fields(key: str) -> None:
@@ -173,7 +190,7 @@ def every_command(package: str) -> tuple[str, ...]:
         wanted = {
             name for name, text in shared.items() if ScriptHeader.parse(text).argv
         } - own.keys()
-        wanted -= ELEMENTS  # only few users change schedules: `to_change_elements` asks
+        wanted -= ELEMENTS | COMMANDS  # only few users need them: see who asks for each
         ahead = [*own.values(), *(shared[name] for name in wanted)]
         while ahead:
             uses = set(ScriptHeader.parse(ahead.pop()).uses) & shared.keys() - wanted - own.keys()

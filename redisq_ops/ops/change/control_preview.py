@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from redisq_ops.core.engine.optional_features import HasOwnersPause
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Client, Counts, Request
 
@@ -49,6 +50,10 @@ def request_preview(
 def queue_preview(queues: Sequence[Queue[Any]], counts: Sequence[Counts], verb: str) -> Preview:
     """What pausing, resuming or draining one or more queues will do."""
     one, names = len(queues) == 1, [queue.name for queue in queues]
+    title = f"{verb} queue {names[0]}" if one else f"{verb} {count(len(names))} queues"
+    facts = {"verb": verb, "queue": ", ".join(names), "matched": len(names)}
+    if one and (same := _already(queues[0], counts[0], verb)):
+        return Preview(title, (same,), facts={**facts, "matched": 0})
     lines = [contents(counts[0]) or "nothing in it"] if one and verb == "drain" else []
     if verb == "resume":
         reasons = [reason for each in counts if (reason := each.paused or each.closed)]
@@ -60,9 +65,16 @@ def queue_preview(queues: Sequence[Queue[Any]], counts: Sequence[Counts], verb: 
         waiting, pending = (sum(getattr(c, name) or 0 for c in held) for name in _HANDED_OUT)
         lines += handed_out(verb, waiting, pending) if held else []
     lines += dict.fromkeys(filter(None, map(heeded_by, queues)))
-    facts = {"verb": verb, "queue": ", ".join(names), "matched": len(names)}
-    title = f"{verb} queue {names[0]}" if one else f"{verb} {count(len(names))} queues"
     return Preview(title, tuple(lines), facts=facts)
+
+
+def _already(queue: Queue[Any], now: Counts, verb: str) -> str:
+    """Why nothing would change, in words; empty: something would. A pause of our own may get
+    another reason."""
+    if verb == "resume" and now.paused is None and now.closed is None:
+        return "it isn't paused"
+    owners = isinstance(queue, HasOwnersPause)
+    return f"already paused: {now.paused}" if verb == "pause" and owners and now.paused else ""
 
 
 _HANDED_OUT = ("waiting", "pending")

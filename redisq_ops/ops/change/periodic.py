@@ -16,6 +16,7 @@ from redisq_ops.core.queues.delay.periodic import Periodic, ScheduledPeriodic, f
 from redisq_ops.core.queues.delay.periodic_entries import UNDO, PeriodicEntries, checked_spec
 from redisq_ops.core.redis.operation import both
 
+from ..filter.filter import Filter
 from ..hint import hint
 from ..inspect.periodic import status
 from ..required_features import with_periodic
@@ -23,10 +24,12 @@ from ..terminal import date
 from .audit_log import Author
 from .control import SettingsSteps
 from .outcome import ChangeOutcome
+from .prepare import ChangeRequest, PreparedChange, prepare
 from .preview import Preview
 from .runner import ChangeRun, take_all
 
 PAUSED = {"pause": True, "resume": False}
+_SAME = {"pause": "already paused", "resume": "it isn't paused"}
 LINES = {
     "pause": "no run is scheduled until it is resumed; those that are scheduled already stay",
     "rm": "no run is scheduled any more; those that are scheduled already stay",
@@ -49,6 +52,8 @@ class PeriodicChange:
     """nothing has to be changed"""
     at_ms: int | None = None
     """its next run, if the change computes one; None: unchanged"""
+    requeue: PreparedChange | None = None
+    """the change of the delayed entry that is another program's next run"""
 
     @property
     def next_ms(self) -> int | None:
@@ -125,14 +130,19 @@ async def _theirs(change: PeriodicChange, before: OwnersSchedule) -> PeriodicCha
     """A change of another program's schedule, if that program and this release allow it."""
     queue, verb = change.queue, change.verb
     refused = before.refusals.get("pause" if verb == "resume" else verb)
-    if verb == "run" and refused and before.next_id:
-        refused += f": {hint('delay', 'requeue', f'{queue.name}/{before.next_id}')}"
     if why := refused or await queue.only_shown.op():
         raise Refused(f"{verb} of {before.program}'s schedule {change.name}: {why}")
-    if before.problem:
+    if before.problem and (verb != "rm" or not before.record):
         raise Refused(f"{change.name} of {before.program} can't be changed: {before.problem}")
-    same = PAUSED.get(verb) is before.paused
-    return replace(change, same=same)
+    if verb != "run":
+        return replace(change, same=PAUSED.get(verb) is before.paused)
+    if before.next_id is None:
+        return replace(change, at_ms=change.now_ms)
+    request = ChangeRequest("requeue", queue, "delayed", Filter(ids=(before.next_id,)))
+    prepared = await prepare(request)
+    if not prepared.scope.count:
+        raise Refused(f"the next run of {change.name}, {before.next_id}, isn't delayed any more")
+    return replace(change, requeue=prepared)
 
 
 def _added(
@@ -222,7 +232,8 @@ def periodic_preview(
         "next_ms": change.next_ms,
     }
     does = "remove" if change.verb == "rm" else change.verb
-    lines = ["nothing would change"] if change.same else lines
+    if change.same:
+        lines = [_SAME.get(change.verb, "nothing would change")]
     return Preview(f"{does} periodic entry {queue}/{change.name}", tuple(lines), facts=facts)
 
 
@@ -230,6 +241,8 @@ async def carry_out(change: PeriodicChange, author: Author) -> ChangeOutcome:
     """Carry a change out, with its inverse in the audit log."""
     if change.same:
         return ChangeOutcome(None, 0)
+    if change.requeue is not None:
+        return await take_all(ChangeRun(change.requeue.steps(), author))
     if change.after is not None:  # `add` may create the queue
         await change.queue._ensure_registered()
     spec = change.before.spec if change.before else None
@@ -237,6 +250,7 @@ async def carry_out(change: PeriodicChange, author: Author) -> ChangeOutcome:
         step, inverse = _run(change, spec, await change.queue.now.op())
     else:
         step, inverse = _set(change)
+    await change.queue.check_owners_rights()  # before the audit log has it
     what = f"periodic entry {change.name}"
     steps = SettingsSteps(change.queue, f"periodic-{change.verb}", what, [step], inverse)
     return await take_all(ChangeRun(steps, author))

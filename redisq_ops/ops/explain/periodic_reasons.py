@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from redisq_ops.core.foreign.schedule import OwnersSchedule
+
 from ..hint import hint
 from ..inspect.periodic import PeriodicStatus, missed_words
 from ..terminal import count
@@ -32,7 +34,10 @@ class PeriodicReasons(BlockingReasons):
             "missed_runs": status.missed,
         }
         if entry.problem:
-            removes = None if entry.program else "rm"
+            stays = isinstance(entry, OwnersSchedule) and (
+                "rm" in entry.refusals or not entry.record
+            )
+            removes = None if stays else "rm"
             command = removes and self._periodic_command(removes, entry.name)
             yield Reason("periodic-corrupt", entry.problem, removes, command, facts=facts)
             return

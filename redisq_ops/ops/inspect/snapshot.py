@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from redisq_ops.core.engine.declared_features import DeclaredFeatures
 from redisq_ops.core.model.entry import Client, Counts, Entry, Level, Request, State
 from redisq_ops.core.model.rates import Rates
 
 if TYPE_CHECKING:
     from redisq_ops.core.model.states import Verb
+    from redisq_ops.core.model.worker_command import WorkerWord
     from redisq_ops.core.model.worker_process import Process
 
     from ..change.audit_log import Operation
@@ -138,6 +140,10 @@ class ListedQueue:
     editable_states: tuple[State, ...] = ()
     has_settings: bool = True
     """whether it can be paused"""
+    no_commands: Mapping[WorkerWord, str] = field(
+        default_factory=lambda: DeclaredFeatures.no_commands
+    )
+    """as of `DeclaredFeatures`"""
     unlisted: Mapping[State, str] = field(default_factory=dict)
     """as of `DeclaredFeatures`"""
 

@@ -187,5 +187,6 @@ def _listed_queue(name: str, kind: str) -> ListedQueue:
         type_.actions,
         type_.editable_states,
         type_.has_settings,
+        type_.no_commands,
         type_.unlisted,
     )

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from redisq_ops.core.model.states import Verb
+    from redisq_ops.core.model.worker_command import WorkerWord
     from redisq_ops.core.queues.request.queue import Control
     from redisq_ops.ops.change.audit_log import Operation
     from redisq_ops.ops.change.limits import Guard
@@ -193,6 +194,21 @@ class Changes:
             from .periodic import change_periodic
 
             return await change_periodic(self, queue, chosen[0], verb, self._app.zone)
+
+        self._start(run, view)
+
+    def command_worker(self, word: WorkerWord, view: QueueView) -> None:
+        """Send a command to the worker under the cursor, or to the one that has the entry there."""
+        queue, chosen = self._app.acting_queue, self._app.chosen
+        if queue is None or not chosen:
+            return self._nothing()
+        if len(chosen) > 1:
+            return self.tell("One at a time: take the marks away.", False)
+
+        async def run() -> bool:
+            from .worker_command import command_worker
+
+            return await command_worker(self, queue, word, chosen[0])
 
         self._start(run, view)
 

@@ -15,6 +15,7 @@ from redisq_ops.tui.views.entry_view import EntryView
 
 if TYPE_CHECKING:
     from redisq_ops.core.model.states import Verb
+    from redisq_ops.core.model.worker_command import WorkerWord
 
     from ..app import Top
     from ..dashboard import Dashboard
@@ -82,6 +83,8 @@ def unfit(app: Top, action: str, parameters: tuple[object, ...]) -> str:
     if app.opened is not None and action in _OF_LISTS:
         return "it is for lists: Esc goes back to one."
     match action:
+        case "hold" if told(app, "hold"):
+            return ""
         case "everything" if view.state is None or not view.verbs:
             return "it is for lists of entries that can be changed together."
         case "move" if not _can(app, verb := str(parameters[0])):
@@ -116,6 +119,8 @@ def unfit(app: Top, action: str, parameters: tuple[object, ...]) -> str:
 def _unfit_command(app: Top, verb: str) -> str:
     """As `unfit`, for a command that a key begins."""
     view, queue = app.acting, app.listed(app.acting_queue)
+    if (word := view.tells.get(verb)) and queue:
+        return (why := queue.no_commands.get(word, "")) and f"{why}."
     if verb in OF_CLIENTS and view.name_ == "clients":
         return ""
     if verb.startswith("request ") and view.holds != "requests":
@@ -131,6 +136,12 @@ def _unfit_command(app: Top, verb: str) -> str:
     if verb == "move" and view.state not in ("waiting", "delayed", "dead"):
         return "it is for waiting, delayed and dead entries."
     return ""
+
+
+def told(app: Top, key: str) -> WorkerWord | None:
+    """What a key of this view tells a worker, if the worker's program has such a command."""
+    word, queue = app.acting.tells.get(key), app.listed(app.acting_queue)
+    return None if queue is None or word in queue.no_commands else word
 
 
 def forbidden(action: str, read_only: bool, filter_problem: str | None) -> str:

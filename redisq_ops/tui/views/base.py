@@ -20,6 +20,7 @@ from redisq_ops.tui.table.table import PagedTable
 from redisq_ops.tui.table.table_model import RowWindow, TableColumn, TableRow
 
 if TYPE_CHECKING:
+    from redisq_ops.core.model.worker_command import WorkerWord
     from redisq_ops.ops.filter.ast import Query
     from redisq_ops.ops.filter.fields import Need
     from redisq_ops.ops.redaction import Redaction
@@ -105,6 +106,9 @@ class QueueView(Vertical):
     """whether payloads can be edited here"""
     holds: ClassVar[Literal["queues", "requests", "periodic", "queue"]] = "queue"
     """what hold applies to: the rows, if they are of such a kind, or the open queue"""
+    tells: ClassVar[Mapping[str, WorkerWord]] = {}
+    """``hold``, or the command that a key begins -> what it tells the worker under the cursor, or
+    the one that has the entry there, where the worker's program has such a command"""
     columns: ClassVar[tuple[TableColumn, ...]]
     of_some_kinds: ClassVar[Mapping[str, str]] = {}
     """column -> the capability without which a queue has no values for it"""

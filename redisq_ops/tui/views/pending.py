@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual.binding import Binding, BindingType
 
 from redisq_ops.core.model.entry import Entry
 from redisq_ops.ops.inspect.snapshot import Snapshot
@@ -14,14 +17,21 @@ from .base import SortOrder
 from .dead_letters import ago, by_error, error_cell
 from .entry_view import BY_TASK, TASK, EntryView
 
+if TYPE_CHECKING:
+    from redisq_ops.core.model.worker_command import WorkerWord
+
 
 class PendingView(EntryView):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("K", "app.begin('request cancel')", "Stop the job", id="begin-request-cancel"),
+    ]
     name_ = "pending"
     title = "pending"
     short = "pend"
     about = "Pending: held by workers"
     state = "pending"
     verbs = frozenset({"requeue", "claim", "purge"})
+    tells: ClassVar[Mapping[str, WorkerWord]] = {"request cancel": "stop-job"}
     columns = (
         TableColumn("id", "entry", 30, flex=1),
         TASK,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual.binding import Binding, BindingType
 
 from redisq_ops.core.model.worker_process import Process
 from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot
@@ -16,15 +19,22 @@ from .dead_letters import ago
 from .delayed import moment, zone_of
 from .requests import number
 
+if TYPE_CHECKING:
+    from redisq_ops.core.model.worker_command import WorkerWord
+
 STATES = {True: ("alive", OK), False: ("silent", BAD), None: ("unknown", DIM)}
 
 
 class ProcessesView(QueueView):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("K", "app.begin('request cancel')", "Stop", id="begin-request-cancel"),
+    ]
     name_ = "processes"
     title = "processes"
     short = "procs"
     about = "Worker processes"
     named_rows = True
+    tells: ClassVar[Mapping[str, WorkerWord]] = {"hold": "quiet", "request cancel": "stop"}
     explains_rows = False
     columns = (
         TableColumn("process", "process", 24, flex=2),

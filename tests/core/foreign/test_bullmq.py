@@ -218,7 +218,7 @@ def test_the_next_run_of_a_schedule_is_left_alone(client: Client) -> None:
     assert changed(ours(client), "purge", "waiting").outcome.skipped == {"recurring": 1}
     program.work(1)
     before = dumps(client)
-    verbs: tuple[Verb, ...] = ("purge", "requeue", "reschedule")
+    verbs: tuple[Verb, ...] = ("purge", "reschedule")
     for verb in verbs:
         assert changed(ours(client), verb, "delayed", at_ms=5).outcome.skipped == {"recurring": 1}
     assert dumps(client) == before

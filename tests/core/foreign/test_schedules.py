@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -46,6 +45,8 @@ class Case:
     every: str = "every 15m"
     task: str = "report"
     verbs: Mapping[str, Callable[[Client, str], None]] = field(default_factory=dict)
+    runs: bool = False
+    """whether it can be run now: see `test_a_schedule_is_run_now`"""
 
 
 def _each(does: Callable[[Client, str, str], None], *verbs: str) -> dict[str, Any]:
@@ -58,16 +59,22 @@ TASK = "tests.foreign_keys.rq_tasks.fine"
 PAUSE = "queue", "pause", "bullmq:mail"
 BULL = "report:n::Europe/Berlin:0 3 * * *", "tick:::900000"
 CASES = {
-    "bullmq": Case("bullmq:mail", S.bullmq, verbs={"rm": S.bullmq_removes}),
+    "bullmq": Case("bullmq:mail", S.bullmq, verbs={"rm": S.bullmq_removes}, runs=True),
     "bullmq 5": Case(
         "bullmq:mail",
         partial(S.bullmq, version=OLD),
         verbs={"rm": partial(S.bullmq_removes, version=OLD)},
+        runs=True,
     ),
-    "bull": Case("bull:mail", S.bull, BULL, verbs={"rm": S.bull_removes}),
+    "bull": Case("bull:mail", S.bull, BULL, verbs={"rm": S.bull_removes}, runs=True),
     "rq": Case("rq:low", S.rq_cron, zone=None, task=TASK),
     "rq-scheduler": Case(
-        "rq:low", S.rq_scheduler, zone="UTC", task=TASK, verbs={"rm": S.rq_scheduler_removes}
+        "rq:low",
+        S.rq_scheduler,
+        zone="UTC",
+        task=TASK,
+        verbs={"rm": S.rq_scheduler_removes},
+        runs=True,
     ),
     "redbeat": Case(
         "celery:celery",
@@ -144,7 +151,8 @@ def test_schedules_are_listed_as_the_program_has_them(
     filled(redisq, client, of)
     rows = {row["name"]: row for row in redisq.rows("periodic", "ls", of.queue)}
     first, often = (rows[legal(name.encode())] for name in of.names)
-    assert "elsewhere" not in rows
+    # RedBeat's is for a queue that isn't registered: one that is shows it.
+    assert ("elsewhere" in rows) is (case == "redbeat")
     assert (first["cron"], first["zone"], first["task"]) == (of.cron, of.zone, of.task)
     assert often["cron"] in (of.every, "every 15m") and first["paused"] is False
     assert first["problem"] is None and often["problem"] is None
@@ -166,7 +174,7 @@ def test_a_change_is_the_programs_own_and_undo_takes_it_back(
     before, name = seen(client), of.names[0]
     address = f"{of.queue}/{legal(name.encode())}"
     for verb in ("pause", "run", "rm"):
-        if verb not in of.verbs:
+        if verb not in of.verbs and not (verb == "run" and of.runs):
             said = redisq.refusal("periodic", verb, address, *YES, code=1)
             assert said.startswith(f"{verb} of ")
     assert seen(client) == before
@@ -223,14 +231,115 @@ def test_a_schedule_that_was_added_again_is_not_undone(redisq: Redisq, client: C
     assert seen(client) == before
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [case for case, of in CASES.items() if of.runs])
+def test_a_schedule_is_run_now_and_goes_on(redisq: Redisq, client: Client, case: str) -> None:
+    of = CASES[case]
+    kept = filled(redisq, client, of)
+    before, name = seen(client), of.names[0]
+    address = f"{of.queue}/{legal(name.encode())}"
+    redisq("periodic", "run", address, code=5)
+    redisq("periodic", "run", address, *YES)
+    assert seen(client) != before
+    redisq("undo", *YES)
+    assert but_for_signals(seen(client)) == but_for_signals(before)
+    kept.restore()
+    redisq("discover", "--register", "--yes")
+    redisq("periodic", "run", address, *YES)
+    if case == "rq-scheduler":
+        queued = client.llen("rq:queue:low")
+        pytest.importorskip("rq_scheduler").Scheduler("low", connection=client).enqueue_jobs()
+        assert client.llen("rq:queue:low") == queued + 1
+    else:
+        program = bull_program.Program(client) if case == "bull" else _bullmq(client, case)
+        program.work(1)
+        assert redisq.refusal("periodic", "run", f"{of.queue}/unknown", *YES, code=1)
+    rows = {row["name"]: row for row in redisq.rows("periodic", "ls", of.queue)}
+    after, now = rows[legal(name.encode())], int(client.time()[0]) * 1000
+    assert after["problem"] is None and after["next_ms"] > now, "it goes on"
+
+
+def _bullmq(client: Client, case: str) -> bullmq_program.Program:
+    return bullmq_program.Program(client, bullmq_program.VERSIONS[1 if case[-1] == "5" else 0])
+
+
+def _spoilt_redbeat(client: Client) -> None:
+    client.hset("redbeat:nightly", "definition", "{")
+
+
+def _spoilt_rq(client: Client) -> None:
+    client.delete("rq:job:nightly")
+
+
+def _spoilt_bullmq(client: Client) -> None:
+    client.delete("bull:mail:repeat:nightly")
+
+
+def _spoilt_cron(client: Client) -> None:
+    client.hdel("cron_job:default:nightly", "cron")
+
+
 @pytest.mark.alike
-def test_a_refused_run_names_the_job_that_is_the_next_run(redisq: Redisq, client: Client) -> None:
-    of = CASES["bull"]
+@pytest.mark.parametrize(
+    ("case", "spoil"),
+    [
+        ("redbeat", _spoilt_redbeat),
+        ("rq-scheduler", _spoilt_rq),
+        ("bullmq", _spoilt_bullmq),
+        ("sidekiq-cron", _spoilt_cron),
+    ],
+)
+def test_a_schedule_that_can_not_be_read_can_be_removed(
+    redisq: Redisq, client: Client, case: str, spoil: Callable[[Client], None]
+) -> None:
+    of = CASES[case]
     filled(redisq, client, of)
-    address = f"{of.queue}/{legal(of.names[0].encode())}"
-    said = redisq.refusal("periodic", "run", address, *YES, code=1)
-    redisq(*shlex.split(said.partition(": redisq ")[2]), *YES)
-    assert client.llen("bull:mail:wait") == client.zcard("bull:mail:delayed") == 1
+    spoil(client)
+    before, address = seen(client), f"{of.queue}/nightly"
+    if "pause" in of.verbs:
+        assert "can't be changed" in redisq.refusal("periodic", "pause", address, *YES, code=1)
+    assert f"periodic rm {address}" in redisq("explain", address)
+    redisq("periodic", "rm", address, *YES)
+    rows = redisq.rows("periodic", "ls", of.queue, code=None)
+    assert "nightly" not in {row["name"] for row in rows}
+    redisq("undo", *YES)
+    assert but_for_signals(seen(client)) == but_for_signals(before)
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize(("verb", "words"), [("pause", "already paused"), ("resume", "it isn't")])
+def test_a_change_that_changes_nothing_says_so(
+    redisq: Redisq, client: Client, verb: str, words: str
+) -> None:
+    filled(redisq, client, CASES["redbeat"])
+    if verb == "pause":
+        redisq("periodic", "pause", "celery:celery/nightly", *YES)
+    said = redisq("periodic", verb, "celery:celery/nightly", *YES)
+    assert words in said and "begins at once" not in said + redisq.err
+
+
+@pytest.mark.alike
+def test_only_late_schedules_are_read_to_be_counted(redisq: Redisq, client: Client) -> None:
+    filled(redisq, client, CASES["rq-scheduler"])
+    now = int(client.time()[0])
+    client.zadd("rq:scheduler:scheduled_jobs", {f"x{n}": now + 9000 for n in range(300)})
+    client.zadd("rq:scheduler:scheduled_jobs", {"often": now - 2000})
+    client.config_resetstat()
+    (row,) = (row for row in redisq.rows("ls") if row["name"] == "rq:low")
+    assert row["periodic_overdue"] == 1
+    asked = client.info("commandstats")["cmdstat_hmget"]["calls"]
+    assert asked < 50, "300 others are not read"
+
+
+@pytest.mark.alike
+def test_rights_are_asked_before_the_audit_log_has_a_change(redisq: Redisq, client: Client) -> None:
+    filled(redisq, client, CASES["redbeat"])
+    client.acl_setuser("ann", enabled=True, nopass=True, keys="*", commands=["+@all", "-restore"])
+    ann = Redisq(redisq.url.replace("redis://", "redis://ann:x@"), redisq._capsys)
+    before = seen(client)
+    ann("periodic", "pause", "celery:celery/nightly", *YES, code=1)
+    assert "RESTORE" in ann.err and seen(client) == before
+    assert not redisq.rows("log") and not client.keys("redisq:*:op_*")
 
 
 @pytest.mark.alike
@@ -327,7 +436,7 @@ def test_only_a_removal_that_was_asked_for_removes(
     filled(redisq, client, CASES["redbeat"])
     queue: Any = CeleryQueue(client, "celery:celery")
     before, was = seen(client), queue.get_periodic("nightly").digest
-    with pytest.raises(Refused, match="only be paused, resumed or removed"):
+    with pytest.raises(Refused, match="only be paused, resumed, run or removed"):
         queue.change_periodic("op", 1, "nightly", was=was, **asked)
     assert seen(client) == before
 
@@ -373,7 +482,7 @@ def test_an_endless_interval_is_the_problem_of_its_entry_alone(
     definition["schedule"]["every"] = inf
     client.hset("redbeat:often", "definition", json.dumps(definition))
     rows = redisq.rows("periodic", "ls", "celery:celery", code=3)
-    problems = {row["name"]: row["problem"] for row in rows}
+    problems = {row["name"]: row["problem"] for row in rows if row["name"] != "elsewhere"}
     assert problems == {"nightly": None, "often": "its interval is no number of seconds"}
 
 

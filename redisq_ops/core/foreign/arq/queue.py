@@ -10,25 +10,28 @@ from functools import partial
 from hashlib import sha1
 from typing import ClassVar
 
-from ...engine.optional_features import HasDoneEntries, HasTimeline, HasWorkerTraces
+from ...engine.optional_features import HasDoneEntries, HasTimeline
 from ...engine.state_scan import positions
 from ...model.attachment import Attachment
 from ...model.entry import Entry, State
-from ...model.quoting import bytes_of, legal
+from ...model.quoting import bytes_of, legal, raw_of
 from ...model.states import Verb
+from ...model.worker_command import WorkerWord
 from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, both, operation, together
-from ...redis.parsers import moment
+from ...redis.parsers import moment, number
 from ...redis.whole_keys import strings
 from ..attachments import value_shown
-from ..changes import JOB_VERBS, ForeignChanges
+from ..changes import JOB_VERBS
 from ..declarations import Declared, Zset
+from ..elements import Element
 from ..iso_times import span_ms
 from ..long_records import not_read
 from ..places import DuePart, GatheredPlace, LocatedEntry, Place, Row, orphan
 from ..record_sizes import string_sizes
 from ..releases import Releases
 from ..scanned_results import ScannedResults
+from ..worker_commands import Order, SendsCommands
 from .job import Record
 
 JOB, MARK, RESULT = "arq:job:", "arq:in-progress:", "arq:result:"
@@ -36,9 +39,7 @@ FRONT = 1000
 """first jobs that are checked for a worker's mark: workers take jobs with the lowest scores"""
 
 
-class ArqQueue(
-    ForeignChanges[C_co], HasTimeline[C_co], HasDoneEntries[C_co], HasWorkerTraces[C_co]
-):
+class ArqQueue(SendsCommands[C_co], HasTimeline[C_co], HasDoneEntries[C_co]):
     """``arq:KEY``, the key being arq's ``queue_name``. An id is arq's job id."""
 
     kind: ClassVar[str] = "arq"
@@ -84,8 +85,15 @@ class ArqQueue(
         "replay done": "arq keeps one result for an id, and your application may still read it:"
         " enqueue the job anew, under another id",
         "purge done": "arq forgets them when their time (`keep_result`) is over",
-        "purge pending": "it runs: `Job(ID, redis).abort()` stops it, if its worker allows that",
+        "purge pending": "it runs: `redisq pending stop` ends it, if its worker allows that",
     }
+    worker_commands: ClassVar[Mapping[WorkerWord, str]] = {
+        "stop-job": "a worker with `allow_abort_jobs` cancels it and records it as failed; others"
+        " pay no attention",
+    }
+    no_commands: ClassVar[Mapping[WorkerWord, str]] = dict.fromkeys(
+        ("quiet", "stop"), "arq's workers heed only signals: send one TERM, and it ends"
+    )
     workers_unknown: ClassVar[str] = (
         "all workers of a queue write one health check, once an hour unless it is set: a worker"
         " was there then. How many there are, and what they do, is unknown"
@@ -120,6 +128,21 @@ class ArqQueue(
         return [
             Process(legal(bytes_of(key)), queues=(self.own_name,), alive=None, work_known=False)
         ]
+
+    async def order(self, word: WorkerWord, target: str) -> Order | None:
+        """As `Job.abort`."""
+        id, abort = raw_of(target), b"arq:abort"
+        mark = bytes_of(MARK) + id
+        score: Call[float | None] = Call(("ZSCORE", abort, id), number, key=abort)
+        runs, (asked, now) = await both(
+            Call(("EXISTS", mark), bool, key=mark), both(score, self._now())
+        )
+        if not runs:
+            return None
+        before = None if asked is None else f"{asked:.17g}".encode()
+        return Order(
+            [Element("key", mark, b"", b"1", b"1"), Element("zset", abort, id, before, b"%d" % now)]
+        )
 
     async def _of_owner(self, state: State, wrong: list[str] | None, whole: bool) -> list[Place]:
         read = self._reader(state)

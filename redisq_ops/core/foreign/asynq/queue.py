@@ -14,18 +14,21 @@ from ...model.cut_element import name
 from ...model.entry import Entry, State
 from ...model.quoting import bytes_of, raw_of, text
 from ...model.states import Verb
+from ...model.worker_command import WorkerWord
 from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, operation
-from ...redis.parsers import moment
+from ...redis.parsers import moment, optional
 from ...redis.whole_keys import members, set_members
 from ..attachments import attached, fields
 from ..changes import JOB_VERBS, PURGED_DONE, RUN_AGAIN
 from ..declarations import Declared, List, Zset
+from ..elements import Element
 from ..job_hashes import JobHash, JobHashQueue
 from ..owners_pause import HasKeyPause
 from ..places import LocatedEntry, Place
 from ..releases import Releases
 from ..schedules import HasSchedules, ScheduleProgram
+from ..worker_commands import Order, SendsCommands
 from .recogniser import AT, OF_A_QUEUE
 from .schedules import AsynqSchedulers
 from .task import FIELDS, Task
@@ -37,7 +40,11 @@ DEADLINES = {"active": "lease", TAKEN: "aggregation_sets"}
 
 
 class AsynqQueue(
-    JobHashQueue[C_co], HasSchedules[C_co], HasKeyPause[C_co], HasWorkerProcesses[C_co]
+    JobHashQueue[C_co],
+    HasSchedules[C_co],
+    HasKeyPause[C_co],
+    SendsCommands[C_co],
+    HasWorkerProcesses[C_co],
 ):
     """``asynq:<queue>``. An id is asynq's task id, which can come again."""
 
@@ -89,8 +96,14 @@ class AsynqQueue(
         " retry or archive about a minute after its last heartbeat",
         "claim": "only asynq's workers can take a task",
         "reschedule": "asynq has no call for it, and the lock of a unique task would end too early",
-        "purge pending": "a worker is at them: stop one with `Inspector.CancelProcessing`",
+        "purge pending": "a worker is at them: `redisq pending stop` cancels one",
     }
+    worker_commands: ClassVar[Mapping[WorkerWord, str]] = {
+        "stop-job": "the context of its handler is cancelled: a handler that looks at it ends",
+    }
+    no_commands: ClassVar[Mapping[WorkerWord, str]] = dict.fromkeys(
+        ("quiet", "stop"), "asynq's servers heed only signals: TSTP quiets one, TERM ends it"
+    )
     without_deadline: ClassVar[str] = "it has no lease: asynq won't notice if its server is killed"
     layout_faults: ClassVar[tuple[str, ...]] = (
         "a task that comes into its group from `scheduled`, or back from a set that no server"
@@ -128,6 +141,14 @@ class AsynqQueue(
     async def worker_processes(self) -> list[Process]:
         """asynq's servers; one whose record expired is not `alive`."""
         return await servers()
+
+    async def order(self, word: WorkerWord, target: str) -> Order | None:
+        """As `Inspector.CancelProcessing` (``internal/rdb/rdb.go``: `PublishCancelation`)."""
+        id = raw_of(target)
+        key = bytes_of(self.keys["t_job_"]) + id
+        if await Call(("HGET", key, "state"), optional, key=key) != b"active":
+            return None
+        return Order([Element("hash", key, b"state", b"active", b"active")], "asynq:cancel", id)
 
     # --- records ---------------------------------------------------------------------------------
 

@@ -18,7 +18,6 @@ class BullRepeatables(BullSchedules):
     name: ClassVar[str] = "Bull"
     refusals: ClassVar[Mapping[str, str]] = {
         "pause": "a repeatable job has no pause; remove it, and let the application add it again",
-        "run": "its next run is a delayed job: requeue that one, and the schedule goes on from it",
     }
 
     async def schedules(

@@ -15,6 +15,7 @@ from ...model.entry import Entry, State
 from ...model.errors import WrongKind
 from ...model.quoting import bytes_of, raw_of
 from ...model.states import Verb
+from ...model.worker_command import WorkerWord
 from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, attempt_reads, both, operation
 from ..attachments import attached, fields, last_lines, members
@@ -64,6 +65,14 @@ class BullJobs(JobHashQueue[C_co], HasSchedules[C_co], HasOwnersPause[C_co], Has
     verbs: ClassVar[Mapping[str, str]] = {
         "requeue": "they wait for the next worker now",
         "hard": "they are removed for good: no undo",
+    }
+    no_commands: ClassVar[Mapping[WorkerWord, str]] = {
+        **dict.fromkeys(
+            ("quiet", "stop"),
+            "its workers take no commands: send the process a signal that your application handles"
+            " (`worker.close()`); `redisq queue pause` pauses all workers of the queue",
+        ),
+        "stop-job": "its workers take no commands: a job ends when its processor returns",
     }
     workers_unknown: ClassVar[str] = (
         "its workers are in no key: shown are those connected to this server now. Which jobs they"

@@ -26,7 +26,8 @@ class BullSchedules(ScheduleProgram):
     """What Bull and BullMQ share."""
 
     notes: ClassVar[Mapping[str, str]] = {
-        "rm": "its next job goes with it, unless that waits or runs already"
+        "rm": "its next job goes with it, unless that waits or runs already",
+        "run": "its next job waits now, as `job.promote()` does it; the schedule goes on from it",
     }
 
     async def read(self, queue: Any) -> list[OwnersSchedule]:
@@ -70,7 +71,6 @@ class BullmqSchedulers(BullSchedules):
     refusals: ClassVar[Mapping[str, str]] = {
         "pause": "a job scheduler has no pause; remove it, and let the application add it again"
         " (`upsertJobScheduler`)",
-        "run": "its next run is a delayed job: `job.promote()` of BullMQ runs it now",
     }
 
     async def schedules(
@@ -101,7 +101,8 @@ class BullmqSchedulers(BullSchedules):
             for field, value in schedule.record["values"].items()
             if field != "ic"
         )
-        return [*was, *found, Element("key", definition, b"", b"1")]
+        there = await Call(("EXISTS", definition), bool, key=definition)
+        return [*was, *found, *([Element("key", definition, b"", b"1")] if there else [])]
 
 
 async def _events_kept(meta: bytes) -> bytes:
@@ -116,7 +117,13 @@ def _schedule(
 ) -> OwnersSchedule:
     name, at = legal(member), moment(score)
     if isinstance(values, Exception):
-        return OwnersSchedule(name, "BullMQ", next_ms=at, problem=f"its hash: {values}")
+        return OwnersSchedule(
+            name,
+            "BullMQ",
+            next_ms=at,
+            problem=f"its hash: {values}",
+            record={"member": member, "at": at, "values": {}},
+        )
     if any(isinstance(value, Note) for value in values.values()):
         return OwnersSchedule(name, "BullMQ", next_ms=at, problem="its hash is too long to be read")
     told = {field: value.decode(errors="replace") for field, value in values.items() if value}
@@ -131,6 +138,7 @@ def _schedule(
         told.get("tz"),
         int(every) if every.isdigit() and len(every) < 16 else None,
         at,
+        next_id=None if at is None else legal(b"repeat:%b:%d" % (member, at)),
         task=told.get("name"),
         payload=values["data"],
         record=record,

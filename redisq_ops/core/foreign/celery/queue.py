@@ -15,21 +15,24 @@ from itertools import chain
 from typing import Any, ClassVar
 
 from ...engine.operator_changes import MoveStep
-from ...engine.optional_features import HasDoneEntries, HasWorkerTraces
+from ...engine.optional_features import HasDoneEntries
 from ...engine.registry import all_queues
 from ...engine.relation import Links
 from ...model.activity import Activity
 from ...model.attachment import Attachment
 from ...model.entry import Entry, State
+from ...model.errors import Refused
 from ...model.queue_position import QueuePosition
-from ...model.quoting import bytes_of, legal, text
+from ...model.quoting import bytes_of, legal, raw_of, text
 from ...model.states import Verb
+from ...model.worker_command import WorkerWord
 from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, attempt, both, operation, together
 from ...redis.parsers import moment, optional
 from ...redis.whole_keys import set_members, strings
 from ..attachments import value_shown
 from ..declarations import Declared, Hash, List
+from ..elements import Element
 from ..json_text import text_member
 from ..long_records import not_read
 from ..places import LocatedEntry, Place, Row
@@ -37,8 +40,11 @@ from ..record_sizes import string_sizes
 from ..releases import Releases
 from ..scanned_results import ScannedResults
 from ..schedules import HasSchedules, ScheduleProgram
+from ..worker_commands import Order, SendsCommands
 from .bindings import BINDING, SEPARATOR, parts_of, separator_of
 from .chords import links
+from .consumers_pause import HasConsumersPause
+from .control import ask, channel_of, control
 from .message import message
 from .schedules import RedBeat
 from .sent_tasks import SentTasks
@@ -58,7 +64,9 @@ _HELD = (
 )
 
 
-class CeleryQueue(HasSchedules[C_co], HasDoneEntries[C_co], HasWorkerTraces[C_co]):
+class CeleryQueue(
+    HasConsumersPause[C_co], HasSchedules[C_co], SendsCommands[C_co], HasDoneEntries[C_co]
+):
     """``celery:<queue>``. An id is the task's, which it keeps when it is tried again."""
 
     kind: ClassVar[str] = "celery"
@@ -89,10 +97,6 @@ class CeleryQueue(HasSchedules[C_co], HasDoneEntries[C_co], HasWorkerTraces[C_co
         "restore": ("trash",),
     }
     schedule_programs: ClassVar[tuple[ScheduleProgram, ...]] = (RedBeat(),)
-    no_pause: ClassVar[str] = (
-        "Celery has no key for it: `celery control cancel_consumer QUEUE` asks its workers, and"
-        " `add_consumer` lets them go on"
-    )
     releases: ClassVar[Releases] = Releases(("5.2", "5.7"))
     replay_note: ClassVar[str] = (
         "as new messages of the same ids: what a result doesn't keep is not sent (callbacks, the"
@@ -106,11 +110,20 @@ class CeleryQueue(HasSchedules[C_co], HasDoneEntries[C_co], HasWorkerTraces[C_co
         "claim": "only Celery's workers can take a task",
         "reschedule": _HELD,
         "purge pending": _HELD,
-        "purge delayed": _HELD + ", and `celery control revoke` stops them",
+        "purge delayed": _HELD + "; `redisq pending stop` revokes one",
         "replay done": "their results would be overwritten, and your application may still read"
         " them: send the task anew",
         "purge done": "they are results that your application may still read:"
         " `app.AsyncResult(ID).forget()` removes one",
+    }
+    worker_commands: ClassVar[Mapping[WorkerWord, str]] = {
+        "stop": "it ends when its present tasks have ended",
+        "stop-job": "the task is revoked: the worker that has it won't begin it, and if it runs"
+        " ends its process (with the prefork pool; threads can't be ended)",
+    }
+    no_commands: ClassVar[Mapping[WorkerWord, str]] = {
+        "quiet": "Celery can't quiet a worker as a whole: `redisq queue pause` asks all workers to"
+        " take no more tasks from a queue"
     }
     unlisted: ClassVar[Mapping[State, str]] = dict.fromkeys(
         ("dead", "done"),
@@ -200,6 +213,32 @@ class CeleryQueue(HasSchedules[C_co], HasDoneEntries[C_co], HasWorkerTraces[C_co
         return [
             Process(name, name.partition("@")[2], alive=None, work_known=False) for name in hosts
         ]
+
+    async def order(self, word: WorkerWord, target: str) -> Order | None:
+        """As `app.control.shutdown(destination=…)` and `app.control.terminate(ID)`: the workers
+        themselves know whether they are meant. All of them hear it, so the one that is to end has
+        to answer a ping first."""
+        channel, own = channel_of(self.at, self.client), text(raw_of(target))
+        if word == "stop":
+            if target not in [process.name for process in await self.worker_processes.op()]:
+                return None
+            if own not in (await ask(self.at, self.client, "ping", {}, [own])).said:
+                raise Refused(f"worker {target} doesn't answer: it is gone, or too busy")
+            return Order((), channel, control("shutdown", {}, [own]))
+        rows = [
+            row
+            for state in ("pending", "delayed")
+            for row in (await self._located([target], state, False))[target]
+        ]
+        arguments = {"task_id": own, "terminate": True, "signal": "SIGTERM"}
+        found = [await self._as_it_is(row) for row in rows]
+        return Order(found, channel, control("revoke", arguments)) if found else None
+
+    async def _as_it_is(self, row: LocatedEntry) -> Element:
+        """A message that a worker has."""
+        key = bytes_of(row.place.key)
+        value = await Call(("HGET", key, row.member), optional, key=key)
+        return Element("hash", key, row.member, value, value)
 
     @operation
     async def activity(self, since_ms: int, known_ms: int | None = None) -> Activity:

@@ -10,14 +10,17 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
-from ...model.quoting import legal
-from ...redis.operation import Call, both
+from ...engine.registry import all_queues
+from ...model.errors import Refused
+from ...model.quoting import legal, raw_of, text
+from ...redis.operation import Call, attempt, both
 from ...redis.parsers import moment
 from ..elements import Element
 from ..job_hashes import Note
 from ..json_text import decoded, encoded, text_member
+from ..long_records import LONG_RECORD, whole_sizes
 from ..schedule import OwnersSchedule
-from ..schedules import DueScores, more, ranked, records
+from ..schedules import MOST, DueScores, more, ranked, records
 from .bindings import BINDING
 from .redbeat_keys import AT, DUE
 
@@ -40,15 +43,21 @@ class RedBeat(DueScores):
     def due_key(self, queue: Any) -> bytes:
         return DUE
 
-    async def read(self, queue: Any) -> list[OwnersSchedule]:
+    async def read(self, queue: Any, most: int = MOST) -> list[OwnersSchedule]:
+        """Of a queue that isn't registered, too: they are shown in one queue that is."""
         usual = f"{queue.at}{BINDING.decode()}{DEFAULT}"
         (rows, unread), has_usual = await both(
-            ranked(DUE), Call(("EXISTS", usual), bool, key=usual)
+            ranked(DUE, most), Call(("EXISTS", usual), bool, key=usual)
         )
         found = await records([key for key, _ in rows], ("definition", "meta"))
-        made = (_entry(*row, values) for row, values in zip(rows, found, strict=True))
+        made = [_entry(*row, values) for row, values in zip(rows, found, strict=True)]
         otherwise = DEFAULT if has_usual else queue.own_name
-        mine = [one for one in made if queue.takes(one.record.get("queue") or otherwise)]
+        into = [one.record.get("queue") or otherwise for one in made]
+        if not all(map(queue.takes, into)):
+            known = await _registered(queue)
+            first = min(known, key=lambda name: (name != DEFAULT, name))
+            into = [name if name in known else first for name in into]
+        mine = [one for one, name in zip(made, into, strict=True) if queue.takes(name)]
         return mine + more(self.name, unread)
 
     async def change(
@@ -58,13 +67,26 @@ class RedBeat(DueScores):
         key, data = schedule.record["key"], schedule.record["data"]
         if paused is None:
             due = f"{schedule.record['score']:.17g}".encode()
-            return [
-                Element("hash", key, b"definition", data, data),
-                Element("zset", DUE, key, due),
-                Element("key", key, b"", b"1"),
-            ]
+            gone = [Element("zset", DUE, key, due)]
+            (size,) = await whole_sizes([key])
+            if size > LONG_RECORD:
+                raise Refused("it has too many bytes to be kept for an undo")
+            if not schedule.problem:
+                gone.append(Element("hash", key, b"definition", data, data))
+            return [*gone, Element("key", key, b"", b"1")] if size else gone
         after = json.dumps(json.loads(data) | {"enabled": not paused}).encode()
         return [Element("hash", key, b"definition", data, after)]
+
+
+async def _registered(queue: Any) -> set[str]:
+    """The own names of this queue and of the registered ones beside it."""
+    found = await attempt(all_queues(queue.prefix))
+    others = [] if isinstance(found, Exception) else found
+    beside = (one for one in others if (one.kind, one.at or "") == (queue.kind, queue.at))
+    return {
+        queue.own_name,
+        *(text(raw_of(one.called or one.name.partition(":")[2])) for one in beside),
+    }
 
 
 def _entry(
@@ -76,7 +98,13 @@ def _entry(
     found = None if isinstance(data, Note) else decoded(data or b"")
     if isinstance(values, Exception) or not isinstance(found, dict):
         why = str(values) if isinstance(values, Exception) else "it is missing, long, or no JSON"
-        return OwnersSchedule(name, RedBeat.name, next_ms=at, problem=f"its definition: {why}")
+        return OwnersSchedule(
+            name,
+            RedBeat.name,
+            next_ms=at,
+            problem=f"its definition: {why}",
+            record={"key": key, "data": None, "score": score},
+        )
     when, queue = found.get("schedule"), text_member(found.get("options"), ("queue",))
     when = when if isinstance(when, dict) else {}
     kind = text_member(when, ("__type__",)) or "?"

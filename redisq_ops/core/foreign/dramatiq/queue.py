@@ -19,6 +19,7 @@ from ...model.attachment import Attachment
 from ...model.entry import Entry, State
 from ...model.quoting import bytes_of, legal, text
 from ...model.states import Verb
+from ...model.worker_command import WorkerWord
 from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, Description, both, operation, together
 from ...redis.parsers import moment, optional
@@ -69,6 +70,13 @@ class DramatiqQueue(ForeignChanges[C_co], HasDoneEntries[C_co], HasWorkerTraces[
         "requeue": ("pending", "delayed"),
     }
     orphan_states: ClassVar[tuple[State, ...]] = ("pending",)
+    no_commands: ClassVar[Mapping[WorkerWord, str]] = {
+        **dict.fromkeys(
+            ("quiet", "stop"), "Dramatiq's workers heed only signals: send the main process TERM"
+        ),
+        "stop-job": "Dramatiq can't end a message that runs, unless the application has the"
+        " middleware of dramatiq-abort: `dramatiq_abort.abort(MESSAGE_ID)`",
+    }
     no_pause: ClassVar[str] = "Dramatiq has no pause: stop its workers"
     no_schedules: ClassVar[str] = "Dramatiq has no schedules; delayed messages run once"
     releases: ClassVar[Releases] = Releases(("1.12", "2.2"))

@@ -16,6 +16,7 @@ from ...model.attachment import Attachment
 from ...model.entry import Entry, Page, PageQuery, State
 from ...model.quoting import bytes_of, legal, raw_of, text
 from ...model.states import Verb
+from ...model.worker_command import WorkerWord
 from ...redis.operation import C_co, Call, operation, together
 from ...redis.parsers import moment
 from ..attachments import attached, fields
@@ -62,6 +63,14 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co], HasDoneEntries[C_co]
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
         **JOB_VERBS,
         "requeue": ("pending", "delayed"),
+    }
+    no_commands: ClassVar[Mapping[WorkerWord, str]] = {
+        **dict.fromkeys(
+            ("quiet", "stop"),
+            "Horizon's commands go by signals on its machine (`php artisan horizon:pause`,"
+            " `horizon:terminate`), and `queue:restart` writes into the application's cache",
+        ),
+        "stop-job": "Laravel can't end a job that runs: its `timeout` does",
     }
     no_pause: ClassVar[str] = (
         "what pauses Laravel's workers is not among the queue's keys: run `php artisan"

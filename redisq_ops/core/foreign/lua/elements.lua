@@ -1,7 +1,8 @@
 -- Elements of an owner's keys, by their kind: a field of a `hash`, a member of a `zset` (its value is
 -- the score) or of a `set` (its value is 1), a `string`, a whole `key` of any type (its value is 1),
--- and an event of a `stream`, which is only added (its value is how many events stay, about; it is
--- left out if no id is left). A value is = and its bytes; empty: the element isn't there.
+-- an event of a `stream`, which is only added (its value is how many events stay, about; it is left out
+-- if no id is left), and an element of a `list`, which is only added at its left end (its value is the
+-- seconds after which the list expires). A value is = and its bytes; empty: the element isn't there.
 -- USES: type_check kept_keys
 local function element_now(kind, key, member)
   if kind == 'key' then return redis.call('EXISTS', key) == 1 and '1' end
@@ -29,6 +30,9 @@ local function elements_set(row, value)
     local fields = {}
     for field in member:gmatch('%Z+') do fields[#fields + 1] = field end
     redis.pcall('XADD', key, 'MAXLEN', '~', bytes, '*', unpack(fields))
+  elseif kind == 'list' then
+    redis.call('LPUSH', key, member)
+    redis.call('EXPIRE', key, bytes)
   elseif kind == 'hash' then
     if value == '' then redis.call('HDEL', key, member) else redis.call('HSET', key, member, bytes) end
   elseif kind == 'zset' then

@@ -9,6 +9,7 @@ from ...model.entry import Entry, Failure, Settlement, State
 from ...model.errors import BadInput
 from ...model.quoting import bytes_of, text
 from ...model.states import Verb
+from ...model.worker_command import WorkerWord
 from ...model.worker_process import Process, Pruned
 from ...redis.operation import C_co, Call, operation
 from ...redis.whole_keys import set_members
@@ -58,6 +59,11 @@ class ResqueQueue(RubyJobQueue[C_co]):
         "purge": ("waiting", "pending", "dead"),
         "hard": ("waiting", "pending", "dead", "trash"),
         "restore": ("trash",),
+    }
+    no_commands: ClassVar[Mapping[WorkerWord, str]] = {
+        "quiet": "Resque's workers heed only signals: USR2 quiets one, CONT lets it go on",
+        "stop": "Resque's workers heed only signals: QUIT ends one when its job has ended",
+        "stop-job": "Resque's workers heed only signals: USR1 kills the process that runs the job",
     }
     workers_at: ClassVar[str] = "workers"
     theirs: ClassVar[dict[str, str]] = {

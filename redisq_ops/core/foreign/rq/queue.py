@@ -18,6 +18,7 @@ from ...model.cut_element import LARGEST
 from ...model.entry import Entry, State
 from ...model.quoting import bytes_of, legal, raw_of
 from ...model.states import Verb
+from ...model.worker_command import WorkerWord
 from ...model.worker_process import Process
 from ...redis.key_scan import literal
 from ...redis.operation import (
@@ -44,11 +45,12 @@ from ..owners_pause import HasKeyPause
 from ..places import LocatedEntry, Place
 from ..releases import Releases
 from ..schedules import HasSchedules, ScheduleProgram
+from ..worker_commands import Order, SendsCommands
 from .dependencies import links
 from .job import Record, ended, returned
 from .recogniser import OF_A_QUEUE
 from .schedules import RqCron, RqScheduler
-from .workers import workers
+from .workers import order, workers
 
 FIELDS = (
     "description",
@@ -89,7 +91,13 @@ def _executions(key: str, id: bytes) -> Call[list[bytes]]:
     return Call(("ZSCAN", key, 0, "MATCH", pattern, "COUNT", DEPTH), read, key=key)
 
 
-class RqQueue(JobHashQueue[C_co], HasSchedules[C_co], HasKeyPause[C_co], HasWorkerProcesses[C_co]):
+class RqQueue(
+    JobHashQueue[C_co],
+    HasSchedules[C_co],
+    HasKeyPause[C_co],
+    SendsCommands[C_co],
+    HasWorkerProcesses[C_co],
+):
     """``rq:<queue>``, or ``rq``: the deployment with all its queues. An id is RQ's job id."""
 
     kind: ClassVar[str] = "rq"
@@ -137,7 +145,15 @@ class RqQueue(JobHashQueue[C_co], HasSchedules[C_co], HasKeyPause[C_co], HasWork
         "requeue pending": "its worker may be at it; RQ itself moves the job of a killed worker to"
         " the failed ones when its time is over: then replay it",
         "claim": "only RQ's workers can take a job",
-        "purge pending": "a worker is at them: stop them by `rq.command.send_stop_job_command`",
+        "purge pending": "a worker is at them: `redisq pending stop` ends one",
+    }
+    worker_commands: ClassVar[Mapping[WorkerWord, str]] = {
+        "stop": "it ends when its present job has ended",
+        "stop-job": "its worker kills the process that runs it; the job is `stopped`, and is listed"
+        " as failed",
+    }
+    no_commands: ClassVar[Mapping[WorkerWord, str]] = {
+        "quiet": "RQ can't quiet one worker: `redisq queue pause` suspends all"
     }
     layout_faults: ClassVar[tuple[str, ...]] = (
         "a replayed job keeps the time at which its failure would have been forgotten: RQ's own"
@@ -290,3 +306,6 @@ class RqQueue(JobHashQueue[C_co], HasSchedules[C_co], HasKeyPause[C_co], HasWork
     async def worker_processes(self) -> list[Process]:
         """RQ's workers; one whose record expired is not `alive`."""
         return await workers(self.at)
+
+    async def order(self, word: WorkerWord, target: str) -> Order | None:
+        return await order(self.at, word, target)

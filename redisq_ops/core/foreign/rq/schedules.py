@@ -80,14 +80,17 @@ class RqScheduler(DueScores):
     refusals: ClassVar[Mapping[str, str]] = {
         "pause": "rq-scheduler has no pause; remove the schedule, and let the application add it"
         " again",
-        "run": "rq-scheduler runs a job when its time has come; enqueue the job by RQ",
+    }
+    notes: ClassVar[Mapping[str, str]] = {
+        "run": "it is due now, and enqueued when rq-scheduler looks again, every minute unless it"
+        " is set otherwise; its next time is counted from then",
     }
 
     def due_key(self, queue: Any) -> bytes:
         return bytes_of(queue.at) + _JOBS
 
-    async def read(self, queue: Any) -> list[OwnersSchedule]:
-        rows, unread = await ranked(self.due_key(queue))
+    async def read(self, queue: Any, most: int = MOST) -> list[OwnersSchedule]:
+        rows, unread = await ranked(self.due_key(queue), most)
         jobs = [bytes_of(queue.at) + b"job:" + id for id, _ in rows]
         found = await records(jobs, ("origin", "description", "meta"))
         made = (_scheduled(*row, values) for row, values in zip(rows, found, strict=True))
@@ -100,8 +103,15 @@ class RqScheduler(DueScores):
         """As its `cancel`: the job's hash stays."""
         if paused is not None:
             return await super().change(queue, schedule, paused)
+        return [self._due(queue, schedule, None)]
+
+    async def run(self, queue: Any, schedule: OwnersSchedule, now_ms: int) -> list[Element]:
+        """As its `change_execution_time`."""
+        return [self._due(queue, schedule, b"%d" % (now_ms // 1000))]
+
+    def _due(self, queue: Any, schedule: OwnersSchedule, after: bytes | None) -> Element:
         score = f"{schedule.record['score']:.17g}".encode()
-        return [Element("zset", self.due_key(queue), schedule.record["member"], score)]
+        return Element("zset", self.due_key(queue), schedule.record["member"], score, after)
 
 
 def _scheduled(

@@ -1,16 +1,20 @@
-"""RQ's workers, as they register themselves."""
+"""RQ's workers, as they register themselves, and commands to them (``rq/command.py``)."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from ...engine.registry import server_ms
-from ...model.quoting import bytes_of, legal
+from ...model.quoting import bytes_of, legal, raw_of, text
+from ...model.worker_command import WorkerWord
 from ...model.worker_process import Process, RunningJob
 from ...redis.operation import Call, attempt, both, together
 from ...redis.whole_keys import set_members
+from ..elements import Element
 from ..iso_times import iso_ms
 from ..job_hashes import JobHash
+from ..worker_commands import Order
 
 FIELDS = (
     "hostname",
@@ -59,3 +63,22 @@ def _process(at: str, key: bytes, found: Any, now: int) -> Process:
         tuple(work),
         row.text("state") == "suspended",
     )
+
+
+async def order(at: str, word: WorkerWord, target: str) -> Order | None:
+    """As `send_shutdown_command` and `send_stop_job_command` do it."""
+    of_job = word == "stop-job"
+    key = bytes_of(at) + (b"job:" if of_job else b"worker:") + raw_of(target)
+    fields = ("worker_name", "status") if of_job else ("birth", "death")
+    values = await Call(("HMGET", key, *fields), list[Any], key=key)
+    if not values[0] or values[1] != (b"started" if of_job else None):
+        return None
+    worker = text(values[0] if of_job else raw_of(target))
+    message: dict[str, str] = {"command": "stop-job" if of_job else "shutdown"}
+    if of_job:
+        message["job_id"] = text(raw_of(target))
+    elements = (
+        Element("hash", key, field.encode(), value, value)
+        for field, value in zip(fields, values, strict=True)
+    )
+    return Order([*elements], f"{at}pubsub:{worker}", json.dumps(message).encode())

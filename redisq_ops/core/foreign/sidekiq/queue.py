@@ -19,11 +19,13 @@ from ...model.entry import Entry, Failure, Settlement, State
 from ...model.errors import BadInput, Refused
 from ...model.quoting import bytes_of, legal, text
 from ...model.states import Verb
+from ...model.worker_command import WorkerWord
 from ...model.worker_process import KEEPS_JOBS, Process, Pruned
 from ...redis.operation import C_co, Call, attempt, both, operation, together
 from ...redis.parsers import optional
 from ...redis.whole_keys import set_members
 from ..declarations import Declared, List, Zset
+from ..elements import Element
 from ..json_text import decoded, text_member
 from ..long_records import LONG_RECORD
 from ..places import LocatedEntry, Place, Row
@@ -33,6 +35,7 @@ from ..ruby_jobs.job import Job
 from ..ruby_jobs.private_lists import PrivateList
 from ..ruby_jobs.queue import RubyJobQueue
 from ..schedules import HasSchedules, ScheduleProgram
+from ..worker_commands import Order, SendsCommands
 from .processes import TTL_MS, processes
 from .schedules import SidekiqCron, SidekiqScheduler
 
@@ -40,7 +43,7 @@ MAX_RETRIES = 25
 _GIVEN = {"class", "args", "jid", "queue", "at", "created_at", "enqueued_at"}
 
 
-class SidekiqQueue(RubyJobQueue[C_co], HasSchedules[C_co], HasTimeline[C_co]):
+class SidekiqQueue(RubyJobQueue[C_co], HasSchedules[C_co], SendsCommands[C_co], HasTimeline[C_co]):
     """``sidekiq:<queue>``, or ``sidekiq``: the deployment with all its queues."""
 
     kind: ClassVar[str] = "sidekiq"
@@ -71,6 +74,15 @@ class SidekiqQueue(RubyJobQueue[C_co], HasSchedules[C_co], HasTimeline[C_co]):
         "hard": ("waiting", "pending", "delayed", "dead", "trash"),
         "restore": ("trash",),
         "reschedule": ("delayed",),
+    }
+    worker_commands: ClassVar[Mapping[WorkerWord, str]] = {
+        "quiet": "it takes no more jobs, from its next heartbeat on (within 10 s); only a restart"
+        " ends that",
+        "stop": "it ends from its next heartbeat on (within 10 s), and puts jobs that don't end in"
+        " its `timeout` back into their queues",
+    }
+    no_commands: ClassVar[Mapping[WorkerWord, str]] = {
+        "stop-job": "Sidekiq has no command for it: ending a thread is never safe; stop its process"
     }
     workers_at: ClassVar[str] = "processes"
     theirs: ClassVar[dict[str, str]] = {
@@ -292,6 +304,27 @@ class SidekiqQueue(RubyJobQueue[C_co], HasSchedules[C_co], HasTimeline[C_co]):
             queue=self.own_name,
         )
         return Pruned(word, waiting=back, lost=gone)
+
+    async def order(self, word: WorkerWord, target: str) -> Order | None:
+        """As `Sidekiq::Process#quiet!` and `#stop!` (``lib/sidekiq/api.rb``)."""
+        name, key, known = bytes_of(target), bytes_of(self.at), self.keys["t_processes"]
+        key += name
+        listed, info = await both(
+            Call(("SISMEMBER", known, name), bool, key=known),
+            Call(("HGET", key, "info"), optional, key=key),
+        )
+        if not listed or info is None:
+            return None
+        if (job.fields(info) or {}).get("embedded") is True:
+            raise Refused(f"process {target} is embedded in another program, which decides itself")
+        signal = b"TSTP" if word == "quiet" else b"TERM"
+        return Order(
+            [
+                Element("set", bytes_of(known), name, b"1", b"1"),
+                Element("key", key, b"", b"1", b"1"),
+                Element("list", key + b"-signals", signal, after=b"60"),
+            ]
+        )
 
     async def paused_there(self) -> str | None:
         key = self.keys["t_paused"]

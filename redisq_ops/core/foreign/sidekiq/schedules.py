@@ -63,10 +63,11 @@ class SidekiqCron(ScheduleProgram):
     ) -> list[Element]:
         """As its `disable!`, `enable!` and `destroy`."""
         values, key = schedule.record["values"], bytes_of(queue.at) + schedule.record["key"]
-        status = values["status"]
         if paused is not None:
-            return [Element("hash", key, b"status", status, b"disabled" if paused else b"enabled")]
-        was = [Element("hash", key, n.encode(), values[n], values[n]) for n in ("cron", "klass")]
+            after = b"disabled" if paused else b"enabled"
+            return [Element("hash", key, b"status", values["status"], after)]
+        fields = () if schedule.problem else ("cron", "klass")
+        was = [Element("hash", key, n.encode(), values[n], values[n]) for n in fields]
         keys = [key, key + b":enqueued", key + b":jid_history"]
         sizes = await whole_sizes(keys)
         if any(size > LONG_RECORD for size in sizes):
@@ -89,7 +90,8 @@ def _cron_job(
     name = legal(key.removeprefix(b"cron_job:").removeprefix(b"default:"))
     if isinstance(values, Exception) or not values["cron"]:
         why = str(values) if isinstance(values, Exception) else "it is gone"
-        return OwnersSchedule(name, SidekiqCron.name, problem=f"its hash: {why}")
+        record = {"key": key, "set": set_, "values": values}
+        return OwnersSchedule(name, SidekiqCron.name, problem=f"its hash: {why}", record=record)
     told = {field: (value or b"").decode(errors="replace") for field, value in values.items()}
     message = values["message"]
     queue = text_member(decoded(message or b""), ("queue",)) or "default"

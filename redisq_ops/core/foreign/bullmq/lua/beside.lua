@@ -86,7 +86,8 @@ local function beside_refuses(e, leaves, to)
   local locked = job.beside > 0 and redis.call('EXISTS', job.key .. ':lock') == 1
   -- mutant lock ignored: locked or =>
   if locked or job.defa then return 'busy' end
-  if (leaves or place.state == 'delayed') and is_recurring(e) then return 'recurring' end
+  local stays = to == 'waiting' and place.state == 'delayed' -- as `job.promote()`: the schedule goes on
+  if (leaves or place.state == 'delayed' and not stays) and is_recurring(e) then return 'recurring' end
   if flow_refuses(e, leaves, to) then return 'linked' end
   if is_too_old(e) or to == 'waiting' and not waiting_list(place.base) then return 'unclear' end
 end
