@@ -317,7 +317,10 @@ class Top(Dashboard):
     def action_begin(self, verb: str) -> None:
         """Begin the change that a command of this name makes; a dialog asks for what it needs."""
         noun, _, last = verb.rpartition(" ")
-        if noun == "request":
+        if isinstance(self.acting, ConsumersView):
+            self.current.table.stay()
+            self.changes.group("move" if verb == "move" else "rm", self.acting)
+        elif noun == "request":
             self.current.table.stay()
             self.changes.set_rule(cast("Control", last), self.acting)
         else:

@@ -73,6 +73,8 @@ class GroupPositions:
     """The consumer groups of a stream, by name."""
 
     groups: tuple[GroupPosition, ...]
+    start: StreamId
+    """of the first entry that is there"""
     end: StreamId
     """of the last entry ever added"""
     length: int

@@ -132,7 +132,8 @@ def _consequences(
     stays = [f"{state_pending(before.pending)} stay with their consumers"] if before.pending else []
     if to is None:
         lag = "unknown" if before.lag is None else count(before.lag)
-        gone = f"{count(before.consumers)} consumers go with it: one that still reads gets an error"
+        them = f"{count(before.consumers)} {'consumer' if before.consumers == 1 else 'consumers'}"
+        gone = f"with its {them}: one that still reads gets an error"
         return [
             f"it is at {before.last}, lag {lag} (not delivered yet), nothing pending",
             *([gone] if before.consumers else []),
@@ -173,7 +174,7 @@ async def carry_out_group(change: GroupChange, author: Author) -> ChangeOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Trim:
-    """What can be trimmed: reads nothing more, writes nothing."""
+    """What can be trimmed; nothing is written yet."""
 
     queue: HasConsumerGroups[Any]
     upto: StreamId
@@ -181,7 +182,7 @@ class Trim:
     most: int
     """entries that go, at most: their number isn't known before"""
     holder: GroupPosition
-    """the group that is furthest behind"""
+    """the group that holds the most back"""
 
 
 async def prepare_trim(queue: Queue[Any], older_ms: int = 0) -> Trim:
@@ -197,7 +198,7 @@ async def prepare_trim(queue: Queue[Any], older_ms: int = 0) -> Trim:
     if older_ms:
         upto = min(upto, streams.position(now - older_ms, max(seen.end, StreamId(now, 0))))
     received = [seen.length - each.lag for each in seen.groups if each.lag is not None]
-    most = min(received, default=seen.length) if any(upto) else 0
+    most = min(received, default=seen.length) if upto >= seen.start else 0
     return Trim(streams, upto, max(0, most), holder)
 
 
@@ -207,14 +208,16 @@ def trim_preview(trim: Trim) -> Preview:
     why = f"group {holder.group} has read up to {holder.last}"
     if holder.first_pending is not None and holder.done < holder.last:
         why = f"group {holder.group} has {holder.first_pending} pending"
-    lines = [
-        f"up to {trim.upto}, since {why}",
-        "every group has received and acknowledged them; the server checks that again",
-        "there is no undo",
-    ]
     facts = {"verb": "trim", "queue": queue, "matched": trim.most, "to": str(trim.upto)}
+    if not trim.most:
+        return Preview(f"trim queue {queue}", (why,), facts=facts)
+    lines = (
+        f"up to {trim.upto}: {why}",
+        "every group has received and acknowledged them; each step checks that again",
+        "there is no undo",
+    )
     what = f"trim at most {count(trim.most)} entries of queue {queue}"
-    return Preview(what, tuple(lines), queue if trim.most else None, facts)
+    return Preview(what, lines, queue, facts)
 
 
 class TrimSteps(ChangeSteps):

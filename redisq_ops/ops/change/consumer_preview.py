@@ -47,11 +47,10 @@ def consumer_preview(
         lines += [f"{held.consumer} stays a consumer"] if n and held.consumer != NOBODY else []
         what = f"{verb} {state_entries(n, 'pending')} of {held.what} in queue {queue}"
     if not undoable(held):
-        back = f" from {to}" if to else ""
-        why = f"for so many in a stream: claim them back{back}"
-        lines.append(
-            f"there is no undo{': nobody had them' if held.consumer == NOBODY else f' {why}'}"
-        )
+        many = f"more than {count(consumer_steps.UNDOABLE)} entries of a stream"
+        back = "" if acknowledge else f": claim them back{f' from {to}' if to else ''}"
+        why = "nobody had them" if held.consumer == NOBODY else f"{many}{back}"
+        lines.append(f"there is no undo: {why}")
     facts = {
         "verb": verb,
         "queue": queue,

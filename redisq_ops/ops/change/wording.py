@@ -51,7 +51,7 @@ SKIPPED = {
 """why entries are skipped by a change: a word of `OperatorChanges.move` -> what they are"""
 HELD = "a worker that holds one can't settle it any more"
 MEANS = {
-    "acknowledge": "their group is done with them; they stay in the stream for other groups",
+    "acknowledge": "their group is done with them, and they stay in the stream for other groups",
     "requeue": f"they wait for the next worker; {HELD}",
     "claim": "another consumer receives them; the present one can't settle them any more",
     "replay": "they wait for a worker again",

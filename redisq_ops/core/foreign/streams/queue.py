@@ -355,7 +355,8 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
             )
             for part, rows in zip(parts, firsts, strict=True)
         ]
-        return GroupPositions(tuple(found), StreamId(*groups.place(extent.last)), extent.length)
+        start, end = (StreamId(*groups.place(id)) for id in (extent.first or "0-0", extent.last))
+        return GroupPositions(tuple(found), start, end, extent.length)
 
     def position(self, where: str | int, end: StreamId) -> StreamId:
         if where == "start":
@@ -364,12 +365,12 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
             return end
         if isinstance(where, int):
             if end.ms and groups.came_ms(str(end)) is None:
-                raise BadInput(f"the ids of stream {self.name} are no times: name an id")
+                raise BadInput(f"the ids of {self.name} are no times: name an id")
             found = before(StreamId(where, 0))
         else:
             found = StreamId(*groups.place(where if "-" in where else f"{where}-0"))
         if found > end:
-            raise BadInput(f"{found} is behind the last entry of stream {self.name}, {end}")
+            raise BadInput(f"{found} is behind the last entry of {self.name}, {end}")
         return found
 
     @operation
