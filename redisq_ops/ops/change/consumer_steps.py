@@ -51,7 +51,10 @@ class ConsumerSteps(ChangeSteps):
             checked_receiver(held, to)
         self._independent = independent_groups(held.queue)
         if remove and to is None and self._independent:
-            raise Refused(f"remove {held.what}: name the consumer that receives its entries")
+            raise Refused(
+                f"entries of a {held.queue.kind} queue cannot go back to waiting: name the consumer "
+                "that receives them"
+            )
         moves = {"source": "pending", "target": "pending" if to else "waiting"}
         super().__init__(
             held.queue,

@@ -1,5 +1,5 @@
--- Acknowledge pending entries of a consumer, by identity: their group is done with them, and they stay in
--- the stream for the others.
+-- Acknowledge pending entries of a consumer, by identity: their group is done with them, and they stay
+-- in the stream for other groups.
 -- KEYS: stream journal
 -- ARGV: group consumer min_idle seq
 -- REST: id

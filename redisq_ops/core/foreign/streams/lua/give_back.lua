@@ -1,5 +1,5 @@
--- Give pending entries of a consumer back to their group, by identity: nobody has them, and whoever claims
--- such entries gets them. XNACK is of Redis 8.8; with FAIL the number of deliveries stays.
+-- Give pending entries of a consumer back to their group, by identity: nobody has them, and whoever
+-- claims such entries gets them. XNACK is of Redis 8.8; with FAIL the number of deliveries stays.
 -- KEYS: stream journal
 -- ARGV: group consumer min_idle seq
 -- REST: id

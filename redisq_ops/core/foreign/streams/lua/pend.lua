@@ -1,4 +1,4 @@
--- Make acknowledged entries pending again, as they were: with their consumer, the time (ms) of their last
+-- Make acknowledged entries pending again as they were, with their consumer, the time (ms) of their last
 -- delivery and the number of deliveries.
 -- KEYS: stream
 -- ARGV: group consumer
@@ -17,8 +17,9 @@ for i = first, #ARGV, width do
   -- mutant also what the group receives again: and not positions_before(found.last, id) =>
   elseif found and not positions_before(found.last, id) then
     -- By its id alone the server would also add one that is no more; it looks whether it is there.
-    local got = redis.call('XCLAIM', stream, group, consumer, 0, id, 'TIME', ARGV[i + 1],
-      'RETRYCOUNT', ARGV[i + 2], 'FORCE', 'JUSTID')
+    local idle = math.max(0, now - tonumber(ARGV[i + 1]))
+    local got = redis.call('XCLAIM', stream, group, consumer, 0, id, 'IDLE', idle, 'RETRYCOUNT',
+      ARGV[i + 2], 'FORCE', 'JUSTID')
     if #got > 0 then word = 'moved' end
   end
   words[#words + 1] = word

@@ -1,11 +1,11 @@
--- Create, move or remove a consumer group, if it is where it was seen: `was` and `to` are ids of the last
+-- Create, move or remove a consumer group, if it is where it was seen. `was` and `to`: ids of the last
 -- entry delivered, empty where there is no group. `entries_read`: how many it has read then, -1:
 -- unknown. `unused`: remove it only if it has no consumers.
 -- KEYS: stream
 -- ARGV: group was to entries_read unused
 -- USES: positions
 -- FLAGS: allow-oom
--- Returns: ok | same (it is at `to` already) | changed (it is elsewhere) | holds (it has pending entries,
+-- Returns: ok | same (it is at `to` already) | changed (it is elsewhere) | holds (it has pending entries
 -- or consumers).
 local found = positions_read()[group]
 local last = found and found.last or ''
