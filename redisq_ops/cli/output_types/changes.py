@@ -106,6 +106,8 @@ class PlanOutput(TypedDict):
     to: NotRequired[str | None]
     """only `consumers …`: consumer that receives them; `group …`: id behind which it goes on, or up
     to which entries go"""
+    was: NotRequired[str | None]
+    """only `group …`: id behind which it goes on so far; null: there is no such group"""
     left_out: NotRequired[int]
     """only `consumers …`: entries held for less than `--min-idle`"""
     groups: NotRequired[int]

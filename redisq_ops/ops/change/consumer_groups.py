@@ -110,7 +110,7 @@ def group_preview(change: GroupChange) -> Preview:
         "queue": queue,
         "group": change.group,
         "matched": int(not change.same),
-        "from": None if change.was is None else str(change.was),
+        "was": None if change.was is None else str(change.was),
         "to": None if to is None else str(to),
     }
     lines = ["nothing would change"] if change.same else [*_consequences(change, before, to)]
