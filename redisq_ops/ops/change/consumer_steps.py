@@ -52,8 +52,8 @@ class ConsumerSteps(ChangeSteps):
         self._independent = independent_groups(held.queue)
         if remove and to is None and self._independent:
             raise Refused(
-                f"entries of a {held.queue.kind} queue cannot go back to waiting: name the consumer "
-                "that receives them"
+                f"entries of a {held.queue.kind} queue cannot go back to waiting: "
+                "name the consumer that receives them"
             )
         moves = {"source": "pending", "target": "pending" if to else "waiting"}
         super().__init__(

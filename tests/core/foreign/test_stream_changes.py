@@ -355,7 +355,7 @@ def xnack(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
         nack = "'XNACK', stream, group, 'FAIL', 'IDS', 1, id"
         assert nack in script.text
         text = script.text.replace(nack, "'XCLAIM', stream, group, '', 0, id, 'JUSTID'")
-        text = text.replace("'XNACK'", "'XCLAIM'")
+        text = text.replace("'XNACK', ", "'XCLAIM', KEYS[1], KEYS[1], ")
         return replace(script, text=text, sha=sha1(text.encode()).hexdigest())
 
     async def possible(self: Stream) -> None:
