@@ -240,7 +240,9 @@ def _plans(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]
     ack = ("consumers", "ack", "stream:orders", "web-1", "--min-idle", "0s")
     collect(plan, *ack, "--dry-run")
     collect(plan, "group", "create", "stream:orders", "new", "start", "--dry-run")
+    collect(plan, "group", "move", "stream:orders", "billing", "end", "--dry-run")
     collect(plan, "group", "trim", "stream:orders", "--dry-run")
+    collect(plan, "consumers", "requeue", "mail", "w1", "--min-idle", "0s", "--dry-run")
     collect(plan, "dlq", "edit", "later/e1", "--payload", "new", "--dry-run")
     collect(plan, "request", "cancel", "mail/r2", "--dry-run")
     collect(plan, "request", "limit", "mail/r2", "8", "--dry-run")
@@ -295,6 +297,8 @@ def _changes(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[Non
     collect(change, "client", "weight", "jobs", "acme", "2", "--yes")
     collect(change, "periodic", "run", "later/hourly", "--yes")
     collect(change, "consumers", "remove", "stream:orders", "web-1", "--yes")
+    collect(change, "group", "create", "stream:orders", "new", "start", "--yes")
+    collect(change, "group", "rm", "stream:orders", "new", "--yes")
     collect(change, "workers", "prune", "sidekiq", "--older-than", "1s", "--yes", code=None)
     yield
 
