@@ -144,7 +144,7 @@ def _consequences(
         skipped = before.lag if to == seen.end else None
         n = "" if skipped is None else f" ({count(skipped)} entries)"
         how = f"what comes between{n} is never delivered to it"
-    return [f"from {before.last} to {to}: {how}", *stays]
+    return [f"from {before.last} to {to}", how, *stays]
 
 
 async def carry_out_group(change: GroupChange, author: Author) -> ChangeOutcome:
