@@ -102,8 +102,9 @@ def trim(
     from redisq_ops.ops.change.consumer_groups import TrimSteps, prepare_trim, trim_preview
     from redisq_ops.ops.change.runner import ChangeRun
 
+    older_ms = 0 if older is None else duration_ms(older)
     queue = s.run(s.deployment.queue(name))
-    found = s.run(prepare_trim(queue, duration_ms(older) if older else 0))
+    found = s.run(prepare_trim(queue, older_ms))
     preview = trim_preview(found)
     if not found.most:
         return nothing_matched(s, [preview], go.dry_run)

@@ -304,9 +304,9 @@ def requeue(s: Session, given: SettleOptions) -> int:
 def _settled(s: Session, given: SettleOptions, *, acknowledge: bool) -> int:
     from redisq_ops.ops.change.held_entries import check_settleable
 
+    idle_ms = 0 if given.entry else duration_ms(given.min_idle)
     queue = s.run(s.deployment.queue(given.name))
     s.run(check_settleable(queue, acknowledge=acknowledge))
-    idle_ms = 0 if given.entry else duration_ms(given.min_idle)
     held = _held(s, given.name, given.consumer, given.request, idle_ms, given.entry or ())
     return _changed(s, held, given.go, None, remove=False, acknowledge=acknowledge)
 
