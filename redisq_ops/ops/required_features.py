@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from redisq_ops.core.engine.optional_features import HasClients, HasPeriodicEntries
+from redisq_ops.core.engine.optional_features import (
+    HasClients,
+    HasConsumerGroups,
+    HasPeriodicEntries,
+)
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.errors import WrongKind
 from redisq_ops.core.queues.request import RequestQueue
@@ -24,6 +28,13 @@ def with_clients(queue: Queue[Any]) -> HasClients[Any]:
     if isinstance(queue, HasClients):
         return queue
     raise _lacks(queue, "clients")
+
+
+def with_consumer_groups(queue: Queue[Any]) -> HasConsumerGroups[Any]:
+    """The queue, if independent groups of consumers read it."""
+    if isinstance(queue, HasConsumerGroups):
+        return queue
+    raise _lacks(queue, "consumer groups")
 
 
 def with_periodic(queue: Queue[Any]) -> HasPeriodicEntries[Any]:

@@ -322,6 +322,9 @@ class Top(Dashboard):
         if word := told(self, verb):
             self.current.table.stay()
             self.changes.command_worker(word, self.acting)
+        elif isinstance(self.acting, ConsumersView):
+            self.current.table.stay()
+            self.changes.group("move" if verb == "move" else "rm", self.acting)
         elif noun == "request":
             self.current.table.stay()
             self.changes.set_rule(cast("Control", last), self.acting)

@@ -21,6 +21,7 @@ from redisq_ops.core.foreign.ruby_jobs import Job
 from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.foreign.streams import StreamQueue
 from redisq_ops.core.model.clock import FakeClock
+from redisq_ops.core.model.consumer_load import StreamId
 from redisq_ops.core.model.entry import Delivery, Failure, Settlement
 from redisq_ops.core.model.states import FIXED
 from redisq_ops.core.queues.carmine import CarmineQueue
@@ -495,7 +496,9 @@ def _stream(client: redis.Redis) -> Stage:
     client.xreadgroup("g", "w1", {"orders": ">"}, count=6)
     queue: Any = StreamQueue(client, "stream:orders")
     rows: Any = client.xpending_range("orders", "g", "-", "+", 9)
-    pending = [row["message_id"].decode() for row in rows]
+    acked, *pending = [row["message_id"].decode() for row in rows]
+    client.xack("orders", "g", acked)
+    first = StreamId(*map(int, acked.split("-")))
     client.hset(queue.keys["op_"] + "op", "done", "0")
     queue._registered = True
     built = Stage("stream", client, queue, 1_700_000_000_000, ())
@@ -503,6 +506,17 @@ def _stream(client: redis.Redis) -> Stage:
     def given(n: int, remove: bool) -> Operation:
         return lambda queue: queue.reassign("g", "w1", "w2", pending[:n], remove=remove, op="op")
 
-    built.operations = {"claim": given(2, False), "removal of a consumer": given(2, True)}
+    def settled(queue: Any) -> Any:
+        how: Any = {"min_idle_ms": 0, "op": "op", "step": 1}
+        return queue.settle_held("g", "w1", pending[:2], acknowledge=True, **how)
+
+    built.operations = {
+        "claim": given(2, False),
+        "removal of a consumer": given(2, True),
+        "acknowledgement": settled,
+        "undo of one": lambda queue: queue.undo_change("u", 1, "pend", ["g", "w1", f"{acked}/1/1"]),
+        "new group": lambda queue: queue.place_group("h", None, StreamId(0, 0)),
+        "trim": lambda queue: queue.trim_step(first, "op"),
+    }
     built.flaws = lambda: []  # type: ignore[method-assign]
     return built

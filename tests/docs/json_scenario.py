@@ -242,6 +242,12 @@ def _plans(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]
     collect(plan, "dlq", "move", "later", "--to", "slow", "--dry-run")
     collect(plan, "consumers", "claim", "mail", "w1", "--to", "w2", "--min-idle", "0s", "--dry-run")
     collect(plan, "consumers", "remove", "stream:orders", "web-1", "--dry-run")
+    ack = ("consumers", "ack", "stream:orders", "web-1", "--min-idle", "0s")
+    collect(plan, *ack, "--dry-run")
+    collect(plan, "group", "create", "stream:orders", "new", "start", "--dry-run")
+    collect(plan, "group", "move", "stream:orders", "billing", "end", "--dry-run")
+    collect(plan, "group", "trim", "stream:orders", "--dry-run")
+    collect(plan, "consumers", "requeue", "mail", "w1", "--min-idle", "0s", "--dry-run")
     collect(plan, "dlq", "edit", "later/e1", "--payload", "new", "--dry-run")
     collect(plan, "request", "cancel", "mail/r2", "--dry-run")
     collect(plan, "request", "limit", "mail/r2", "8", "--dry-run")
@@ -302,6 +308,8 @@ def _changes(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[Non
     client.set("arq:in-progress:a", 1)
     client.zadd("arq:queue", {"a": 1})
     collect(change, "pending", "stop", "arq:arq:queue/a", "--yes")
+    collect(change, "group", "create", "stream:orders", "new", "start", "--yes")
+    collect(change, "group", "rm", "stream:orders", "new", "--yes")
     collect(change, "workers", "prune", "sidekiq", "--older-than", "1s", "--yes", code=None)
     yield
 

@@ -269,9 +269,8 @@ def test_what_a_silent_consumer_holds_is_claimed(
         await press(pilot, "p")
         await see(pilot, "claims it for one other consumer")
         await press(pilot, "R")  # nobody but a consumer of the group can have them
-        await see_line(pilot, "a stream queue can't do that to pending entries")
-        assert "requeues what it holds" not in text(app)
-        assert "R Requeue" not in text(app).splitlines()[-1]
+        await told(pilot, "which lacks XNACK (Redis 8.8)")
+        assert "requeues what it holds" not in text(app) and "acknowledges it: its" in text(app)
         await press(pilot, "p")
         await valued(pilot, "C")
         await see(pilot, "Which consumer receives 4 pending entries of consumer gone")
@@ -287,6 +286,58 @@ def test_what_a_silent_consumer_holds_is_claimed(
         await told(pilot, "put back")
         held = {row["name"]: row["pending"] for row in client.xinfo_consumers("orders", "billing")}
         assert held[b"gone"] == 4
+
+    drive_in(url, body, "8")
+
+
+@pytest.mark.slow
+def test_a_group_is_moved_and_removed_and_what_it_holds_acknowledged(
+    url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_change, "SILENT_MS", 0)
+    for group in ("audit", "billing"):
+        client.xgroup_create("orders", group, "0", mkstream=True)
+    ids = [client.xadd("orders", {"n": n}) for n in range(6)]
+    client.xreadgroup("billing", "gone", {"orders": ">"}, count=4)
+    run(client, register(Deployment(client), [Registered("stream:orders", "stream", 1, 0)]))
+
+    def places() -> dict[bytes, tuple[bytes, int]]:
+        rows = client.xinfo_groups("orders")
+        return {row["name"]: (row["last-delivered-id"], row["pending"]) for row in rows}
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await see(pilot, "gone", "audit", "billing", "pending 4")
+
+        async def at(group: str) -> None:
+            await press(pilot, "g")
+            if not (app.current.table.identity or "").startswith(group):
+                await press(pilot, "j")
+            assert (app.current.table.identity or "").startswith(group)
+
+        await at("billing")
+        await press(pilot, "K")
+        await told(pilot, "has 4 pending entries, which would be lost with it")
+        await asked(pilot, "X")
+        assert "their group is done with them, and they stay in the stream" in text(app)
+        await press(pilot, "y")
+        await told(pilot, "4 acknowledged")
+        await valued(pilot, "M")
+        await press(pilot, *"soon", "enter")
+        await see(pilot, "no position: start, end, an id, or a time")
+        await press(pilot, *["backspace"] * 4, *"end")
+        await asked(pilot, "enter")
+        assert "what comes between (2 entries) is never delivered to it" in text(app)
+        await press(pilot, "y")
+        await told(pilot, "billing was moved")
+        assert places()[b"billing"] == (ids[-1], 0)
+        await at("audit")  # nobody reads it, so its row has no consumer
+        await asked(pilot, "K")
+        await press(pilot, "y")
+        await told(pilot, "audit was removed")
+        await undo(pilot)
+        await press(pilot, "y")
+        await told(pilot, "put back")
+        assert places()[b"audit"] == (b"0-0", 0)
 
     drive_in(url, body, "8")
 

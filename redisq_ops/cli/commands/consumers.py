@@ -265,6 +265,52 @@ def _planned(s: Session, given: ClaimHeldOptions, plan: str, min_idle_ms: int) -
         return written(s, file, prepared, given.go.reason)
 
 
+@options
+class SettleOptions:
+    name: str = QUEUE
+    consumer: str = argument("FROM")
+    request: str | None = _INSIDE
+    entry: list[str] | None = option("--entry", "ID", "Only this entry; repeatable.")
+    min_idle: str = option(
+        "--min-idle", "SPAN", "Only entries that it has held at least this long.", default="5m"
+    )
+    go: Go
+
+
+@command(consumers, "ack", prints="Plan Outcome")
+def ack(s: Session, given: SettleOptions) -> int:
+    """Acknowledge what a consumer of a plain stream holds: its group is done with these entries.
+    They stay in the stream for other groups. Undo makes them pending again.
+
+    Examples:
+      redisq consumers ack stream:orders w1 --group billing --entry 1795532724128-0
+      redisq consumers ack stream:orders w1 --min-idle 1h --dry-run
+    """
+    return _settled(s, given, acknowledge=True)
+
+
+@command(consumers, "requeue", prints="Plan Outcome")
+def requeue(s: Session, given: SettleOptions) -> int:
+    """Give what a consumer holds to no consumer in particular: it waits for a worker again. Of a
+    plain stream it stays pending and nobody has it, which needs Redis 8.8.
+
+    Examples:
+      redisq consumers requeue mail w1 --dry-run
+      redisq consumers requeue stream:orders w1 --group billing --yes
+    """
+    return _settled(s, given, acknowledge=False)
+
+
+def _settled(s: Session, given: SettleOptions, *, acknowledge: bool) -> int:
+    from redisq_ops.ops.change.held_entries import check_settleable
+
+    idle_ms = 0 if given.entry else duration_ms(given.min_idle)
+    queue = s.run(s.deployment.queue(given.name))
+    s.run(check_settleable(queue, acknowledge=acknowledge))
+    held = _held(s, given.name, given.consumer, given.request, idle_ms, given.entry or ())
+    return _changed(s, held, given.go, None, remove=False, acknowledge=acknowledge)
+
+
 @command(consumers, "remove", prints="Plan Outcome")
 def remove(
     s: Session,
@@ -292,26 +338,41 @@ def remove(
 
 
 def _held(
-    s: Session, name: str, consumer: str, request: str | None, min_idle_ms: int
+    s: Session,
+    name: str,
+    consumer: str,
+    request: str | None,
+    min_idle_ms: int,
+    only: Sequence[str] = (),
 ) -> HeldEntries:
     from redisq_ops.ops.change.held_entries import held_entries
 
     queue = s.run(s.deployment.queue(name))
     with reading(f"looking through {queue.name}") as meter:
         return s.run(
-            held_entries(queue, consumer, request, min_idle_ms=min_idle_ms, progress=meter)
+            held_entries(
+                queue, consumer, request, min_idle_ms=min_idle_ms, only=only, progress=meter
+            )
         )
 
 
-def _changed(s: Session, held: HeldEntries, go: Go, to: str | None, *, remove: bool) -> int:
+def _changed(
+    s: Session,
+    held: HeldEntries,
+    go: Go,
+    to: str | None,
+    *,
+    remove: bool,
+    acknowledge: bool = False,
+) -> int:
     from redisq_ops.ops.change.audit_log import Author
     from redisq_ops.ops.change.consumer_preview import consumer_preview
     from redisq_ops.ops.change.consumer_steps import ConsumerSteps
     from redisq_ops.ops.change.runner import ChangeRun
 
-    steps = ConsumerSteps(held, to, remove=remove)
+    steps = ConsumerSteps(held, to, remove=remove, acknowledge=acknowledge)
     change = ChangeRun(steps, Author.here(go.reason))
-    preview = consumer_preview(held, to, remove=remove)
+    preview = consumer_preview(held, to, remove=remove, acknowledge=acknowledge)
     queue, outcome = held.queue.name, change.outcome
     if not (held.ids or remove):
         return nothing_matched(s, [preview], go.dry_run)
@@ -324,7 +385,7 @@ def _changed(s: Session, held: HeldEntries, go: Go, to: str | None, *, remove: b
         skipped = ", ".join(f"{count(n)} {reason}" for reason, n in outcome.skipped.items())
         past = f"{'removed' if remove and steps.removed else 'took from'} {held.what} of {queue}"
         line = f"{past}: {count(outcome.done)} of {count(outcome.matched)} entries"
-        line += f" to {to}" if to else " wait again"
+        line += f" to {to}" if to else " acknowledged" if acknowledge else " wait again"
         print(printable(line + (f", skipped {skipped}" if skipped else "") + f" (op {outcome.op})"))
         if outcome.done and outcome.op and steps.undoable:
             say(printable(f"undo with: {hint('undo', outcome.op)}"))

@@ -100,11 +100,14 @@ class PlanOutput(TypedDict):
     hard: NotRequired[bool]
     """only `queue destroy`"""
     group: NotRequired[str | None]
-    """only `consumers …`: group"""
+    """only `consumers …`, `group …`: group"""
     consumer: NotRequired[str]
     """only `consumers …`: consumer whose entries are taken over"""
     to: NotRequired[str | None]
-    """only `consumers …`: consumer that receives them"""
+    """only `consumers …`: consumer that receives them; `group …`: id behind which it goes on, or up
+    to which entries go"""
+    was: NotRequired[str | None]
+    """only `group …`: id behind which it goes on so far; null: there is no such group"""
     left_out: NotRequired[int]
     """only `consumers …`: entries held for less than `--min-idle`"""
     groups: NotRequired[int]

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..model.clock import Duration, Moment, checked_ms
-from ..model.consumer_load import Reassigned
+from ..model.consumer_load import GroupPositions, Reassigned, StreamId
 from ..model.entry import Client, Clients, Consumer, Entry, Level, Request
 from ..model.errors import Refused
 from ..model.worker_command import WorkerCommand, WorkerWord
@@ -103,6 +103,61 @@ class HasConsumerGroups(HasConsumers[C_co]):
         give away the rest it holds by then, if one step can take that many. ``op``: the operation
         whose audit log entry counts what was given (not on a cluster).
         """
+
+    async def give_back_refused(self) -> str | None:
+        """Why entries can't be given back to their group, in words; None: they can."""
+        return None
+
+    @operation
+    @abstractmethod
+    async def settle_held(
+        self,
+        group: str,
+        consumer: str,
+        ids: Sequence[str],
+        *,
+        acknowledge: bool,
+        min_idle_ms: int,
+        op: str,
+        step: int,
+    ) -> Reassigned:
+        """Acknowledge a consumer's deliveries for its group, or give them back to the group, so
+        that nobody has them: one step of an operation, which returns the same when sent again (not
+        on a cluster: there its words are ``same``). Otherwise as `reassign`."""
+
+    @operation
+    @abstractmethod
+    async def group_positions(self) -> GroupPositions:
+        """How far each consumer group has read."""
+
+    @abstractmethod
+    def position(self, where: str | int, end: StreamId) -> StreamId:
+        """The entry behind which a group goes on: ``start``, ``end``, an id, or (ms) just before
+        the first entry from then on. Raises `BadInput` for a position behind the ``end``."""
+
+    @operation
+    @abstractmethod
+    async def place_group(
+        self,
+        group: str,
+        was: StreamId | None,
+        to: StreamId | None,
+        *,
+        read: int | None = None,
+        unused: bool = False,
+    ) -> str:
+        """Create a group (``was`` None), move it, or remove it (``to`` None).
+
+        ``read``: the `GroupPosition.read` that it has then. Returns ok | same: it is there already,
+        as after the same call before | changed: it isn't where it was, or was read since | holds:
+        it has pending entries, or with ``unused`` consumers, and is not removed.
+        """
+
+    @operation
+    @abstractmethod
+    async def trim_step(self, upto: StreamId, op: str) -> int | None:
+        """Remove a bounded part of the entries up to an id, if every group is done with them.
+        Returns how many; None: a group isn't (any more), and nothing was removed."""
 
 
 class HasPriorityLevels(Queue[C_co]):

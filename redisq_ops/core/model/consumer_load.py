@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from .entry import Entry, Failure
 
@@ -22,6 +23,61 @@ class GroupLoad:
     """not delivered yet; None: the server doesn't know"""
     again: int = 0
     """waiting or delayed for a retry"""
+
+
+class StreamId(NamedTuple):
+    """The id of a stream's entry, in the stream's order; ``0-0`` is before all of them."""
+
+    ms: int
+    seq: int
+
+    def __str__(self) -> str:
+        return f"{self.ms}-{self.seq}"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPosition:
+    """How far a consumer group has read."""
+
+    group: str
+    last: StreamId
+    """the last entry delivered to it"""
+    read: int | None
+    """entries delivered to it, since the stream began; None: the server doesn't know"""
+    lag: int | None
+    """entries not delivered to it yet; None: the server doesn't know"""
+    pending: int
+    first_pending: StreamId | None
+    """its oldest pending entry; None: it has none"""
+    consumers: int
+
+    @property
+    def done(self) -> StreamId:
+        """Up to here it has received all entries and acknowledged them."""
+        first = self.first_pending
+        return self.last if first is None else min(self.last, before(first))
+
+
+def before(id: StreamId) -> StreamId:
+    """The greatest id before another."""
+    return StreamId(id.ms, id.seq - 1) if id.seq else StreamId(id.ms - 1, 2**64 - 1)
+
+
+def after(id: StreamId) -> StreamId:
+    """The smallest id behind another."""
+    return StreamId(id.ms, id.seq + 1) if id.seq < 2**64 - 1 else StreamId(id.ms + 1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPositions:
+    """The consumer groups of a stream, by name."""
+
+    groups: tuple[GroupPosition, ...]
+    start: StreamId
+    """of the first entry that is there"""
+    end: StreamId
+    """of the last entry ever added"""
+    length: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,13 +57,17 @@ _ASK = """#!lua flags=no-writes
 local function may(words)
   words[#words + 1] = KEYS[1]
   if words[1] == 'xreadgroup' then
-    words = {words[1], 'streams', KEYS[1], '>'}
+    words = {words[1], 'group', '', '', 'streams', KEYS[1], '>'}
   elseif words[1] == 'eval' then -- without the number of keys the server would read past the end
     words = {words[1], '', '1', KEYS[1]}
   elseif words[1] == 'publish' then
     words[3] = ''
   end
-  local known, allowed = pcall(redis.acl_check_cmd, unpack(words))
+  local known, allowed
+  repeat -- some servers want as many words as the command needs
+    known, allowed = pcall(redis.acl_check_cmd, unpack(words))
+    words[#words + 1] = KEYS[1]
+  until known or #words > 9 or not tostring(allowed):find('Wrong number of args', 1, true)
   return allowed or not known -- an older server doesn't know the command, and is never sent it
 end
 local lacks = {}

@@ -63,6 +63,16 @@ _COUNTED = re.compile(r"\bcounters_(?:add|reserve)\(|stat,")
 _CALL = re.compile(r"redis\.p?call\(\s*([^,)]+)(?:,\s*'([A-Z]+)')?")
 _COMMAND = re.compile(r"'([A-Z]+)'")
 _CONTAINERS = frozenset({"XGROUP", "XINFO"})
+_WORDS = {
+    3: "HGET HDEL LPUSH ZREM XDEL ZSCORE XPENDING HMGET ZMSCORE EXPIRE RPUSH PEXPIRE HEXISTS HSCAN "
+    "SISMEMBER SMISMEMBER SREM SET SADD RENAME LINDEX LPOS PEXPIREAT INCRBY BLPOP XINFO|GROUPS",
+    4: "HSET XRANGE ZADD XACK XREVRANGE ZRANGE LRANGE LTRIM HINCRBY ZREMRANGEBYRANK HSETNX LREM "
+    "LSET RESTORE ZCOUNT ZREVRANGEBYSCORE PSETEX XTRIM XINFO|CONSUMERS XGROUP|DESTROY XNACK",
+    5: "XADD LMOVE LINSERT XGROUP|CREATE XGROUP|SETID XGROUP|DELCONSUMER",
+    6: "XCLAIM",
+}
+"""how many words a command has at least, its name included, where these are more than two"""
+LEAST_WORDS = {name: words for words, names in _WORDS.items() for name in names.split()}
 _NOW = """local now_text = ARGV[1]
 local now = tonumber(now_text)
 if not now then
@@ -278,8 +288,10 @@ end"""
 
 
 def _asked(command: tuple[str, ...], key: str) -> str:
-    """Arguments of `redis.acl_check_cmd`: the command, with a key where the ACL looks for it."""
-    words = [f"'{word}'" for word in command]
-    return ", ".join(
-        [*words, *(["'STREAMS'", key, "'>'"] if command == ("XREADGROUP",) else [key])]
-    )
+    """Arguments of `redis.acl_check_cmd`: the command with a key where the ACL looks for it, and
+    with as many words as it needs, which servers check (Redis 8.0.2 of Debian 13 since its third
+    security update)."""
+    if command == ("XREADGROUP",):
+        return f"'XREADGROUP', 'GROUP', '', '', 'STREAMS', {key}, '>'"
+    missing = LEAST_WORDS.get("|".join(command), 2) - len(command)
+    return ", ".join([*(f"'{word}'" for word in command), *[key] * max(1, missing)])

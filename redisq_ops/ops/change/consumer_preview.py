@@ -19,14 +19,17 @@ def undoable(held: HeldEntries) -> bool:
     return few or not independent_groups(held.queue)
 
 
-def consumer_preview(held: HeldEntries, to: str | None, *, remove: bool = False) -> Preview:
+def consumer_preview(
+    held: HeldEntries, to: str | None, *, remove: bool = False, acknowledge: bool = False
+) -> Preview:
     """What `ConsumerSteps` will do. ``to`` is empty while the receiver isn't named yet."""
     n, queue, lines = len(held.ids), held.queue.name, list[str]()
     typed = typed_number(n)
-    verb = "remove" if remove else "requeue" if to is None else "claim"
+    verb = consumer_steps.verb_of(to, remove=remove, acknowledge=acknowledge)
     if remove or n:
         receiver = "the consumer you name" if to == "" else to
-        means = meaning("requeue", held.queue) if receiver is None else claimed_by(receiver)
+        means = meaning("acknowledge" if acknowledge else "requeue", held.queue)
+        means = means if receiver is None else claimed_by(receiver)
         # A stream lets a consumer acknowledge what another one holds.
         lines.append(means.partition(";")[0] if independent_groups(held.queue) else means)
     lines += left_out(held)
@@ -44,11 +47,10 @@ def consumer_preview(held: HeldEntries, to: str | None, *, remove: bool = False)
         lines += [f"{held.consumer} stays a consumer"] if n and held.consumer != NOBODY else []
         what = f"{verb} {state_entries(n, 'pending')} of {held.what} in queue {queue}"
     if not undoable(held):
-        back = f" from {to}" if to else ""
-        why = f"for so many in a stream: claim them back{back}"
-        lines.append(
-            f"there is no undo{': nobody had them' if held.consumer == NOBODY else f' {why}'}"
-        )
+        many = f"more than {count(consumer_steps.UNDOABLE)} entries of a stream"
+        back = "" if acknowledge else f": claim them back{f' from {to}' if to else ''}"
+        why = "nobody had them" if held.consumer == NOBODY else f"{many}{back}"
+        lines.append(f"there is no undo: {why}")
     facts = {
         "verb": verb,
         "queue": queue,

@@ -1,4 +1,5 @@
-"""Changes of what a consumer holds: its entries go to another one or back to waiting."""
+"""Changes of what a consumer holds: its entries go to another one or back to waiting, or are
+acknowledged for it."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ from collections.abc import Sequence
 from urllib.parse import quote
 
 from redisq_ops.core.engine.optional_features import HasConsumerGroups, HasRequests
-from redisq_ops.core.model.consumer_load import NOBODY
+from redisq_ops.core.model.consumer_load import NOBODY, PendingDelivery
+from redisq_ops.core.model.errors import Refused
 from redisq_ops.core.model.quoting import bytes_of
 from redisq_ops.core.model.states import Verb
 from redisq_ops.core.redis.operation import together
@@ -19,7 +21,7 @@ from .held_entries import (
     PAGE_OF_GROUPS,
     HeldEntries,
     add_ids,
-    check_requeueable,
+    check_settleable,
     checked_receiver,
 )
 from .steps import ChangeSteps
@@ -33,26 +35,32 @@ UNDOABLE = 5_000
 
 
 class ConsumerSteps(ChangeSteps):
-    """Give a consumer's entries to another or back to waiting; the consumer can be removed too.
+    """Give a consumer's entries to another or back to waiting, or acknowledge them; the consumer
+    can be removed too.
 
     The server checks every entry again in the step that moves it. A consumer is removed only in a
     step in which it holds nothing; what it took in the meantime is moved too, up to `RECHECKS`
     times.
     """
 
-    def __init__(self, held: HeldEntries, to: str | None, *, remove: bool = False) -> None:
+    def __init__(
+        self, held: HeldEntries, to: str | None, *, remove: bool = False, acknowledge: bool = False
+    ) -> None:
+        """``to``: the receiver; None: they are acknowledged, or wait again."""
         if to is not None:
             checked_receiver(held, to)
-        else:
-            check_requeueable(held)
         self._independent = independent_groups(held.queue)
+        if remove and to is None and self._independent:
+            raise Refused(
+                f"entries of a {held.queue.kind} queue cannot go back to waiting: "
+                "name the consumer that receives them"
+            )
         moves = {"source": "pending", "target": "pending" if to else "waiting"}
-        verb = "remove" if remove else "requeue" if to is None else "claim"
         super().__init__(
             held.queue,
-            verb,
+            verb_of(to, remove=remove, acknowledge=acknowledge),
             len(held.ids),
-            f"{held.what} to {to or 'waiting'}",
+            held.what if acknowledge else f"{held.what} to {to or 'waiting'}",
             **({} if self._independent else moves),
         )
         self.held = held
@@ -69,6 +77,11 @@ class ConsumerSteps(ChangeSteps):
         self._inverse_recorded = False
         self._counted = False
         """whether the steps add their own counts to the audit log; on a cluster they don't"""
+
+    async def prepare(self) -> None:
+        await super().prepare()
+        if self.to is None:
+            await check_settleable(self.queue, acknowledge=self.verb == "acknowledge")
 
     async def step(self, size: int) -> int | None:
         if not self._batch and self._left:
@@ -87,12 +100,22 @@ class ConsumerSteps(ChangeSteps):
     async def _move(self) -> int:
         held, batch = self.held, self._batch
         if isinstance(held.queue, HasConsumerGroups):
-            assert self.to is not None
             # Recorded before the step: if it is never sent, its undo changes nothing.
             await self._record(batch)
-            done = await held.queue.reassign.op(
-                held.group, held.consumer, self.to, batch, min_idle_ms=held.min_idle_ms, op=self.op
-            )
+            whose, least = (held.group, held.consumer), held.min_idle_ms
+            if self.to is None:
+                done = await held.queue.settle_held.op(
+                    *whose,
+                    batch,
+                    acknowledge=self.verb == "acknowledge",
+                    min_idle_ms=least,
+                    op=self.op,
+                    step=self._number,
+                )
+            else:
+                done = await held.queue.reassign.op(
+                    *whose, self.to, batch, min_idle_ms=least, op=self.op
+                )
             results, self._counted = list(done.words), done.counted
             self._inverses += self._inverse(
                 [id for id, word in zip(batch, results, strict=True) if word == "moved"]
@@ -108,12 +131,19 @@ class ConsumerSteps(ChangeSteps):
         return self.outcome.count(Counter(results))
 
     def _inverse(self, ids: Sequence[str]) -> list[str]:
-        """The command that gives these entries back; none if nobody had them."""
-        if self.held.consumer == NOBODY:
+        """The command that gives these entries back; none if there is none."""
+        if not ids or self.held.consumer == NOBODY:
             return []
-        names = (self.held.group, self.to or "", self.held.consumer)
+        held, again = self.held, self.verb == "acknowledge"
+        names = (held.group, *(() if again else (self.to or NOBODY,)), held.consumer)
         words = [quote(bytes_of(name), safe="") for name in names]
-        return [" ".join(["reassign", *words, *ids])] if ids else []
+        if again:
+            ids = [self._as_held(held.rows[id]) for id in ids]
+        return [" ".join(["pend" if again else "reassign", *words, *ids])]
+
+    def _as_held(self, row: PendingDelivery) -> str:
+        """An entry as its consumer held it: its id, since when (ms), and number of deliveries."""
+        return f"{row.id}/{self.held.high_water_ms - (row.age_ms or 0)}/{row.deliveries or 1}"
 
     async def _record(self, next_ids: Sequence[str] = ()) -> None:
         """Write to the audit log the inverse of the moves so far and of the next step, and the
@@ -185,3 +215,10 @@ class ConsumerSteps(ChangeSteps):
             done = self.outcome.done
             await audit_log.note(self.queue, self.op, done=done)
         return done
+
+
+def verb_of(to: str | None, *, remove: bool, acknowledge: bool) -> str:
+    """The verb of a change of what a consumer holds."""
+    if remove:
+        return "remove"
+    return "claim" if to is not None else "acknowledge" if acknowledge else "requeue"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from redisq_ops.core.engine.optional_features import HasRequests
+from redisq_ops.core.engine.optional_features import HasConsumerGroups, HasRequests
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.model.consumer_load import NOBODY
+from redisq_ops.core.model.consumer_load import NOBODY, PendingDelivery
 from redisq_ops.core.model.errors import BadInput, NotFound, Refused
 from redisq_ops.core.model.keys import checked_consumer
 from redisq_ops.core.redis.operation import together
@@ -16,8 +16,10 @@ from redisq_ops.core.redis.operation import together
 from ..filter.fields import quoted
 from ..filter.filter import Filter
 from ..filter.parser import parse
+from ..hint import hint
 from ..inspect.consumers import consumers_of, independent_groups
 from ..redaction import NO_REDACTION, Redaction
+from ..terminal import kind_of
 
 PAGE_OF_GROUPS = 100
 PAGE = 500
@@ -34,6 +36,10 @@ class HeldEntries:
     min_idle_ms: int
     high_water_ms: int
     ids: list[str] = field(default_factory=list)
+    only: Collection[str] = ()
+    """ids that were named; empty: all that it holds"""
+    rows: dict[str, PendingDelivery] = field(default_factory=dict)
+    """by id, as they were seen"""
     too_young: int = 0
     """entries left out because they were held for less than ``min_idle_ms``"""
     groups: list[str] = field(default_factory=list)
@@ -52,16 +58,18 @@ async def held_entries(
     group: str | None = None,
     *,
     min_idle_ms: int = 0,
+    only: Collection[str] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> HeldEntries:
     """Find what a consumer holds, by pages; changes nothing.
 
-    ``progress`` is called with (found, examined) after each page; an exception from it ends the
-    search. `NotFound` if there is no consumer of that name.
+    ``only``: of these ids. ``progress`` is called with (found, examined) after each page; an
+    exception from it ends the search. `NotFound` if there is no consumer of that name, or it
+    doesn't hold an id that was named.
     """
     checked = consumer if independent_groups(queue) else checked_consumer(consumer)
     in_group = await _resolve_group(queue, consumer, group)
-    held = HeldEntries(queue, checked, in_group, min_idle_ms, await queue.now.op())
+    held = HeldEntries(queue, checked, in_group, min_idle_ms, await queue.now.op(), only=only)
     await add_ids(held, progress)
     held.groups = await _groups_with(queue, consumer, in_group)
     members = await consumers_of(queue, in_group)
@@ -70,6 +78,8 @@ async def held_entries(
         raise NotFound(
             f"no {held.what} in queue {queue.name}: it holds no entry and no group lists it"
         )
+    if missing := [id for id in only if id not in held.ids]:
+        raise NotFound(f"{held.what} of queue {queue.name} doesn't hold {', '.join(missing)}")
     return held
 
 
@@ -78,13 +88,15 @@ async def add_ids(held: HeldEntries, progress: Callable[[int, int], None] | None
     after, examined = None, 0
     while True:
         page = await held.queue.pending_deliveries.op(held.group, PAGE, held.consumer, after)
-        old = [
-            row.id
-            for row in page.rows
+        meant = [row for row in page.rows if not held.only or row.id in held.only]
+        old = {
+            row.id: row
+            for row in meant
             if (row.age_ms or 0) >= held.min_idle_ms or held.consumer == NOBODY
-        ]
+        }
+        held.rows |= old
         held.ids += old
-        held.too_young += len(page.rows) - len(old)
+        held.too_young += len(meant) - len(old)
         examined += PAGE
         if progress is not None:
             progress(len(held.ids), min(examined, page.total))
@@ -111,12 +123,15 @@ def checked_receiver(held: HeldEntries, to: str) -> str:
     return to
 
 
-def check_requeueable(held: HeldEntries) -> None:
-    """`Refused` if the entries cannot go back to waiting."""
-    if independent_groups(held.queue):
+async def check_settleable(queue: Queue[Any], *, acknowledge: bool) -> None:
+    """`Refused` if what a consumer holds cannot be acknowledged, or go back to waiting, here."""
+    if isinstance(queue, HasConsumerGroups):
+        if not acknowledge and (why := await queue.give_back_refused()) is not None:
+            claim = hint("consumers", "claim", queue.name, "CONSUMER", to="NAME")
+            raise Refused(f"queue {queue.name}: {why}; {claim} gives it to another consumer")
+    elif acknowledge:
         raise Refused(
-            f"entries of a {held.queue.kind} queue cannot go back to waiting: name the consumer "
-            "that receives them"
+            f"queue {queue.name} is {kind_of(queue.kind)}: only its workers settle entries"
         )
 
 

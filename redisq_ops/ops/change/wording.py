@@ -13,6 +13,7 @@ from .outcome import OTHERS
 PAST = {
     "requeue": "requeued",
     "claim": "claimed",
+    "acknowledge": "acknowledged",
     "replay": "replayed",
     "purge": "purged",
     "hard": "removed for good",
@@ -50,6 +51,7 @@ SKIPPED = {
 """why entries are skipped by a change: a word of `OperatorChanges.move` -> what they are"""
 HELD = "a worker that holds one can't settle it any more"
 MEANS = {
+    "acknowledge": "their group is done with them, and they stay in the stream for other groups",
     "requeue": f"they wait for the next worker; {HELD}",
     "claim": "another consumer receives them; the present one can't settle them any more",
     "replay": "they wait for a worker again",

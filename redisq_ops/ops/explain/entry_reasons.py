@@ -247,14 +247,14 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
         return Reason(rule, sentence, facts=facts, **verb)
 
     def _trimmed(self, entry: Entry, held: str, facts: dict[str, Any]) -> Reason:
-        """Only the id of a stream entry is left. No command removes this one alone."""
-        group = self.observed.position.group
-        also = f"; consumers claim or remove of {entry.consumer} removes it and moves the others"
+        """Only the id of a stream entry is left."""
+        group, id = self.observed.position.group, entry.id.rpartition(":")[2]
+        words = ("consumers", "ack", self.queue.name, entry.consumer or NOBODY)
         return Reason(
             "trimmed",
             "its payload was deleted or trimmed from the stream, so no consumer can "
             f"process it. {held}, until an XACK from any client removes it"
-            f"{'' if group is None else also}",
+            f"{'' if group is None else f', as {hint(*words, group=group, entry=id)} does'}",
             facts=facts | {"group": group},
         )
 

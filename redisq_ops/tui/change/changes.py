@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from redisq_ops.core.model.worker_command import WorkerWord
     from redisq_ops.core.queues.request.queue import Control
     from redisq_ops.ops.change.audit_log import Operation
+    from redisq_ops.ops.change.consumer_groups import GroupVerb
     from redisq_ops.ops.change.limits import Guard
     from redisq_ops.ops.deployment import Deployment
     from redisq_ops.ops.inspect.snapshot import ListedQueue
@@ -76,7 +77,8 @@ class Changes:
         self._start(run, view)
 
     def take_over(self, verb: str, view: QueueView) -> None:
-        """Claim the entries that a consumer holds, or let them wait again."""
+        """Claim the entries that a consumer holds, let them wait again, or (``purge``) acknowledge
+        them."""
         queue, chosen = self._app.queue, view.chosen
         if queue is None or not chosen:
             return self._nothing()
@@ -86,8 +88,25 @@ class Changes:
         from . import run_change
 
         group, name = parted(chosen[0])
-        does = cast("Verb", verb)
+        does = "acknowledge" if verb == "purge" else verb
         self._start(lambda: run_change.take_over(self, does, queue, group, name), view)
+        return None
+
+    def group(self, verb: GroupVerb, view: QueueView) -> None:
+        """Move or remove the consumer group of the row under the cursor."""
+        queue, chosen = self._app.queue, view.chosen
+        if queue is None or not chosen:
+            return self._nothing()
+        groups = {parted(identity)[0] or "" for identity in chosen}
+        if len(groups) > 1:
+            return self.tell("One group at a time: take the marks away.", False)
+
+        async def run() -> bool:
+            from .consumer_groups import change_group
+
+            return await change_group(self, queue, groups.pop(), verb)
+
+        self._start(run, view)
         return None
 
     def set_rule(self, verb: Control, view: QueueView) -> None:

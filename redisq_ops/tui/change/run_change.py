@@ -30,7 +30,7 @@ from redisq_ops.ops.change.consumer_steps import ConsumerSteps
 from redisq_ops.ops.change.control_preview import queue_preview, request_preview
 from redisq_ops.ops.change.edit import EditSteps, Replaced, Sample, editable, preview_edit
 from redisq_ops.ops.change.editor import readable
-from redisq_ops.ops.change.held_entries import check_requeueable, held_entries
+from redisq_ops.ops.change.held_entries import check_settleable, held_entries
 from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange, prepare
 from redisq_ops.ops.change.preview import Preview
@@ -173,19 +173,20 @@ def _sampled(entries: list[Entry]) -> list[str]:
 
 
 async def take_over(
-    changes: Changes, verb: Verb, name: str, group: str | None, consumer: str
+    changes: Changes, verb: str, name: str, group: str | None, consumer: str
 ) -> bool:
-    """Claim or requeue the entries that a consumer has held for long; it stays a consumer."""
+    """Claim, acknowledge or requeue what a consumer has held for long; it stays a consumer."""
     client = changes.deployment.client
     queue = await arun(client, changes.deployment.queue(name))
     looking = _looking(changes)
     look = held_entries(queue, consumer, group, min_idle_ms=SILENT_MS, progress=looking)
     held = await arun(client, look)
-    claims, number = verb == "claim", len(held.ids)
+    claims, number, acknowledge = verb == "claim", len(held.ids), verb == "acknowledge"
     if not claims:
-        check_requeueable(held)
+        await arun(client, check_settleable(queue, acknowledge=acknowledge))
     if not number:
-        changes.tell(f"0 matched: {consumer_preview(held, '' if claims else None)}")
+        about = consumer_preview(held, "" if claims else None, acknowledge=acknowledge)
+        changes.tell(f"0 matched: {about}")
         return False
     receiver: Receiver | None = None
     if claims:
@@ -196,10 +197,10 @@ async def take_over(
     to = None if receiver is None else receiver.name
     lines = ["", *(printable(f"  {id}") for id in held.ids[:_SAMPLE])]
     lines += [f"  … and {count(number - _SAMPLE)} more"] if number > _SAMPLE else []
-    question = asked(consumer_preview(held, to), *lines)
+    question = asked(consumer_preview(held, to, acknowledge=acknowledge), *lines)
     if not await changes.ask(question if receiver is None else receiver.asked(question), number):
         return False
-    steps = ConsumerSteps(held, to)
+    steps = ConsumerSteps(held, to, acknowledge=acknowledge)
     run = ChangeRun(steps, Author.here(changes.why))
     await _drive(changes, run, verb, PAST[verb], steps.undoable)
     return True

@@ -26,6 +26,7 @@ OF_CLIENTS = {
     "request cancel": "client block",
 }
 """the same keys for clients"""
+_GROUPLESS = "it is for queues that groups of consumers read"
 _OF_LISTS = frozenset(
     {
         "queue",
@@ -123,6 +124,9 @@ def _unfit_command(app: Top, verb: str) -> str:
         return (why := queue.no_commands.get(word, "")) and f"{why}."
     if verb in OF_CLIENTS and view.name_ == "clients":
         return ""
+    if view.name_ == "consumers" and verb in ("move", "request cancel"):
+        grouped = queue is not None and "HasConsumerGroups" in queue.features
+        return "" if grouped else f"{_GROUPLESS}."
     if verb.startswith("request ") and view.holds != "requests":
         return "it is for requests (2, 3) and clients (c)."
     if verb.startswith("request ") and _is_settled(app):
@@ -162,8 +166,8 @@ def _can(app: Top, verb: str) -> bool:
     # Without a queue the rows are of all queues.
     if state is None or queue is None or verb not in view.verbs:
         return verb in view.verbs
-    if view.state is None and verb == "claim" and "HasConsumerGroups" in queue.features:
-        return True  # of one group at a time, which `actions` doesn't say
+    if view.name_ == "consumers" and (verb == "purge" or "HasConsumerGroups" in queue.features):
+        return "HasConsumerGroups" in queue.features  # of one group at a time: not in `actions`
     return state in queue.actions.get(cast("Verb", verb), ())
 
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from rich.text import Text
+from textual.binding import Binding, BindingType
 
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.inspect.snapshot import Snapshot
@@ -46,6 +47,7 @@ _LISTED = 20
 _TAKE_OVER = {
     "requeue": fact("R", "requeues what it holds: other consumers take it"),
     "claim": fact("C", "claims it for one other consumer"),
+    "purge": fact("X", "acknowledges it: its group is done with it"),
 }
 
 
@@ -70,11 +72,16 @@ def parted(identity: str) -> tuple[str | None, str]:
 
 
 class ConsumersView(QueueView):
+    BINDINGS: ClassVar[list[BindingType]] = [  # the dashboard's keys, in the words of this view
+        Binding("X", "app.move('purge')", "Acknowledge", id="purge"),
+        Binding("M", "app.begin('move')", "Move group", show=False, id="begin-move"),
+        Binding("K", "app.begin('request cancel')", "Remove group", id="begin-request-cancel"),
+    ]
     name_ = "consumers"
     title = "consumers"
     short = "cons"
     about = "Consumers: who holds what"
-    verbs = frozenset({"claim", "requeue"})
+    verbs = frozenset({"claim", "requeue", "purge"})
     acts_on = "pending"
     explains_rows = False
     of_some_kinds: ClassVar[Mapping[str, str]] = {"group": "HasConsumerGroups"}
@@ -106,10 +113,13 @@ class ConsumersView(QueueView):
         return 0, 1  # a report chooses its own entries
 
     def items(self, snapshot: Snapshot) -> Items:
+        from redisq_ops.ops.inspect.consumers import ConsumerStatus
+
+        nobody = ConsumerStatus("-", 0, None, None, None, None)  # of a group without consumers
         found = [
             One(seen, report.group, sum(row.consumer == seen.name for row in report.poison))
             for report in snapshot.reports
-            for seen in report.consumers
+            for seen in report.consumers or ((nobody,) if report.group else ())
         ]
         return Items(0, len(found), found)
 
@@ -149,7 +159,12 @@ class ConsumersView(QueueView):
         found = [fact_section("held", title, list(_held(held, redaction_of(self))))]
         if one.seen.silent_ms is not None:
             why_unfit = cast("Top", self.app).why_unfit
-            helps = [line for verb, line in _TAKE_OVER.items() if not why_unfit("move", (verb,))]
+            helps = [
+                line
+                for verb, line in _TAKE_OVER.items()
+                if not why_unfit("move", (verb,))
+                and (verb, one.group is None) != ("requeue", False)  # not every server can
+            ]
             found.append(fact_section("help", f"silent for {age(one.seen.silent_ms)}", helps))
         return found
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...model.consumer_load import NOBODY
 from ...model.cut_element import LARGEST, length
 from ...model.entry import GONE, Consumer, Entry, Page, PageQuery, State
 from ...model.quoting import bytes_of, raw_of
@@ -41,6 +42,8 @@ class ConsumerGroup:
     last: str
     """id of the last entry delivered"""
     lag: int | None
+    read: int | None = None
+    """entries delivered to it since the stream began; None: the server doesn't know"""
 
     @property
     def place(self) -> tuple[int, int]:
@@ -89,13 +92,14 @@ def _fields(row: Any) -> Mapping[bytes, Any]:
 
 def _group(row: Any) -> ConsumerGroup:
     fields = _fields(row)
-    lag = fields.get(b"lag")
+    lag, read = fields.get(b"lag"), fields.get(b"entries-read")
     return ConsumerGroup(
         fields[b"name"],
         int(fields[b"consumers"]),
         int(fields[b"pending"]),
         fields[b"last-delivered-id"].decode(),
         None if lag is None else int(lag),
+        None if read is None else int(read),
     )
 
 
@@ -106,7 +110,7 @@ def consumers(part: LabelledGroup) -> Call[list[Consumer]]:
         rows = [_fields(row) for row in reply or []]
         return [
             Consumer(
-                part.label + row[b"name"].decode("utf-8", "backslashreplace"),
+                part.label + (row[b"name"].decode("utf-8", "backslashreplace") or NOBODY),
                 int(row[b"pending"]),
                 int(row[b"idle"]),
             )

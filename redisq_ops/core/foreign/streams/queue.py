@@ -19,22 +19,28 @@ from redis.asyncio import RedisCluster as AsyncRedisCluster
 from ...engine.operator_changes import ChangeUndo
 from ...engine.optional_features import HasConsumerGroups
 from ...engine.registry import adopt, find, server_ms
+from ...engine.state_scan import history_extent
 from ...model.activity import Activity, ConsumerSign
 from ...model.consumer_load import (
     NOBODY,
     GroupLoad,
+    GroupPosition,
+    GroupPositions,
     PendingDelivery,
     PendingPage,
     PendingQuery,
     Reassigned,
+    StreamId,
+    after,
+    before,
 )
 from ...model.cut_element import LARGEST
 from ...model.entry import Checkup, Consumer, Counts, Entry, Page, PageQuery, State
-from ...model.errors import NotFound, WrongKind
+from ...model.errors import BadInput, NotFound, Refused, WrongKind
 from ...model.keys import GivenKeys
 from ...model.queue_position import Ahead, QueuePosition
 from ...model.quoting import bytes_of, legal, raw_of, shown, text
-from ...redis.operation import C_co, Call, both, operation, together
+from ...redis.operation import C_co, Call, attempt, both, operation, together
 from ...redis.parsers import words
 from ...redis.whole_keys import has_type
 from ..base import ForeignQueue
@@ -50,11 +56,13 @@ CROWD = 1000
 """consumers from which on a group is left out: the server would list all of them"""
 AHEAD = 100
 """entries read to count those before an entry: the server sends their fields, too"""
+TRIMMED = 10_000
+"""entries of a stream removed by one step, which takes the server about a millisecond"""
 
 
 class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
-    """One stream. Its readers settle entries themselves, with XACK; redisq only gives pending
-    entries to another consumer, and removes consumers."""
+    """One stream. Its entries are never changed; what changes is what its groups hold and where
+    they are, and entries with which all groups are done can be trimmed."""
 
     kind: ClassVar[str] = "stream"
     package: ClassVar[str] = "foreign.streams"
@@ -260,20 +268,15 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
         op: str = "",
     ) -> Reassigned:
         """``ids`` as in `pending_deliveries`. An entry's age and number of deliveries stay."""
-        await self._register()
         part = await self._one(group)
-
-        # The stream is its owner's key: on a cluster our audit log is in another slot.
-        apart = not op or isinstance(self.client, (RedisCluster, AsyncRedisCluster))
-        stream = text(self.key)
-        keys = GivenKeys(stream=stream, journal=stream if apart else self.keys["op_"] + op)
+        keys, counted = await self._keys_of_step(op)
 
         def read(reply: list[bytes]) -> Reassigned:
             answer = words(reply)
             n = len(ids) + 1
             there = answer[1:n].count("there")
             now = tuple("moved" if word == "there" else word for word in answer[1:n])
-            return Reassigned(now, answer[0] == "1", there, tuple(answer[n:]), not apart)
+            return Reassigned(now, answer[0] == "1", there, tuple(answer[n:]), counted)
 
         return await self._script("reassign").call(
             keys,
@@ -285,6 +288,123 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
             to=bytes_of(to),
             min_idle=min_idle_ms,
             remove=int(remove),
+        )
+
+    async def _keys_of_step(self, op: str) -> tuple[GivenKeys, bool]:
+        """The keys of a step: the stream, and the operation's entry in our audit log. False:
+        without the latter, which a cluster keeps in another slot than the owner's key."""
+        await self._register()
+        apart = not op or isinstance(self.client, (RedisCluster, AsyncRedisCluster))
+        stream = text(self.key)
+        journal = stream if apart else self.keys["op_"] + op
+        return GivenKeys(stream=stream, journal=journal), not apart
+
+    async def give_back_refused(self) -> str | None:
+        # Without the other arguments it fails in any case, and changes nothing.
+        answer = await attempt(Call(("XNACK", self.key), str, key=self.key))
+        if "unknown command" not in str(answer):
+            return None
+        return (
+            "what a group has received can't wait for it again on this server, which lacks XNACK "
+            "(Redis 8.8)"
+        )
+
+    @operation
+    async def settle_held(
+        self,
+        group: str,
+        consumer: str,
+        ids: Sequence[str],
+        *,
+        acknowledge: bool,
+        min_idle_ms: int,
+        op: str,
+        step: int,
+    ) -> Reassigned:
+        part = await self._one(group)
+        keys, counted = await self._keys_of_step(op)
+        if not acknowledge and (why := await self.give_back_refused()) is not None:
+            raise Refused(f"queue {self.name}: {why}")
+        return await self._script("acknowledge" if acknowledge else "give_back").call(
+            keys,
+            self.clock,
+            lambda reply: Reassigned(tuple(words(reply)), counted=counted),
+            [(id,) for id in ids],
+            group=part.group.name,
+            consumer=bytes_of("" if consumer == NOBODY else consumer),
+            min_idle=min_idle_ms,
+            seq=step,
+        )
+
+    @operation
+    async def group_positions(self) -> GroupPositions:
+        there, extent = await both(
+            groups.groups(self.key), replace(history_extent(text(self.key)), cut=True)
+        )
+        parts = [self._part(group) for group in there]
+        firsts = await together(groups.held(part, "-", "+", 1) for part in parts)
+        found = [
+            GroupPosition(
+                part.label[:-1],
+                StreamId(*part.group.place),
+                part.group.read,
+                part.group.lag,
+                part.group.pending,
+                StreamId(*groups.place(rows[0].id)) if rows else None,
+                part.group.consumers,
+            )
+            for part, rows in zip(parts, firsts, strict=True)
+        ]
+        start, end = (StreamId(*groups.place(id)) for id in (extent.first or "0-0", extent.last))
+        return GroupPositions(tuple(found), start, end, extent.length)
+
+    def position(self, where: str | int, end: StreamId) -> StreamId:
+        if where == "start":
+            return StreamId(0, 0)
+        if where == "end":
+            return end
+        if isinstance(where, int):
+            if end.ms and groups.came_ms(str(end)) is None:
+                raise BadInput(f"the ids of {self.name} are no times: name an id")
+            found = before(StreamId(where, 0))
+        else:
+            found = StreamId(*groups.place(where if "-" in where else f"{where}-0"))
+        if found > end:
+            raise BadInput(f"{found} is behind the last entry of {self.name}, {end}")
+        return found
+
+    @operation
+    async def place_group(
+        self,
+        group: str,
+        was: StreamId | None,
+        to: StreamId | None,
+        *,
+        read: int | None = None,
+        unused: bool = False,
+    ) -> str:
+        keys, _ = await self._keys_of_step("")
+        return await self._script("place_group").call(
+            keys,
+            self.clock,
+            bytes.decode,
+            group=raw_of(group),
+            was=str(was or ""),
+            to=str(to or ""),
+            entries_read=-1 if read is None else read,
+            unused=int(unused),
+        )
+
+    @operation
+    async def trim_step(self, upto: StreamId, op: str) -> int | None:
+        keys, _ = await self._keys_of_step(op)
+        return await self._script("trim").call(
+            keys,
+            self.clock,
+            lambda gone: None if gone < 0 else int(gone),
+            upto=str(upto),
+            high=str(after(upto)),
+            most=TRIMMED,
         )
 
     async def _register_again(self) -> None:
@@ -300,17 +420,46 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
         self._registered = True
 
     async def _undo_change(self, undo: ChangeUndo) -> int:
-        """Undo ``reassign GROUP CONSUMER TO ID…`` (names quoted) for ids that are still pending."""
-        if undo.verb != "reassign":
+        """Undo ``reassign GROUP CONSUMER TO ID…`` for ids that are still pending, ``pend GROUP
+        CONSUMER ID/MS/DELIVERIES…`` for ids that are not, ``place GROUP WAS TO READ`` if the group
+        is where the change left it. Names are quoted; ``-``: no group, unknown."""
+        verb, args = undo.verb, undo.args
+        if verb == "place":
+            ends = (StreamId(*groups.place(id)) if id != "-" else None for id in args[1:3])
+            read = int(args[3]) if args[3] != "-" else None
+            word = await self.place_group.op(args[0], *ends, read=read, unused=True)
+            if word in ("changed", "holds"):
+                undo.left([args[0]])
+            return int(word not in ("changed", "holds"))
+        if verb not in ("reassign", "pend"):
             return await ForeignQueue._undo_change(self, undo)
-        group, consumer, to = (text(raw_of(word)) for word in undo.args[:3])
-        ids = undo.args[3:]
-        done = await self.reassign.op(group, consumer, to, ids, op=undo.op)
+        group, consumer, to = (text(raw_of(word)) for word in args[:3])
+        if verb == "reassign":
+            ids = args[3:]
+            done = await self.reassign.op(group, consumer, to, ids, op=undo.op)
+        else:
+            held = [each.split("/") for each in args[2:]]
+            ids = [id for id, *_ in held]
+            done = await self._pend(group, consumer, held)
         undo.left([id for id, word in zip(ids, done.words, strict=True) if word != "moved"])
         return done.words.count("moved") - done.already
 
+    async def _pend(self, group: str, consumer: str, held: Sequence[Sequence[str]]) -> Reassigned:
+        part = await self._one(group)
+        keys, _ = await self._keys_of_step("")
+
+        def read(reply: list[bytes]) -> Reassigned:
+            answer = words(reply)
+            now = tuple("moved" if word == "there" else word for word in answer)
+            return Reassigned(now, already=answer.count("there"))
+
+        name = bytes_of("" if consumer == NOBODY else consumer)
+        call = self._script("pend").call
+        return await call(keys, self.clock, read, held, group=part.group.name, consumer=name)
+
     def undo_change_size(self, verb: str, args: Sequence[str]) -> int:
-        return len(args) - 3 if verb == "reassign" else super().undo_change_size(verb, args)
+        names = {"reassign": 3, "pend": 2}.get(verb)
+        return super().undo_change_size(verb, args) if names is None else len(args) - names
 
     @operation
     async def queue_position(self, id: str = "") -> QueuePosition:
