@@ -96,6 +96,10 @@ ELEMENTS = frozenset({"change_elements", "undo_elements"})
 """scripts that change the owner's own settings"""
 
 
+EDITS = frozenset({"edit", "undo_edit"})
+"""scripts that change entries of another program"""
+
+
 async def to_put(queue: ScriptedQueue) -> None:
     """Raise `Forbidden` unless the user can submit entries to the queue."""
     _refuse(queue, await _ask(queue, PUT, ["eval"]))
@@ -109,6 +113,11 @@ async def to_change(queue: ScriptedQueue) -> None:
 async def to_change_elements(queue: ScriptedQueue) -> None:
     """Raise `Forbidden` unless the user can change, and take back, the owner's own settings."""
     _refuse(queue, await _ask(queue, ELEMENTS))
+
+
+async def to_edit(queue: ScriptedQueue) -> None:
+    """Raise `Forbidden` unless the user can change, and take back, payloads of another program."""
+    _refuse(queue, await _ask(queue, EDITS))
 
 
 async def to_replace_fields(key: str) -> None:
@@ -173,7 +182,8 @@ def every_command(package: str) -> tuple[str, ...]:
         wanted = {
             name for name, text in shared.items() if ScriptHeader.parse(text).argv
         } - own.keys()
-        wanted -= ELEMENTS  # only few users change schedules: `to_change_elements` asks
+        # Only few users change schedules or payloads: `to_change_elements` and `to_edit` ask.
+        wanted -= ELEMENTS | EDITS
         ahead = [*own.values(), *(shared[name] for name in wanted)]
         while ahead:
             uses = set(ScriptHeader.parse(ahead.pop()).uses) & shared.keys() - wanted - own.keys()

@@ -21,6 +21,7 @@ from ...engine.relation import Links
 from ...model.activity import Activity
 from ...model.attachment import Attachment
 from ...model.entry import Entry, State
+from ...model.errors import Unfit
 from ...model.queue_position import QueuePosition
 from ...model.quoting import bytes_of, legal, text
 from ...model.states import Verb
@@ -30,6 +31,9 @@ from ...redis.parsers import moment, optional
 from ...redis.whole_keys import set_members, strings
 from ..attachments import value_shown
 from ..declarations import Declared, Hash, List
+from ..edits import HasEdits, Rewrite
+from ..elements import Element
+from ..json_members import replaced
 from ..json_text import text_member
 from ..long_records import not_read
 from ..places import LocatedEntry, Place, Row
@@ -42,7 +46,7 @@ from .chords import links
 from .message import message
 from .schedules import RedBeat
 from .sent_tasks import SentTasks
-from .task import Delivered, Result, Task
+from .task import Delivered, Result, Task, is_packed
 
 CONTROL = ".celery.pidbox"
 """the ending of the names of queues by which workers are controlled"""
@@ -58,7 +62,7 @@ _HELD = (
 )
 
 
-class CeleryQueue(HasSchedules[C_co], HasDoneEntries[C_co], HasWorkerTraces[C_co]):
+class CeleryQueue(HasSchedules[C_co], HasEdits[C_co], HasDoneEntries[C_co], HasWorkerTraces[C_co]):
     """``celery:<queue>``. An id is the task's, which it keeps when it is tried again."""
 
     kind: ClassVar[str] = "celery"
@@ -88,6 +92,7 @@ class CeleryQueue(HasSchedules[C_co], HasDoneEntries[C_co], HasWorkerTraces[C_co
         "hard": ("waiting", "dead", "trash"),
         "restore": ("trash",),
     }
+    editable_states: ClassVar[tuple[State, ...]] = ("waiting", "dead")
     schedule_programs: ClassVar[tuple[ScheduleProgram, ...]] = (RedBeat(),)
     no_pause: ClassVar[str] = (
         "Celery has no key for it: `celery control cancel_consumer QUEUE` asks its workers, and"
@@ -345,6 +350,18 @@ class CeleryQueue(HasSchedules[C_co], HasDoneEntries[C_co], HasWorkerTraces[C_co
         return [*chain(*(value_shown(*each) for each in found if each[1] not in (None, [])))]
 
     # --- what operators change -------------------------------------------------------------------
+
+    def rewrite(self, seen: LocatedEntry, values: Mapping[str, bytes]) -> Rewrite:
+        """Of a result: what a replay sends, and what the application reads of the failed task."""
+        result = seen.entry.record
+        if not isinstance(result, Result):
+            return Rewrite(Task.read(seen.member).with_arguments(seen.member, values))
+        if result.call is None:
+            raise Unfit("its arguments were not kept")
+        if is_packed(result.data):
+            raise Unfit("compressed")
+        key, after = bytes_of(self.keys["t_result_"]) + seen.member, replaced(result.data, values)
+        return Rewrite(parts=[Element("string", key, b"", result.data, after)])
 
     async def _rows(self, step: MoveStep) -> list[tuple[str | bytes, ...]]:
         if (step.source, step.target) == ("dead", "waiting"):
