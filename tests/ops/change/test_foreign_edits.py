@@ -71,9 +71,11 @@ def test_sidekiq_runs_a_dead_job_with_other_arguments(
     SidekiqQueue(client, "sidekiq:default").push([job])
     with sidekiq.working():
         sidekiq.until("it is dead", lambda: client.zcard("dead") == 1)
-        ((was, score),) = client.zrange("dead", 0, -1, withscores=True)
+        dead: Any = client.zrange("dead", 0, -1, withscores=True)
+        ((was, score),) = dead
         edited(redisq, "dlq", f"sidekiq:default/{'a' * 24}", "/args/0", "steel")
-        ((record, same),) = client.zrange("dead", 0, -1, withscores=True)
+        dead = client.zrange("dead", 0, -1, withscores=True)
+        ((record, same),) = dead
         assert record == was.replace(b'"args":["glass"]', b'"args":["steel"]') and same == score
         redisq("dlq", "replay", "sidekiq:default", "--yes")
         sidekiq.until("it ran again", lambda: "tried steel" in sidekiq.log)
@@ -138,8 +140,8 @@ def test_dramatiq_runs_a_dead_message(redisq: Redisq, client: redis.Redis) -> No
     client.set("broken", 1)
     program.fails_at_once.send("luck")
     program.work()
-    (id,) = client.zrange("dramatiq:low.XQ", 0, -1)
-    edited(redisq, "dlq", f"dramatiq:low/{id.decode()}", "/args/0", "skill")
+    found: Any = client.zrange("dramatiq:low.XQ", 0, -1)
+    edited(redisq, "dlq", f"dramatiq:low/{found[0].decode()}", "/args/0", "skill")
     client.delete("broken")
     redisq("dlq", "replay", "dramatiq:low", "--yes")
     program.work()

@@ -61,6 +61,7 @@ class ResqueQueue(RubyJobQueue[C_co]):
         "hard": ("waiting", "pending", "dead", "trash"),
         "restore": ("trash",),
     }
+    editable_states: ClassVar[tuple[State, ...]] = ("waiting", "dead")
     workers_at: ClassVar[str] = "workers"
     theirs: ClassVar[dict[str, str]] = {
         "queues": "set",
