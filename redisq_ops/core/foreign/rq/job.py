@@ -57,23 +57,24 @@ class Record(JobHash):
     def json(self) -> tuple[Any, Any, Any, Any] | None:
         """Function, instance, args and kwargs, as RQ's `JSONSerializer` writes them (``rq/job.py``,
         `Job._serialize_data`); None: not read, or a pickle."""
-        match decoded(_unpacked(self.data or b"")):
+        data = _unpacked(self.data) if self.data else b""
+        match decoded(data) if data[:1] == b"[" else None:
             case [str(function), instance, list(args), dict(kwargs)]:
                 return function, instance, args, kwargs
         return None
 
     def call(self) -> dict[str, Any]:
         """What it calls: by its JSON, or as `call_of` reads its description."""
-        if self.json is None:
+        if (call := self.json) is None:
             return call_of(self.text("description"))
-        return dict(zip(("function", "args", "kwargs"), self.json[:1] + self.json[2:], strict=True))
+        return {"function": call[0], "args": call[2], "kwargs": call[3]}
 
     def with_arguments(self, values: Mapping[str, bytes]) -> dict[str, tuple[bytes, bytes]]:
         """Fields of the job with other arguments, before and after: also the description, if it is
         the one that RQ makes of them. Raises `Unfit` for a pickle."""
-        if self.json is None:
+        if (call := self.json) is None:
             raise Unfit("its arguments are in a pickle" if self.data else "too large")
-        function, instance, *now = self.json
+        function, instance, *now = call
         then = [
             json.loads(values[name]) if name in values else each
             for name, each in zip(("args", "kwargs"), now, strict=True)
