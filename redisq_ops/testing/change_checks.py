@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from redisq_ops.core.model.quoting import text
 from redisq_ops.core.model.states import Verb
 from redisq_ops.core.redis.operation import run
 
-from .stage import TRASH, Stage, Step
+from .stage import EDITED, TRASH, Stage, Step
 
 NEAR_MS = 60_000
 """times of expiry that two calls set, one after the other, may differ by less than this"""
@@ -94,6 +95,34 @@ def own_verbs(stage: Stage) -> Iterator[str]:
                 yield f"{what} leaves another {named} than the program's own"
 
 
+def edited(stage: Stage) -> Iterator[str]:
+    """An edited entry is shown in its place with its new arguments and nothing else changed; one
+    that can't be edited stays as it is, and so does the rest of what was asked for."""
+    for state in stage.deeds.get("edit", ()):
+        for id in stage.movable(state):
+            stage.put_back()
+            begin = stage.look()
+            (row,) = stage.rows([id])
+            at = stage.ids(state).index(id)
+            (would,) = run(stage.client, stage.queue.would_edit.op([row], source=state))
+            (said,) = run(stage.client, stage.step("edit", state, [id]))
+            if (said == "moved") is not stage.can_be_edited(id) or said != (would or "moved"):
+                yield f"edit of the {state} entry {id}: {said}, and a look says {would or 'moved'}"
+            elif said != "moved" and (left := stage.changed(begin)):
+                yield f"edit of the {state} entry {id} is refused, and changes {left}"
+            elif said == "moved":
+                ids = stage.ids(state)
+                entry = stage.queue.get(id if id in ids else ids[at])  # its id may be of its bytes
+                shown = json.loads(entry.payload or b"{}") if entry else {}
+                if any(shown.get(name) != EDITED[name] for name in stage.queue.arguments):
+                    yield f"edit of the {state} entry {id}: then it has {shown}"
+        for value in (b"[]", b"no JSON", b'{"redisq": NaN}'):
+            rows = [(id, was, value) for id, was, _ in stage.rows(stage.of_deed("edit", state)[:1])]
+            for said in run(stage.client, stage.queue.would_edit.op(rows, source=state)):
+                if not said:
+                    yield f"edit of a {state} entry to {value!r} is possible"
+
+
 def races(stage: Stage) -> Iterator[str]:
     """An entry that another program changes after the look is left alone."""
     for step in stage.steps:
@@ -105,7 +134,7 @@ def races(stage: Stage) -> Iterator[str]:
         for change in changes:
             race = stage.raced(step, change)
             yield from (f"{part}, after {change.what}" for part in race.half_done)
-            matters = re.fullmatch(stage.specimen.matters, change.what) is not None
+            matters = re.fullmatch(stage.matters(step.verb), change.what) is not None
             if matters is (race.word == "moved"):
                 should = "another entry" if matters else "the same entry"
                 yield f"{step}: {race.word} after {change.what}: it is {should}"

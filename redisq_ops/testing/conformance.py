@@ -38,6 +38,7 @@ CHECKS: Mapping[str, Callable[[Stage], Iterator[str]]] = {
     "races": change_checks.races,
     "purged": change_checks.purged,
     "again": change_checks.again,
+    "edited": change_checks.edited,
     "touched": change_checks.touched,
     "types": change_checks.types,
     "rights": change_checks.rights,

@@ -35,9 +35,10 @@ def statements(stage: Stage, checks: Collection[str] = ()) -> Iterator[str]:
     """The specimen has an entry for every verb, and no statement about what isn't there."""
     specimen = stage.specimen
     steps = {(step.verb, step.state) for step in stage.steps}
-    for verb, states in stage.queue.actions.items():
+    for verb, states in stage.deeds.items():
         for state in states:
-            if state != "trash" and (verb, state) not in steps:
+            refused = stage.movable(state) and not stage.of_deed(verb, state)
+            if state != "trash" and (verb, state) not in steps and not refused:
                 yield f"{verb} of {state} entries isn't tried: there is none"
     for verb, state in specimen.own_verbs.keys() - steps:
         yield f"own_verbs has {verb} of {state} entries, which the kind doesn't do"

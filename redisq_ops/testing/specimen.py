@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.states import Verb
@@ -24,9 +24,11 @@ class Specimen:
     matters: str = ".*"
     """regex for the whole of `Interference.what`: after such a change a verb must skip the entry,
     after any other it must still work"""
+    matters_to_edits: str = "(?!)"
+    """the same for an edit, beside ``matters``: what it replaces"""
     follows: str = "(?!)"
     """regex for changes that an undo may overwrite, because the program never makes them alone"""
-    own_verbs: Mapping[tuple[Verb, State], Callable[[Any, str], object]] = field(
+    own_verbs: Mapping[tuple[Verb | Literal["edit"], State], Callable[[Any, str], object]] = field(
         default_factory=dict
     )
     """the program's own verb for an entry, called with a client and the id"""
@@ -36,6 +38,9 @@ class Specimen:
     """pattern for keys to which the program adds, whatever happens: an undo leaves them"""
     fixed: frozenset[str] = frozenset()
     """ids that nobody may change now, such as those that wait for others"""
+    unedited: str = "(?!)"
+    """regex for ids of entries whose arguments can't be changed: they are in a pickle, or a lock is
+    made of them"""
     meanwhile: Mapping[str, Callable[[Any, str], object]] = field(default_factory=dict)
     """what else may happen to an entry after the look so that nobody may touch it (a worker takes
     it, for example): called with a client and the id"""

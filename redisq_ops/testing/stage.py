@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
+from redisq_ops.core.foreign.edits import HasEdits
 from redisq_ops.core.model.entry import STATES, Entry, State
 from redisq_ops.core.model.errors import BadInput, NotFound, RedisqError
 from redisq_ops.core.model.keys import PREFIX, registry_key
 from redisq_ops.core.model.quoting import raw_of, text
-from redisq_ops.core.model.states import VERBS, Verb
+from redisq_ops.core.model.states import EDIT, VERBS, Verb
 from redisq_ops.core.redis.operation import Description, run
 from redisq_ops.ops.deployment import Deployment
 
@@ -23,6 +25,10 @@ from .specimen import Specimen
 OP = "op-1"
 LATER_MS = 7_200_000
 SOON_MS = 3_600_000
+Deed = Verb | Literal["edit"]
+"""what `conform` does to entries"""
+EDITED: Mapping[str, Any] = {"args": ["redisq"], "kwargs": {"redisq": 1}, "data": {"redisq": [1]}}
+"""member of a payload -> its value after an edit"""
 MOST_PAGES = 10_000
 """a specimen is small"""
 SHOWN = b" entries"
@@ -34,7 +40,7 @@ TRASH = "trash|was|purged"
 class Step:
     """A verb's change of one entry."""
 
-    verb: Verb
+    verb: Deed
     state: State
     entry: Entry
     begin: Picture
@@ -70,6 +76,14 @@ class Stage:
         self.own = self.queue.keys["op_"].removesuffix("op:").encode()
         """what redisq's own keys beside the program's begin with"""
         self.picture = self.look()
+        self.deeds: dict[Deed, Sequence[State]] = dict(self.queue.actions)
+        if isinstance(self.queue, HasEdits):
+            self.deeds["edit"] = self.queue.editable_states
+        self._shown_first = {
+            entry.id: entry.payload or b""
+            for state in self.deeds.get("edit", ())
+            for entry in self.queue.page(state, max=1000, payloads=True).entries
+        }
 
     @property
     def theirs(self) -> Picture:
@@ -151,13 +165,35 @@ class Stage:
         """The stated ids of a state that a verb may change."""
         return [id for id in self.stated.get(state, ()) if id not in self.specimen.fixed]
 
-    def groups(self) -> list[tuple[Verb, State, list[str]]]:
+    def of_deed(self, deed: Deed, state: State) -> list[str]:
+        """The stated ids that it may change."""
+        ids = self.movable(state)
+        return ids if deed != "edit" else [id for id in ids if self.can_be_edited(id)]
+
+    def can_be_edited(self, id: str) -> bool:
+        return not re.fullmatch(self.specimen.unedited, id)
+
+    def matters(self, deed: Deed) -> str:
+        """`Specimen.matters`, for what is done."""
+        specimen = self.specimen
+        more = f"|{specimen.matters_to_edits}" if deed == "edit" else ""
+        return f"{specimen.matters}{more}"
+
+    def rows(self, ids: Sequence[str]) -> list[tuple[str, bytes, bytes]]:
+        """What an edit of entries is given: each gets the arguments `EDITED`."""
+        return [(id, self._shown_first[id], self._edited(self._shown_first[id])) for id in ids]
+
+    def _edited(self, payload: bytes) -> bytes:
+        arguments = {name: EDITED[name] for name in self.queue.arguments}
+        return json.dumps(json.loads(payload) | arguments).encode()
+
+    def groups(self) -> list[tuple[Deed, State, list[str]]]:
         """Every verb and state, with ids for one step: the last one; the first one; and the three
         behind the first, in either order."""
         found = []
-        for verb, states in self.queue.actions.items():
+        for verb, states in self.deeds.items():
             for state in states:
-                ids = self.movable(state)
+                ids = self.of_deed(verb, state)
                 groups = {tuple(group) for group in (ids[-1:], ids[:1], ids[1:4], ids[3:0:-1])}
                 found += [(verb, state, [*group]) for group in sorted(groups) if group]
         return found
@@ -168,9 +204,10 @@ class Stage:
         last entry of a state, which was purged before the step."""
         self.put_back()
         found = [
-            Step(verb, state, self._entry(state, self.movable(state)[-1]), self.picture)
-            for verb, states in self.queue.actions.items()
-            for state in filter(self.movable, states)
+            Step(verb, state, self._entry(state, ids[-1]), self.picture)
+            for verb, states in self.deeds.items()
+            for state in states
+            if (ids := self.of_deed(verb, state))
         ]
         for state in filter(self.movable, self.queue.actions.get("purge", ())):
             self.put_back()
@@ -217,7 +254,7 @@ class Stage:
 
     def step(
         self,
-        verb: Verb,
+        verb: Deed,
         state: State,
         ids: Sequence[str],
         op: str = OP,
@@ -226,15 +263,17 @@ class Stage:
         """The description of a verb's change of some entries; ``selected``: one of them, as it was
         when it was chosen."""
         now = self.queue.now()
+        made: Description[list[str]]
+        if verb == "edit":
+            made = self.queue.edit.op(op, 1, self.rows(ids), source=state, high_water_ms=now)
+            return made
         until_ms = LATER_MS if VERBS[verb][1] == "pending" else now + LATER_MS
         words: dict[str, Any] = {"source": state, "target": VERBS[verb][1], "consumer": "me"}
         if selected is not None and selected.at_ms:
             words["times"] = {selected.id: selected.at_ms}
         if selected and (stamp := self.queue.selected_stamp(selected, words["target"], now)):
             words["stamps"] = {selected.id: stamp}
-        made: Description[list[str]] = self.queue.move.op(
-            op, 1, ids, high_water_ms=now, lease_ms=until_ms, **words
-        )
+        made = self.queue.move.op(op, 1, ids, high_water_ms=now, lease_ms=until_ms, **words)
         return made
 
     def raced(self, step: Step, happens: Callable[[Any], object]) -> Race:
@@ -256,9 +295,10 @@ class Stage:
         left = self.changed(before, TRASH) if word != "moved" else []
         return Race(word, said, before, [f"{step} is half done: {part}" for part in left])
 
-    def undo(self, verb: Verb, op: str = OP) -> int:
+    def undo(self, verb: Deed, op: str = OP) -> int:
         """How many entries the undo of a step put back."""
-        back: int = self.queue.undo(op, 1, target=VERBS[verb][1], by=f"undo-{op}", seq=1)[0]
+        target = EDIT if verb == "edit" else VERBS[verb][1]
+        back: int = self.queue.undo(op, 1, target=target, by=f"undo-{op}", seq=1)[0]
         return back
 
 

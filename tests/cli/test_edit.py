@@ -12,10 +12,11 @@ import pytest
 import redis
 
 from redisq_ops.core.model.entry import Settlement
+from redisq_ops.core.model.errors import Unfit
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.ops.change import edit
-from redisq_ops.ops.change.json_patch import Patch, Unfit
+from redisq_ops.ops.change.json_patch import Patch
 
 from ..command_line import ERROR, Redisq
 

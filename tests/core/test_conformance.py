@@ -142,12 +142,13 @@ def sidekiq(client: Client) -> Queue:
     return queue
 
 
-def rq_(client: Client) -> Queue:
-    theirs = rq.Queue("low", connection=client)
+def rq_(client: Client, serializer: Any = None) -> Queue:
+    theirs = rq.Queue("low", connection=client, serializer=serializer)
     for n in range(4):
         theirs.enqueue(rq_tasks.fails, "luck", job_id=f"bad{n}", failure_ttl=9000 + n)
         theirs.enqueue(rq_tasks.fine, n, job_id=f"good{n}")
-    SimpleWorker([theirs], connection=client).work(burst=True, logging_level="CRITICAL")
+    worker = SimpleWorker([theirs], connection=client, serializer=serializer)
+    worker.work(burst=True, logging_level="CRITICAL")
     for n in range(6):
         theirs.enqueue(rq_tasks.fine, n, job_id=f"w{n}", ttl=9000)
         theirs.enqueue_in(timedelta(seconds=9000 + n), rq_tasks.fine, n, job_id=f"s{n}")

@@ -360,6 +360,8 @@ def _every_change(collect: Collector, client: redis.Redis, tmp: Path) -> Iterato
     for verb in ("purge", "replay"):
         collect("Plan", "done", verb, "bullmq:sums", "--dry-run")
     collect("Plan", "delay", "edit", "later/e4", "--payload", "new", "--dry-run")
+    patch = '[{"op": "add", "path": "/args/-", "value": 1}]'
+    collect("Plan", "waiting", "edit", "sidekiq:low", "--patch", patch, "--dry-run")
     for verb in ("block", "weight", "unblock"):
         more = ("4",) if verb == "weight" else ()
         collect("Plan", "client", verb, "jobs", "acme", *more, "--dry-run")

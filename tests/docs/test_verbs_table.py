@@ -36,6 +36,8 @@ def table() -> str:
         + " |"
         for verb in verbs
     ]
+    edits = (", ".join(kind.editable_states) or "–" for kind in changed.values())
+    rows.append("| `edit` of arguments as JSON | " + " | ".join(edits) + " |")
     orphans = (", ".join(kind.orphan_states) or "–" for kind in changed.values())
     rows.append("| `purge` of ids without a record, also | " + " | ".join(orphans) + " |")
     rows += [

@@ -62,11 +62,18 @@ async def vanishes(ctx: dict[Any, Any], running: int) -> None:
     os._exit(0)
 
 
+def texts(job: dict[str, Any]) -> bytes:
+    """A serializer, as an application may have one."""
+    return json.dumps(job, default=repr).encode()
+
+
+JSON: Any = {"job_serializer": texts, "job_deserializer": json.loads}
 FUNCTIONS = [fine, fails, later, func(spent, max_tries=2), odd, lasts, vanishes]
 
 
 async def main(port: int, command: str, *rest: str) -> None:
-    pool = await create_pool(RedisSettings(port=port))
+    serializer = JSON if os.environ.get("ARQ_JSON") else {}
+    pool = await create_pool(RedisSettings(port=port), **serializer)
     if command == "enqueue":
         for function, arguments, options in json.loads(rest[0]):
             await pool.enqueue_job(function, *arguments, **options)
@@ -79,6 +86,7 @@ async def main(port: int, command: str, *rest: str) -> None:
         handle_signals=False,
         allow_abort_jobs=True,
         job_timeout=3600,
+        **serializer,
     )
     running = asyncio.ensure_future(worker.async_run())
     while command == "serve" or await pool.zcount(worker.queue_name, "-inf", time.time() * 1000):

@@ -62,7 +62,7 @@ def specimen(client: redis.Redis) -> None:
     """Jobs in every state of ``arq:queue``, and some of another queue; made once for a server."""
     port = client.connection_pool.connection_kwargs["port"]
     if port not in _specimens:
-        _fill(client)
+        fill(client)
         keys = list(client.scan_iter())
         _specimens[port] = [(k, client.dump(k) or b"", client.pexpiretime(k)) for k in keys]
         return
@@ -70,7 +70,7 @@ def specimen(client: redis.Redis) -> None:
         client.restore(key, max(0, until), data, absttl=until > 0)
 
 
-def _fill(client: redis.Redis) -> None:
+def fill(client: redis.Redis) -> None:
     other = {"_queue_name": "other"}
     enqueue(
         client,

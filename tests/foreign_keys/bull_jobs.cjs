@@ -1,7 +1,7 @@
 // Jobs of a real Bull and its workers: run by bull_program.py, with Bull's packages.
 //
 // node bull_jobs.cjs PORT call JSON      [[method of Queue, ...arguments], ...]; prints what they return
-// node bull_jobs.cjs PORT job ID METHOD  a method of a job
+// node bull_jobs.cjs PORT job ID METHOD  a method of a job; `update` to { redisq: [1] }
 // node bull_jobs.cjs PORT work [N]       a worker, until N jobs have ended; without N, until it is killed
 "use strict";
 const Queue = require("bull");
@@ -38,7 +38,8 @@ async function main() {
     console.log(JSON.stringify(found));
   } else if (command === "job") {
     const job = await queue.getJob(given);
-    await job[process.argv[5]]();
+    const method = process.argv[5];
+    await job[method](...(method === "update" ? [{ redisq: [1] }] : []));
   } else {
     const client = new Redis(connection);
     let left = given ? Number(given) : Infinity;

@@ -3,7 +3,7 @@
 // node bullmq_jobs.cjs PORT call JSON      [[method of Queue, ...arguments], ...]; prints what they return
 // node bullmq_jobs.cjs PORT job ID METHOD  a method of a job
 // node bullmq_jobs.cjs PORT listen         the same for each line "ID METHOD" that it reads, or "ID add",
-//                                          or "ID again" (retry of a completed job): answers ok
+//                                          or "ID again" (retry of a completed job), or "ID edit": answers ok
 // node bullmq_jobs.cjs PORT flow OPTION    a parent "p" with a child "c" that fails, and one that does not;
 //                                          what c's failure means to p
 // node bullmq_jobs.cjs PORT work [N]       a worker, until N jobs have ended; without N, until it is killed
@@ -72,6 +72,7 @@ async function main() {
       const [id, method] = line.split(" ");
       try {
         if (method === "add") await queue.add("fine", { what: id }, { jobId: id });
+        else if (method === "edit") await (await queue.getJob(id)).updateData({ redisq: [1] });
         else if (method === "again") await (await queue.getJob(id)).retry("completed");
         else await (await queue.getJob(id))[method]();
         console.log("ok");

@@ -46,7 +46,10 @@ class Program:
         queue: str = "low",
         at: str = "laravel_database_",
         horizon: str = "laravel_horizon:",
+        handler: str = "",
     ) -> None:
+        """``handler``: jobs are pushed by its name and with plain data, without an object."""
+        self.handler = handler
         self.client, self.queue, self.horizon = client, queue, horizon
         self.key = f"{at}queues:{queue}"
 
@@ -69,6 +72,8 @@ class Program:
             "id": uuid(name),
             "attempts": 0,
         }
+        if self.handler:  # `createStringPayload`
+            job |= {"job": self.handler, "data": {"what": name} | data}
         if self.horizon:
             job |= {"type": "job", "tags": [f"what:{name}"], "silenced": False}
             job["pushedAt"] = f"{time.time():.4f}"
@@ -241,9 +246,9 @@ def _now() -> str:
     return f"{time.time():.4f}"
 
 
-def specimen(client: Any) -> None:
+def specimen(client: Any, handler: str = "") -> None:
     """Jobs in every state of the queue ``low``, and some of another queue."""
-    program, other = Program(client), Program(client, "other")
+    program, other = Program(client, handler=handler), Program(client, "other")
     for n in range(5):
         program.push(program.payload(f"bad{n}", "Charge", order=n, region="eu"))
         program.fail(program.pop(), str(n))

@@ -358,7 +358,11 @@ def edit(
     return edit(s, state, selecting, patch, payload, go)
 
 
-for _noun, _address in (("dlq", "mail/r1/17"), ("delay", "later/e1")):
+for _noun, _address in (
+    ("dlq", "mail/r1/17"),
+    ("delay", "later/e1"),
+    ("waiting", "celery:mail/e1"),
+):
     _queue = _address.partition("/")[0]
     _patch = """'[{"op": "replace", "path": "/region", "value": "eu"}]'"""
     command(

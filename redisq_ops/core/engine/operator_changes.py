@@ -210,6 +210,14 @@ class OperatorChanges(ParallelReads[C_co]):
         )
 
     @operation
+    async def would_edit(
+        self, rows: Sequence[tuple[str, bytes, bytes]], *, source: State
+    ) -> list[str]:
+        """For each row of `edit` why it would not be edited, in a word or a phrase, as far as that
+        is known without writing; empty: it would be."""
+        return [""] * len(rows)
+
+    @operation
     def edit(
         self,
         op: str,
@@ -218,11 +226,11 @@ class OperatorChanges(ParallelReads[C_co]):
         *,
         source: State,
         high_water_ms: int,
-    ) -> Call[list[str]]:
+    ) -> Description[list[str]]:
         """Change payloads of entries in state ``source``, one of `editable_states`: one step.
 
         ``rows``: (id, the payload as it was read, the new payload). Returns one word per row as
-        `move` does; ``changed`` also stands for another payload.
+        `move` does, or a phrase as `would_edit`; ``changed`` also stands for another payload.
         """
         checked_name(op, "operation")
         edits = [(id, sha1(was).hexdigest(), payload) for id, was, payload in rows]
@@ -250,9 +258,11 @@ class OperatorChanges(ParallelReads[C_co]):
         return self._undo(UndoStep(op, step, target, by, seq, left))
 
     def _undo(self, undo: UndoStep) -> Description[tuple[int, ...]]:
-        if undo.target != EDIT:
-            return self._undo_moves(undo, lambda back, stay, _: (back, stay))
+        if undo.target == EDIT:
+            return self._undo_edit(undo)
+        return self._undo_moves(undo, lambda back, stay, _: (back, stay))
 
+    def _undo_edit(self, undo: UndoStep) -> Call[tuple[int, ...]]:
         def counted(reply: list[Any]) -> tuple[int, ...]:
             undo.left([id.decode() for id in reply[2:]])
             return int(reply[0]), int(reply[1])

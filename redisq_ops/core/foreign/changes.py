@@ -21,7 +21,7 @@ from ..model.errors import BadInput, Refused, WrongKind
 from ..model.keys import registry_key
 from ..model.quoting import bytes_of, stored
 from ..model.settings import MAX_BATCH
-from ..model.states import Verb
+from ..model.states import EDIT, Verb
 from ..redis.operation import C_co, Call, both, operation
 from ..redis.parsers import words
 from . import undo_search
@@ -246,6 +246,8 @@ class ForeignChanges(PlacedQueue[C_co]):
         """As for every queue. Lists of any length are searched by pages. Entries too deep inside a
         list to be removed are left for a later undo; the third number counts them."""
         await self._refuse_other_release()
+        if undo.target == EDIT:
+            return await self._undo_edit(undo)
         return await undo_search.undo(self, undo)
 
 

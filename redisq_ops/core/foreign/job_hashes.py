@@ -9,12 +9,15 @@ from hashlib import sha1
 from typing import Any, ClassVar
 
 from ..engine.optional_features import HasDoneEntries, HasTimeline
+from ..model.cut_element import UNREAD
 from ..model.entry import Entry, State
-from ..model.errors import WrongKind
+from ..model.errors import Unfit, WrongKind
 from ..model.quoting import bytes_of, legal, raw_of
 from ..redis.operation import C_co, Call, attempt_read, attempt_reads, both, operation, together
 from ..redis.parsers import moment
 from .changes import ForeignChanges
+from .elements import Element
+from .json_text import decoded
 from .long_records import LONG_RECORD, not_read, whole_sizes
 from .places import Place, Row, next_members, orphan
 
@@ -55,6 +58,12 @@ class JobHash:
         marks = b"".join([b"0" if type(value) is Note else b"1" for value in values])
         told = [b"%d:%b" % (len(value), value) for value in values if type(value) is not Note]
         return b"%b %b" % (marks, sha1(b"".join(told)).hexdigest().encode())
+
+    def parts(self, key: bytes, values: Mapping[str, bytes]) -> list[Element]:
+        """What an edit writes: other JSON in these fields. Raises `Unfit` if they have no JSON."""
+        if any(decoded(self.values[name] or b"", UNREAD) is UNREAD for name in values):
+            raise Unfit("not JSON")
+        return [Element("hash", key, n.encode(), self.values[n], new) for n, new in values.items()]
 
     @property
     def gone(self) -> bool:

@@ -13,6 +13,7 @@
     │   ├── Unregistered     the registry has lost the queue; the call registers it again
     │   ├── Lost             the history was trimmed before it was read
     │   ├── Unreadable       a value in a key of the queue is corrupt
+    │   ├── Unfit            this payload can't be changed in this way
     │   └── Superseded       an older call of the same caller arrived late
     ├── BadInput         a name, number, URL or file is not usable       (exit 2)
     ├── Unreachable      no connection to the server, or it was lost     (exit 4)
@@ -107,6 +108,10 @@ class Unreadable(Refused, ValueError):
 
     The message names the key and never the value, which may be confidential.
     """
+
+
+class Unfit(Refused):
+    """Why one payload can't be changed; the others can."""
 
 
 CORRUPT = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError)

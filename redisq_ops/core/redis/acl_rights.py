@@ -103,6 +103,10 @@ COMMANDS = frozenset({"send_command"})
 """scripts that send commands to the owner's workers"""
 
 
+EDITS = frozenset({"edit", "undo_edit"})
+"""scripts that change entries of another program"""
+
+
 async def to_put(queue: ScriptedQueue) -> None:
     """Raise `Forbidden` unless the user can submit entries to the queue."""
     _refuse(queue, await _ask(queue, PUT, ["eval"]))
@@ -130,6 +134,11 @@ async def to_send(queue: ScriptedQueue, channel: bytes) -> None:
             f"the server's ACL says no: this user may not publish to {text(channel)}; to allow it:"
             f" {rule}"
         )
+
+
+async def to_edit(queue: ScriptedQueue) -> None:
+    """Raise `Forbidden` unless the user can change, and take back, payloads of another program."""
+    _refuse(queue, await _ask(queue, EDITS))
 
 
 async def to_replace_fields(key: str) -> None:
@@ -194,7 +203,8 @@ def every_command(package: str) -> tuple[str, ...]:
         wanted = {
             name for name, text in shared.items() if ScriptHeader.parse(text).argv
         } - own.keys()
-        wanted -= ELEMENTS | COMMANDS  # only few users need them: see who asks for each
+        # Only few users change schedules or payloads, or command workers: see who asks for each.
+        wanted -= ELEMENTS | COMMANDS | EDITS
         ahead = [*own.values(), *(shared[name] for name in wanted)]
         while ahead:
             uses = set(ScriptHeader.parse(ahead.pop()).uses) & shared.keys() - wanted - own.keys()

@@ -11,7 +11,7 @@ from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Entry, State
-from redisq_ops.core.model.errors import Refused, Superseded
+from redisq_ops.core.model.errors import Refused, Superseded, Unfit
 from redisq_ops.core.model.settings import MAX_PAYLOAD
 from redisq_ops.core.model.states import EDIT
 from redisq_ops.core.redis.operation import together
@@ -20,7 +20,6 @@ from ..filter.selection import Selection
 from ..redaction import NO_REDACTION, Redaction
 from ..terminal import count, kind_of
 from .confirmation import typed_number
-from .json_patch import Unfit
 from .payload_diff import diff
 from .preview import Preview
 from .steps import ChangeSteps
@@ -54,7 +53,7 @@ def editable(queue: Queue[Any], state: State) -> None:
     if not queue.editable_states:
         raise Refused(
             f"queue {queue.name} is kept by another program ({queue.kind}): its payloads can't be "
-            "edited here, that program finds and runs its work by them"
+            "edited here"
         )
     if state not in queue.editable_states:
         can = " and ".join(queue.editable_states)
@@ -113,6 +112,20 @@ def _is_json(payload: bytes) -> bool:
     return True
 
 
+async def judge(
+    queue: Queue[Any], state: State, entries: Sequence[Entry], change: Change, redaction: Redaction
+) -> list[tuple[str, bytes]]:
+    """`judged` for each entry, and what the queue says of those that would change."""
+    found = [judged(entry, change, redaction) for entry in entries]
+    rows = [
+        (entry.id, entry.payload or b"", after)
+        for entry, (word, after) in zip(entries, found, strict=True)
+        if word == CHANGES
+    ]
+    told = iter(await queue.would_edit.op(rows, source=state) if rows else ())
+    return [(next(told) or word if word == CHANGES else word, after) for word, after in found]
+
+
 async def count_changes(
     selection: Selection, change: Change, progress: Callable[[int, int], None] | None = None
 ) -> Counter[str]:
@@ -120,15 +133,20 @@ async def count_changes(
     found: Counter[str] = Counter()
     ids = iter(selection.ids())
     while batch := list(islice(ids, BATCH)):
-        for entry in await together(selection.queue.get.op(id) for id in batch):
-            gone = entry is None or entry.state != selection.state or entry.payload is None
-            if entry is None or gone:
-                found["changed"] += 1
-            else:
-                found[judged(entry, change, selection.filter.redaction)[0]] += 1
+        entries = await _there(selection, batch)
+        found["changed"] += len(batch) - len(entries)
+        redaction = selection.filter.redaction
+        words = await judge(selection.queue, selection.state, entries, change, redaction)
+        found.update(word for word, _ in words)
         if progress is not None:
             progress(found.total(), selection.count)
-    return found
+    return +found
+
+
+async def _there(selection: Selection, ids: Sequence[str]) -> list[Entry]:
+    """Those of these entries that are still in their state, with their payloads."""
+    found = await together(selection.queue.get.op(id) for id in ids)
+    return [e for e in found if e and e.state == selection.state and e.payload is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,16 +174,13 @@ class Sample:
 async def samples(selection: Selection, change: Change) -> list[Sample]:
     """What ``change`` makes of the first `SAMPLES` entries, redacted as the filter says."""
     ids = [entry.id for entry in selection.sample[:SAMPLES]]
-    entries = await together(selection.queue.get.op(id) for id in ids)
-    redaction = selection.filter.redaction
-    return [
-        _sample(e, change, redaction) for e in entries if e is not None and e.payload is not None
-    ]
+    entries, redaction = await _there(selection, ids), selection.filter.redaction
+    found = await judge(selection.queue, selection.state, entries, change, redaction)
+    return [_sample(e, *each, redaction) for e, each in zip(entries, found, strict=True)]
 
 
-def _sample(entry: Entry, change: Change, redaction: Redaction) -> Sample:
+def _sample(entry: Entry, word: str, after: bytes, redaction: Redaction) -> Sample:
     assert entry.payload is not None
-    word, after = judged(entry, change, redaction)
     if word == "same":
         return Sample(entry.id)
     if word != CHANGES:
@@ -279,10 +294,10 @@ class EditSteps(ChangeSteps):
         """The ids whose payloads would change, each with the old and the new payload."""
         rows = []
         selection = self._selection
-        for entry in await together(selection.queue.get.op(id) for id in ids):
-            if entry is None or entry.state != selection.state or entry.payload is None:
-                self._left_out["changed"] += 1
-                continue
+        entries = await _there(selection, ids)
+        self._left_out["changed"] += len(ids) - len(entries)
+        for entry in entries:
+            assert entry.payload is not None
             word, after = judged(entry, self._change, selection.filter.redaction)
             if word == CHANGES:
                 rows.append((entry.id, entry.payload, after))

@@ -12,14 +12,10 @@ from typing import Any
 import jsonpatch
 import jsonpointer
 
-from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.model.errors import BadInput, Unfit
 
 DOUBLE_DIGITS = 17
 """significant digits of a double that is written out in full"""
-
-
-class Unfit(Exception):
-    """Why one payload can't be changed; the others can."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,12 @@ from .server_report import ServerReport
 
 LEAST = {"redis": (7, 0), "valkey": (7, 2)}
 """the lowest supported release"""
+RESTORE_MENDED = {
+    "redis": ((7, 2, 14), (7, 4, 9), (8, 2, 6), (8, 4, 3), (8, 6, 3), (8, 8, 0)),
+    "valkey": ((7, 2, 13), (8, 0, 9), (8, 1, 7), (9, 0, 4), (9, 1, 0)),
+}
+"""of each branch the first release without CVE-2026-25243, by the release notes; later branches
+have never had it"""
 MEMORY_WARNING, MEMORY_WRONG = 0.75, 0.9
 """shares of the memory limit"""
 LAG_S = 10
@@ -30,7 +36,7 @@ def _version(report: ServerReport) -> Iterator[Diagnosis]:
     info = report.info
     name = "valkey" if "valkey_version" in info else "redis"
     release = str(info.get(f"{name}_version", "0"))
-    parts = tuple(int(part) for part in release.split(".")[:2] if part.isdecimal())
+    parts = tuple(int(part) for part in release.split(".")[:3] if part.isdecimal())
     low = LEAST[name]
     facts = {"server": name, "version": release}
     if parts < low:
@@ -42,8 +48,19 @@ def _version(report: ServerReport) -> Iterator[Diagnosis]:
             f"upgrade it to {name.title()} {wanted} or newer",
             facts=facts,
         )
-    else:
-        yield Diagnosis("version", "ok", f"{name.title()} {release}", facts=facts)
+        return
+    yield Diagnosis("version", "ok", f"{name.title()} {release}", facts=facts)
+    *_, last = mended = RESTORE_MENDED[name]
+    if parts < last and not any(parts[:2] == one[:2] and parts >= one for one in mended):
+        safe = next((one for one in mended if one >= parts), last)
+        yield Diagnosis(
+            "restore",
+            "warning",
+            f"{name.title()} {release} has CVE-2026-25243, unless its packager mended it: who may"
+            " run RESTORE, as redisq's operators do to undo, can run code in the server",
+            f"upgrade it to {name.title()} {'.'.join(map(str, safe))} or newer",
+            facts=facts,
+        )
 
 
 def _eviction(report: ServerReport) -> Iterator[Diagnosis]:

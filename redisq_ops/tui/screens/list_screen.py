@@ -13,6 +13,7 @@ from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from redisq_ops.tui.keys.key_footer import KeyFooter
 from redisq_ops.tui.table.table import PagedTable
 from redisq_ops.tui.table.table_model import RowWindow, TableColumn, TableRow
 
@@ -55,6 +56,7 @@ class ListScreen(ModalScreen["str | None"]):
             yield Static(self.title_, id="asked", markup=False)
             yield self.table
             yield Static(self.hint, id="hint", markup=False)
+        yield KeyFooter()  # over that of the screen below, whose keys do nothing now
 
     def on_mount(self) -> None:
         self.table.styles.height = min(len(self._window.rows), 16) + 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -13,6 +14,7 @@ import dramatiq
 import rq
 from rq.job import Job
 from rq.registry import BaseRegistry, FailedJobRegistry, FinishedJobRegistry
+from rq.serializers import JSONSerializer
 
 from redisq_ops.core.foreign.ruby_jobs.job import digest
 from redisq_ops.core.model.entry import State
@@ -38,6 +40,9 @@ JOBS_REMOVED: tuple[tuple[Verb, State], ...] = (
 )
 
 
+EDITED: tuple[State, ...] = ("waiting", "delayed", "dead")
+
+
 def numbered(name: str, n: int) -> list[str]:
     return [f"{name}{i}" for i in range(n)]
 
@@ -46,8 +51,8 @@ def texts(raw: Iterable[bytes]) -> list[str]:
     return [one.decode() for one in raw]
 
 
-def rq_jobs(client: Any) -> Stated:
-    test_conformance.rq_(client)
+def rq_jobs(client: Any, serializer: Any = None) -> Stated:
+    test_conformance.rq_(client, serializer)
     theirs = rq.Queue("low", connection=client)
     delayed = theirs.scheduled_job_registry, theirs.deferred_job_registry
     return {
@@ -202,6 +207,20 @@ def dramatiq_enqueues(client: Any, id: str) -> None:
 
 def arq_jobs(client: Any) -> Stated:
     arq_program.specimen(client)
+    return arq_stated(client)
+
+
+def arq_json(client: Any) -> Stated:
+    """By an application that gives arq a serializer of its own."""
+    os.environ["ARQ_JSON"] = "1"
+    try:
+        arq_program.fill(client)
+    finally:
+        del os.environ["ARQ_JSON"]
+    return arq_stated(client)
+
+
+def arq_stated(client: Any) -> Stated:
     client.set("arq:retry:d1", 2, ex=88_400)
     client.zadd("arq:abort", {"d1": 5.5})
     return {
@@ -385,8 +404,8 @@ def laravel_ids(name: str, n: int) -> list[str]:
     return [laravel_program.uuid(f"{name}{k}") for k in range(n)]
 
 
-def laravel_jobs(client: Any) -> Stated:
-    laravel_program.specimen(client)
+def laravel_jobs(client: Any, handler: str = "") -> Stated:
+    laravel_program.specimen(client, handler)
     return {
         "waiting": laravel_ids("w", 6),
         "pending": [*laravel_ids("lost", 5), laravel_program.uuid("runs")],
@@ -427,6 +446,7 @@ RQ = Specimen(
     matters=r"\S+ (score|changed)|rq:(failed|finished|scheduled|queue):low gone"
     r"|rq:job:{id} (gone|status|created_at|enqueued_at|ended_at)",
     follows="rq:job:{id} (started_at|ended_at|exc_info)",
+    unedited=".*",
     own_verbs={
         ("replay", "dead"): partial(rq_requeues, FailedJobRegistry),
         ("replay", "done"): partial(rq_requeues, FinishedJobRegistry),
@@ -449,6 +469,7 @@ BULLMQ = Specimen(
         ("replay", "dead"): partial(bullmq_does, "retry"),
         ("replay", "done"): partial(bullmq_does, "again"),
         ("requeue", "delayed"): partial(bullmq_does, "promote"),
+        **{("edit", state): partial(bullmq_does, "edit") for state in EDITED},
         **dict.fromkeys(JOBS_REMOVED, partial(bullmq_does, "remove")),
     },
     meanwhile={"a worker's": lambda client, id: client.set(f"bull:mail:{id}:lock", "token")},
@@ -462,6 +483,7 @@ BULL = Specimen(
     own_verbs={
         ("replay", "dead"): partial(bull_does, "retry"),
         ("requeue", "delayed"): partial(bull_does, "promote"),
+        **{("edit", state): partial(bull_does, "update") for state in EDITED},
         **dict.fromkeys(JOBS_REMOVED, partial(bull_does, "remove")),
     },
     differs={"bull:mail:{id} retriedOn": "the time of the call"},
@@ -484,6 +506,7 @@ ARQ = Specimen(
     "arq:arq:queue",
     arq_jobs,
     unordered=frozenset({"dead", "done"}),
+    unedited=".*",
     times=lambda client: {"d0": int(client.zscore("arq:queue", "d0"))},
     meanwhile={"in progress": lambda client, id: client.set(f"arq:in-progress:{id}", "1")},
 )
@@ -551,6 +574,7 @@ LARAVEL = Specimen(
     "laravel:low",
     laravel_jobs,
     fixed=frozenset({laravel_program.uuid("runs")}),
+    unedited=".*",
     matters=r"laravel_database_queues:\S+ .*|laravel_horizon:failed_jobs .*"
     r"|laravel_horizon:{id} (gone|status|queue|connection|name|payload|failed_at|retried_by)",
     own_verbs={
@@ -570,3 +594,18 @@ SPECIMENS = {
     one.queue.partition(":")[0]: one
     for one in (RQ, BULLMQ, BULL, DRAMATIQ, ARQ, ASYNQ, CELERY, SIDEKIQ, RESQUE, LARAVEL)
 }
+AS_JSON = {
+    "rq-json": replace(
+        RQ,
+        fill=partial(rq_jobs, serializer=JSONSerializer),
+        matters_to_edits="rq:job:{id} (data|description)",
+        unedited="(?!)",
+    ),
+    "arq-json": replace(ARQ, fill=arq_json, unedited="(?!)"),
+    "laravel-json": replace(
+        LARAVEL, fill=partial(laravel_jobs, handler="Fine@run"), unedited="(?!)"
+    ),
+}
+"""jobs of programs whose usual form of arguments can't be edited, with arguments as JSON"""
+EDITS = frozenset(("statements", "undo", "edited", "races", "touched", "types", "rights"))
+"""checks of what an edit does"""

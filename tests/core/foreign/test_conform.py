@@ -11,11 +11,11 @@ import redis
 
 from redisq_ops.core.foreign.dramatiq import DramatiqQueue
 from redisq_ops.core.model.errors import BadInput
-from redisq_ops.testing.conformance import conform
+from redisq_ops.testing.conformance import CHECKS, conform
 
 from ..own_specimens import OWN
 from ..test_conformance import CHANGED
-from .specimens import DRAMATIQ, SPECIMENS, Stated, texts
+from .specimens import AS_JSON, DRAMATIQ, EDITS, SPECIMENS, Stated, texts
 
 
 def test_every_kind_that_can_be_changed_is_tried() -> None:
@@ -28,6 +28,14 @@ def test_a_kind_conforms(client: redis.Redis, kind: str) -> None:
     found = [*conform(client, (SPECIMENS | OWN)[kind])]
     assert not found, "\n" + "\n".join(found)
     assert not client.dbsize()
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("kind", AS_JSON)
+def test_arguments_as_json_can_be_edited(client: redis.Redis, kind: str) -> None:
+    others = dict.fromkeys(CHECKS.keys() - EDITS, "shown with the program's usual arguments")
+    found = [*conform(client, replace(AS_JSON[kind], skips=others))]
+    assert not found, "\n" + "\n".join(found)
 
 
 @pytest.mark.alike

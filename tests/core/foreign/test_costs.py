@@ -11,9 +11,9 @@ import pytest
 import redis
 
 from benchmarks.foreign_jobs import NAMES, fill
+from redisq_ops.core.foreign import json_members
 from redisq_ops.core.foreign.asynq.protobuf import Message
 from redisq_ops.core.foreign.places import Place
-from redisq_ops.core.foreign.ruby_jobs import job as ruby_jobs
 from redisq_ops.core.redis.commands import Call
 from redisq_ops.ops.change.step_size import Stride
 
@@ -72,7 +72,7 @@ class Counted:
         monkeypatch.setattr(Call, "outgoing", property(counting))
         monkeypatch.setattr(json, "loads", parsing(json.loads))
         monkeypatch.setattr(Message, "__init__", parsing(Message.__init__))
-        monkeypatch.setattr(ruby_jobs, "_members", parsing(ruby_jobs._members))
+        monkeypatch.setattr(json_members, "members_of", parsing(json_members.members_of))
 
 
 @pytest.mark.alike

@@ -14,7 +14,7 @@ from redisq_ops.testing.conformance import CHECKS, Specimen, conform
 
 from ...mutants import Mutant, looked_up, mutants, planted
 from ..own_specimens import OWN
-from .specimens import SPECIMENS
+from .specimens import AS_JSON, SPECIMENS
 
 LISTS = (*("asynq", "bull", "bullmq", "celery", "dramatiq", "laravel", "resque", "rq", "sidekiq"),)
 """kinds with neighbours in a list"""
@@ -31,6 +31,10 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     ),
     "foreign/remove_from_list": LISTS,
     "foreign/kept_keys": ("bullmq", "rq"),
+    "foreign/edited with another score": ("sidekiq",),
+    "foreign/edited unread": ("rq-json",),
+    "foreign/another's entry edited": ("bullmq",),
+    "foreign/an edit undone though touched": ("dramatiq", "rq-json"),
     "foreign/score ignored": ("asynq", "bull", "bullmq", "dramatiq", "laravel", "rq"),
     "foreign/undo of another score": ("bull", "bullmq", "laravel", "rq"),
     "foreign/undo at the wrong place": (
@@ -59,8 +63,8 @@ LIKELY = {
     "another's in the trash": "purged",
     "id that came again": "again",
     "restored in disorder": "restored",
-    "undo of .*": "touched",
-    ".* (off|ignored|not compared)|another's .*|settled, .*": "races",
+    "undo of .*|an edit undone .*": "touched",
+    "edited .*|.* (off|ignored|not compared)|another's .*|settled, .*": "races",
     "wrong end|(?!record).* left|another .*|nobody is woken|retry .*": "own verbs",
     ".*": "undo",
 }
@@ -85,7 +89,7 @@ def conform_by(client: redis.Redis, specimen: Specimen, first: str) -> Iterator[
 def test_a_fault_is_found(client: redis.Redis, kind: str, mutant: Mutant) -> None:
     likely = next(check for name, check in LIKELY.items() if re.fullmatch(name, mutant.name))
     with planted(mutant):
-        found = next(conform_by(client, (SPECIMENS | OWN)[kind], likely), "")
+        found = next(conform_by(client, (SPECIMENS | OWN | AS_JSON)[kind], likely), "")
     assert found and "compiling" not in found, "what doesn't run at all would be noticed anyway"
 
 

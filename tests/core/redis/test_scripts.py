@@ -46,6 +46,7 @@ TRIES = {
     "settle_and_take.lua": ["pcall(take"],
     "request/request_types.lua": ["redis.pcall('XPENDING', "],
     "foreign/undo_elements.lua": ["pcall(cmsgpack.unpack, "],
+    "foreign/undo_edit.lua": ["pcall(cmsgpack.unpack, "],
     "foreign/step_rows.lua": ["pcall(cmsgpack.unpack, "],
     "foreign/trash.lua": ["pcall(cmsgpack.unpack, "],
     # Reads only: what can't be read is put off, or ends a call that has already written.

@@ -12,7 +12,7 @@ from redisq_ops.ops.doctor.server_report import ServerReport
 
 GIB = 2**30
 WELL: dict[str, Any] = {
-    "redis_version": "7.4.1",
+    "redis_version": "7.4.9",
     "maxmemory_policy": "noeviction",
     "maxmemory": 4 * GIB,
     "used_memory": GIB,
@@ -58,6 +58,9 @@ def test_a_server_that_is_set_up_well_is_ok() -> None:
     [
         ({"redis_version": "6.2.14"}, "version", "wrong", "Redis 6.2.14 is too old"),
         ({"valkey_version": "7.1.0"}, "version", "wrong", "7.2 or newer"),
+        ({"redis_version": "7.4.8"}, "restore", "warning", "has CVE-2026-25243"),
+        ({"redis_version": "8.0.2"}, "restore", "warning", "8.0.2 has"),
+        ({"valkey_version": "9.0.3"}, "restore", "warning", "Valkey 9.0.3 has"),
         ({"maxmemory_policy": "allkeys-lru"}, "eviction", "wrong", "noeviction"),
         ({"used_memory": 3.2 * GIB}, "memory", "warning", "80 % of 4.0 GiB"),
         ({"used_memory": 3.9 * GIB}, "memory", "wrong", "new work is refused"),
@@ -91,6 +94,11 @@ def test_what_is_not_well_has_a_verdict_and_advice(
 def verdict(check: str, found: list[Diagnosis]) -> tuple[str, str]:
     (one,) = (one for one in found if one.check == check)
     return one.verdict, one.sentence
+
+
+@pytest.mark.parametrize("release", ["7.2.14", "7.4.10", "8.2.6", "8.8.0", "8.10.1", "9.0.0"])
+def test_a_release_with_a_mended_restore_is_ok(release: str) -> None:
+    assert {one.verdict for one in findings({"redis_version": release})} == {"ok"}
 
 
 def test_settings_decide_where_the_user_may_read_them() -> None:

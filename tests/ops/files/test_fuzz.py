@@ -20,10 +20,10 @@ import pytest
 import redis
 
 from redisq_ops.cli.outcome_report import OutcomeReport
-from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.model.errors import BadInput, Unfit
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.redis.operation import run
-from redisq_ops.ops.change.json_patch import Patch, Unfit
+from redisq_ops.ops.change.json_patch import Patch
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.recording.file import RecordingFile, span_ms
 from redisq_ops.ops.recording.history import RecordedHistory

@@ -41,6 +41,10 @@ class Record:
             pass
         return cls({}, len(data), problem="neither a pickle nor JSON of arq's")
 
+    @property
+    def is_json(self) -> bool:
+        return self.data[:1] == b"{"
+
     def number(self, field: str) -> int | None:
         value = self.fields.get(field)
         return value if isinstance(value, int) and abs(value) < 2**53 else None
@@ -55,7 +59,7 @@ class Record:
         left out: it may be impossible to unpickle. Empty: arq had lost the job by then."""
         if self.fields["f"] == "<unknown>" or tuple(self.fields)[: len(_JOB)] != _JOB:
             return b""
-        if self.data[:1] != b"{":
+        if not self.is_json:
             return first_items(self.data, len(_JOB))
         return json.dumps({name: self.fields[name] for name in _JOB} | {"t": None}).encode()
 

@@ -14,6 +14,7 @@ from ...engine.optional_features import HasDoneEntries, HasTimeline
 from ...engine.state_scan import positions
 from ...model.attachment import Attachment
 from ...model.entry import Entry, State
+from ...model.errors import Unfit
 from ...model.quoting import bytes_of, legal, raw_of
 from ...model.states import Verb
 from ...model.worker_command import WorkerWord
@@ -24,8 +25,10 @@ from ...redis.whole_keys import strings
 from ..attachments import value_shown
 from ..changes import JOB_VERBS
 from ..declarations import Declared, Zset
+from ..edits import HasEdits, Rewrite
 from ..elements import Element
 from ..iso_times import span_ms
+from ..json_members import replaced
 from ..long_records import not_read
 from ..places import DuePart, GatheredPlace, LocatedEntry, Place, Row, orphan
 from ..record_sizes import string_sizes
@@ -35,11 +38,12 @@ from ..worker_commands import Order, SendsCommands
 from .job import Record
 
 JOB, MARK, RESULT = "arq:job:", "arq:in-progress:", "arq:result:"
+_FIELDS = {"args": "a", "kwargs": "k"}
 FRONT = 1000
 """first jobs that are checked for a worker's mark: workers take jobs with the lowest scores"""
 
 
-class ArqQueue(SendsCommands[C_co], HasTimeline[C_co], HasDoneEntries[C_co]):
+class ArqQueue(SendsCommands[C_co], HasEdits[C_co], HasTimeline[C_co], HasDoneEntries[C_co]):
     """``arq:KEY``, the key being arq's ``queue_name``. An id is arq's job id."""
 
     kind: ClassVar[str] = "arq"
@@ -289,6 +293,14 @@ class ArqQueue(SendsCommands[C_co], HasTimeline[C_co], HasDoneEntries[C_co]):
         record, what = entry.record, "result" if entry.state == "dead" else "job"
         read = isinstance(record, Record)
         return f"{what} {sha1(record.data).hexdigest()}".encode() if read else b""
+
+    def rewrite(self, seen: LocatedEntry, values: Mapping[str, bytes]) -> Rewrite:
+        record = seen.entry.record
+        if not isinstance(record, Record) or not record.is_json:
+            raise Unfit("its arguments are in a pickle")
+        key = bytes_of(RESULT if seen.entry.state == "dead" else JOB) + seen.member
+        after = replaced(record.data, {_FIELDS[name]: value for name, value in values.items()})
+        return Rewrite(parts=[Element("string", key, b"", record.data, after)])
 
     def trash_payload(self, kept: bytes) -> bytes:
         record = Record.read(kept)

@@ -12,6 +12,7 @@ from ...engine.optional_features import HasWorkerProcesses
 from ...model.attachment import Attachment
 from ...model.cut_element import name
 from ...model.entry import Entry, State
+from ...model.errors import Unfit
 from ...model.quoting import bytes_of, raw_of, text
 from ...model.states import Verb
 from ...model.worker_command import WorkerWord
@@ -22,13 +23,16 @@ from ...redis.whole_keys import members, set_members
 from ..attachments import attached, fields
 from ..changes import JOB_VERBS, PURGED_DONE, RUN_AGAIN
 from ..declarations import Declared, List, Zset
+from ..edits import Rewrite
 from ..elements import Element
 from ..job_hashes import JobHash, JobHashQueue
+from ..json_text import decoded
 from ..owners_pause import HasKeyPause
 from ..places import LocatedEntry, Place
 from ..releases import Releases
 from ..schedules import HasSchedules, ScheduleProgram
 from ..worker_commands import Order, SendsCommands
+from . import protobuf
 from .recogniser import AT, OF_A_QUEUE
 from .schedules import AsynqSchedulers
 from .task import FIELDS, Task
@@ -75,6 +79,7 @@ class AsynqQueue(
         **PURGED_DONE,
         **RUN_AGAIN,
     }
+    arguments: ClassVar[tuple[str, ...]] = ("data",)
     by_stamp: ClassVar[Collection[str]] = ("waiting", "trash", "gone")
     orphan_states: ClassVar[tuple[State, ...]] = ("pending",)
     schedule_programs: ClassVar[tuple[ScheduleProgram, ...]] = (AsynqSchedulers(),)
@@ -207,6 +212,16 @@ class AsynqQueue(
         return kept if task.problem else task.shown()
 
     # --- what operators change -------------------------------------------------------------------
+
+    def rewrite(self, seen: LocatedEntry, values: Mapping[str, bytes]) -> Rewrite:
+        task, key = seen.entry.record, bytes_of(self.keys["t_job_"]) + seen.member
+        if task.values["unique_key"] or task.message.text(10):
+            raise Unfit("a lock is made of its arguments")
+        if decoded(task.message.data(2), self) is self:
+            raise Unfit("not JSON")
+        before = task.values["msg"]
+        after = protobuf.replaced(before, 2, values["data"])
+        return Rewrite(parts=[Element("hash", key, b"msg", before, after)])
 
     def selected_stamp(self, entry: Entry, target: str, high_water_ms: int) -> bytes:
         task = entry.record

@@ -20,10 +20,11 @@ from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, attempt_reads, both, operation
 from ..attachments import attached, fields, last_lines, members
 from ..changes import JOB_VERBS, PURGED_DONE
+from ..edits import HasEdits, Rewrite
 from ..iso_times import span_ms
 from ..job_hashes import JobHash, JobHashQueue
 from ..json_text import decoded
-from ..places import Place
+from ..places import LocatedEntry, Place
 from ..schedules import HasSchedules
 from .job import FIELDS, Job
 from .workers import workers
@@ -33,7 +34,13 @@ TRIES = ("processedOn", "atm", "stc", "attemptsMade", "stalledCounter")
 SINCE = {"active": "processedOn", "failed": "finishedOn", "completed": "finishedOn"}
 
 
-class BullJobs(JobHashQueue[C_co], HasSchedules[C_co], HasOwnersPause[C_co], HasWorkerTraces[C_co]):
+class BullJobs(
+    JobHashQueue[C_co],
+    HasEdits[C_co],
+    HasSchedules[C_co],
+    HasOwnersPause[C_co],
+    HasWorkerTraces[C_co],
+):
     """A queue of Bull or BullMQ. An id is the program's job id, which can come again."""
 
     home: ClassVar[str] = "bull:"
@@ -60,6 +67,7 @@ class BullJobs(JobHashQueue[C_co], HasSchedules[C_co], HasOwnersPause[C_co], Has
         **PURGED_DONE,
         "requeue": ("pending", "delayed"),
     }
+    arguments: ClassVar[tuple[str, ...]] = ("data",)
     by_stamp: ClassVar[Collection[str]] = ("waiting", "delayed", "trash", "gone")
     orphan_states: ClassVar[tuple[State, ...]] = ("pending",)
     verbs: ClassVar[Mapping[str, str]] = {
@@ -127,6 +135,12 @@ class BullJobs(JobHashQueue[C_co], HasSchedules[C_co], HasOwnersPause[C_co], Has
         if word != "ok":
             undo.left([undo.verb])
         return int(word == "ok")
+
+    def rewrite(self, seen: LocatedEntry, values: Mapping[str, bytes]) -> Rewrite:
+        """As `job.updateData` (BullMQ) and `job.update` (Bull) do it. No id or lock is made of the
+        data: whoever adds a job names its `deduplication`."""
+        job, key = seen.entry.record, self.job_key(seen.place, seen.member)
+        return Rewrite(parts=job.parts(key, values))
 
     # --- records ---------------------------------------------------------------------------------
 

@@ -61,6 +61,14 @@ def message(
     return json.dumps(sent).encode()
 
 
+def again(text: Any, before: Any, after: Any) -> str | None:
+    """The text of other arguments; None: the present text isn't made of the present arguments."""
+    for kind in (list, tuple) if isinstance(before, list) else (dict,):
+        if text == _repr(kind(before)):
+            return _repr(kind(after))
+    return None
+
+
 def _repr(value: Any) -> str:
     shown = repr(value)
     return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."

@@ -21,7 +21,7 @@ from ...engine.relation import Links
 from ...model.activity import Activity
 from ...model.attachment import Attachment
 from ...model.entry import Entry, State
-from ...model.errors import Refused
+from ...model.errors import Refused, Unfit
 from ...model.queue_position import QueuePosition
 from ...model.quoting import bytes_of, legal, raw_of, text
 from ...model.states import Verb
@@ -32,7 +32,9 @@ from ...redis.parsers import moment, optional
 from ...redis.whole_keys import set_members, strings
 from ..attachments import value_shown
 from ..declarations import Declared, Hash, List
+from ..edits import HasEdits, Rewrite
 from ..elements import Element
+from ..json_members import replaced
 from ..json_text import text_member
 from ..long_records import not_read
 from ..places import LocatedEntry, Place, Row
@@ -48,7 +50,7 @@ from .control import ask, channel_of, control
 from .message import message
 from .schedules import RedBeat
 from .sent_tasks import SentTasks
-from .task import Delivered, Result, Task
+from .task import Delivered, Result, Task, is_packed
 
 CONTROL = ".celery.pidbox"
 """the ending of the names of queues by which workers are controlled"""
@@ -65,7 +67,11 @@ _HELD = (
 
 
 class CeleryQueue(
-    HasConsumersPause[C_co], HasSchedules[C_co], SendsCommands[C_co], HasDoneEntries[C_co]
+    HasConsumersPause[C_co],
+    HasSchedules[C_co],
+    HasEdits[C_co],
+    SendsCommands[C_co],
+    HasDoneEntries[C_co],
 ):
     """``celery:<queue>``. An id is the task's, which it keeps when it is tried again."""
 
@@ -96,6 +102,7 @@ class CeleryQueue(
         "hard": ("waiting", "dead", "trash"),
         "restore": ("trash",),
     }
+    editable_states: ClassVar[tuple[State, ...]] = ("waiting", "dead")
     schedule_programs: ClassVar[tuple[ScheduleProgram, ...]] = (RedBeat(),)
     releases: ClassVar[Releases] = Releases(("5.2", "5.7"))
     replay_note: ClassVar[str] = (
@@ -384,6 +391,18 @@ class CeleryQueue(
         return [*chain(*(value_shown(*each) for each in found if each[1] not in (None, [])))]
 
     # --- what operators change -------------------------------------------------------------------
+
+    def rewrite(self, seen: LocatedEntry, values: Mapping[str, bytes]) -> Rewrite:
+        """Of a result: what a replay sends, and what the application reads of the failed task."""
+        result = seen.entry.record
+        if not isinstance(result, Result):
+            return Rewrite(Task.read(seen.member).with_arguments(seen.member, values))
+        if result.call is None:
+            raise Unfit("its arguments were not kept")
+        if is_packed(result.data):
+            raise Unfit("compressed")
+        key, after = bytes_of(self.keys["t_result_"]) + seen.member, replaced(result.data, values)
+        return Rewrite(parts=[Element("string", key, b"", result.data, after)])
 
     async def _rows(self, step: MoveStep) -> list[tuple[str | bytes, ...]]:
         if (step.source, step.target) == ("dead", "waiting"):

@@ -11,15 +11,18 @@ import bz2
 import json
 import lzma
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ...model.entry import Failure
+from ...model.errors import Unfit
 from ...model.quoting import text
 from ..call_descriptions import literal
 from ..iso_times import iso_ms
+from ..json_members import member, replaced
 from ..json_text import decoded, encoded
+from .message import again
 
 _SHOWN = ("root_id", "parent_id", "group", "expires", "origin")
 MOST = 256 * 1024
@@ -78,6 +81,26 @@ class Task:
         if isinstance(body, list) and len(body) > 1:
             return body[0], body[1]
         return literal(self.headers.get("argsrepr")), literal(self.headers.get("kwargsrepr"))
+
+    def with_arguments(self, data: bytes, values: Mapping[str, bytes]) -> bytes:
+        """Its message ``data`` with other arguments, in the body and in the texts that Celery makes
+        of them for its logs (``Celery.send_task`` in ``celery/app/base.py``), unless these hide
+        them. Raises `Unfit` for a body that can't be read."""
+        body = _body(self.message)
+        if self.headers is not self.message.get("headers") or not _is_call(body):
+            raise Unfit("its arguments are not JSON, or of a protocol before Celery 4")
+        named, raw = dict(zip(("args", "kwargs"), body, strict=False)), member(data, "headers")
+        new = {name: json.loads(value) for name, value in values.items()}
+        texts = {
+            f"{name}repr": json.dumps(text).encode()
+            for name, value in new.items()
+            if (text := again(self.headers.get(f"{name}repr"), named[name], value))
+        }
+        text = json.dumps([*(named | new).values(), body[2]])
+        if self.message["properties"].get("body_encoding") == "base64":
+            text = base64.b64encode(text.encode()).decode()
+        headers = replaced(raw or b"", texts)
+        return replaced(data, {"body": json.dumps(text).encode(), "headers": headers})
 
     def shown(self) -> bytes:
         """Shown as the payload: the task's name, its arguments, and what Celery says of it."""
@@ -186,10 +209,21 @@ def _body(message: dict[str, Any]) -> Any:
         return None
 
 
+def _is_call(body: Any) -> bool:
+    match body:
+        case [list(), dict(), _]:
+            return True
+    return False
+
+
+def is_packed(data: bytes) -> bool:
+    return data.startswith(_COMPRESSED)
+
+
 def unpacked(data: bytes) -> tuple[bytes, str | None]:
     """A result that Celery 5.7 or later may have compressed (``result_compression``), unpacked; and
     why it can't be read, if it can't. The codec is named in front of the data."""
-    if not data.startswith(_COMPRESSED):
+    if not is_packed(data):
         return data, None
     codec, _, packed = data.removeprefix(_COMPRESSED).partition(b"\0")
     if codec not in _CODECS:

@@ -17,6 +17,7 @@ from ...engine.registry import server_ms
 from ...engine.state_scan import positions
 from ...model.attachment import Attachment
 from ...model.entry import Entry, State
+from ...model.errors import Unfit
 from ...model.quoting import bytes_of, legal, text
 from ...model.states import Verb
 from ...model.worker_command import WorkerWord
@@ -24,8 +25,11 @@ from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, Description, both, operation, together
 from ...redis.parsers import moment, optional
 from ..attachments import attached
-from ..changes import JOB_VERBS, ForeignChanges
+from ..changes import JOB_VERBS
 from ..declarations import Declared, List, Set, Zset
+from ..edits import HasEdits, Rewrite
+from ..elements import Element
+from ..json_members import replaced
 from ..json_text import decoded, text_member
 from ..long_records import not_read, whole_sizes
 from ..places import LocatedEntry, Place, Row, orphan
@@ -45,7 +49,7 @@ BROKERS = 1000
 """brokers whose messages are shown: those with the latest heartbeats"""
 
 
-class DramatiqQueue(ForeignChanges[C_co], HasDoneEntries[C_co], HasWorkerTraces[C_co]):
+class DramatiqQueue(HasEdits[C_co], HasDoneEntries[C_co], HasWorkerTraces[C_co]):
     """``dramatiq:<queue>``. An id is the ``redis_message_id``, which is new at every retry."""
 
     kind: ClassVar[str] = "dramatiq"
@@ -231,6 +235,13 @@ class DramatiqQueue(ForeignChanges[C_co], HasDoneEntries[C_co], HasWorkerTraces[
         return place.key.removeprefix(self.at + "__acks__.").removesuffix("." + name)
 
     # --- what operators change -------------------------------------------------------------------
+
+    def rewrite(self, seen: LocatedEntry, values: Mapping[str, bytes]) -> Rewrite:
+        message, key = seen.entry.record, bytes_of(self._messages_key(seen.place))
+        if not isinstance(message, Message) or message.fields is None:
+            raise Unfit("not JSON")
+        after = replaced(message.data, values)
+        return Rewrite(parts=[Element("hash", key, seen.member, message.data, after)])
 
     def refused(self, seen: LocatedEntry, target: str) -> str:
         return "busy" if seen.place.called == HELD else ""

@@ -14,6 +14,7 @@ from ...engine.optional_features import HasDoneEntries, HasTimeline
 from ...engine.replay_tracking import ReplayTracker
 from ...model.attachment import Attachment
 from ...model.entry import Entry, Page, PageQuery, State
+from ...model.errors import Unfit
 from ...model.quoting import bytes_of, legal, raw_of, text
 from ...model.states import Verb
 from ...model.worker_command import WorkerWord
@@ -22,8 +23,11 @@ from ...redis.parsers import moment
 from ..attachments import attached, fields
 from ..changes import JOB_VERBS, ForeignChanges
 from ..declarations import Declared, List, Zset
+from ..edits import HasEdits, Rewrite
+from ..elements import Element
 from ..iso_times import span_ms
 from ..job_hashes import JobHash, Note, hash_fields
+from ..json_members import replaced
 from ..json_text import text_member
 from ..long_records import LONG_RECORD, whole_sizes
 from ..places import LocatedEntry, Place, Row
@@ -36,7 +40,7 @@ ENDED: Mapping[State, str] = {"dead": "failed", "done": "completed"}
 SHOWN = ("exception", "completed_at", "reserved_at")
 
 
-class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co], HasDoneEntries[C_co]):
+class LaravelQueue(HasEdits[C_co], HasTimeline[C_co], HasDoneEntries[C_co]):
     """``laravel:<queue>``; or the failed jobs of a Horizon whose queues have no keys.
 
     An id is the job's ``uuid``, the same at each attempt; Horizon's retry has another."""
@@ -77,6 +81,7 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co], HasDoneEntries[C_co]
         " horizon:pause`, or stop the workers"
     )
     no_schedules: ClassVar[str] = "Laravel's schedules are in the application's code"
+    arguments: ClassVar[tuple[str, ...]] = ("data",)
     by_stamp: ClassVar[Collection[str]] = ("trash", "gone")
     releases: ClassVar[Releases] = Releases((), known=("6", "8", "10", "12", "13"))
     replay_note: ClassVar[str] = "as Horizon's retries: new jobs, whose attempts count from 0"
@@ -223,6 +228,21 @@ class LaravelQueue(ForeignChanges[C_co], HasTimeline[C_co], HasDoneEntries[C_co]
         ]
 
     # --- what operators change -------------------------------------------------------------------
+
+    def rewrite(self, seen: LocatedEntry, values: Mapping[str, bytes]) -> Rewrite:
+        failed = seen.entry.record
+        kept = isinstance(failed, HorizonJob)
+        before = failed.job.data if kept else seen.member
+        data = Job.read(before).fields.get("data")
+        if isinstance(data, dict) and "command" in data:
+            raise Unfit("its data is an object of PHP")
+        after = replaced(before, values)
+        if not kept:
+            return Rewrite(after)
+        key, same = job_key(seen.place, seen.member), failed.values | {"payload": after}
+        return Rewrite(
+            parts=[Element("hash", key, n.encode(), failed.values[n], same[n]) for n in COMPARED]
+        )
 
     def destination(
         self, seen: LocatedEntry, target: str, at_ms: int

@@ -42,7 +42,7 @@ local function elements_set(row, value)
   elseif value == '' then
     redis.call('UNLINK', key)
   else
-    redis.call('SET', key, bytes)
+    redis.call('SET', key, bytes, 'KEEPTTL')
   end
 end
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from ..json_members import member
 from ..ruby_jobs import job
 
 _DIRTY = (job.LOST, "Resque::DirtyExit", "Resque::PruneDeadWorkerDirtyExit")
@@ -34,7 +35,7 @@ def job_of(element: bytes, record: dict[str, Any]) -> bytes | None:
     members of the failure."""
     own = record.get("payload")
     raw = job.unread(own if isinstance(own, dict) else None)
-    return job.member(element, "payload") if raw is None else raw
+    return member(element, "payload") if raw is None else raw
 
 
 def reason(exception: Any) -> str:

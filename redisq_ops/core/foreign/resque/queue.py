@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from ...model.entry import Entry, Failure, Settlement, State
-from ...model.errors import BadInput
+from ...model.errors import BadInput, Unfit
 from ...model.quoting import bytes_of, text
 from ...model.states import Verb
 from ...model.worker_command import WorkerWord
@@ -14,6 +14,8 @@ from ...model.worker_process import Process, Pruned
 from ...redis.operation import C_co, Call, operation
 from ...redis.whole_keys import set_members
 from ..declarations import Declared, List
+from ..edits import Rewrite
+from ..json_members import replaced
 from ..json_text import text_member
 from ..places import LocatedEntry, Place, Row
 from ..releases import Releases
@@ -65,6 +67,7 @@ class ResqueQueue(RubyJobQueue[C_co]):
         "stop": "Resque's workers heed only signals: QUIT ends one when its job has ended",
         "stop-job": "Resque's workers heed only signals: USR1 kills the process that runs the job",
     }
+    editable_states: ClassVar[tuple[State, ...]] = ("waiting", "dead")
     workers_at: ClassVar[str] = "workers"
     theirs: ClassVar[dict[str, str]] = {
         "queues": "set",
@@ -149,6 +152,15 @@ class ResqueQueue(RubyJobQueue[C_co]):
         queue = record.get("queue")
         is_job = isinstance(record.get("payload"), dict)
         return (own, queue) if is_job and isinstance(queue, str) and queue else None
+
+    def rewrite(self, seen: LocatedEntry, values: Mapping[str, bytes]) -> Rewrite:
+        """Its id is of its bytes, so it has another one then."""
+        if seen.entry.state == "waiting":
+            return Rewrite(replaced(seen.member, values))
+        record, own = seen.entry.record
+        if own is None or "raw_hex" in (record.get("payload") or {}):
+            raise Unfit("not JSON")
+        return Rewrite(replaced(seen.member, {"payload": replaced(own, values)}))
 
     def _ended(self, settlement: Settlement) -> tuple[str, bytes, str, int]:
         delivery, why = settlement.delivery, Failure.decoded(settlement.value)

@@ -14,6 +14,7 @@ from ...model.worker_process import Process, RunningJob
 from ...redis.operation import Call, attempt, both, in_batches
 from ...redis.parsers import optional
 from ..iso_times import iso_ms
+from ..json_members import member
 from ..keys import ForeignKeys
 from ..long_records import LONG_RECORD, not_read
 from ..ruby_jobs import job
@@ -95,7 +96,7 @@ def _running(working: bytes, size: int, id_of: IdOf) -> RunningJob | None:
     known = job.fields(working)
     if not known:
         return None
-    own = job.member(working, "payload") or b""
+    own = member(working, "payload") or b""
     return RunningJob(id_of(own), str(known.get("queue", "")), own, _since(known))
 
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ...model.entry import Failure, State
+from ...model.errors import Unfit
 from ..call_descriptions import call_of
 from ..iso_times import iso_ms
 from ..job_hashes import JobHash
-from ..json_text import encoded
+from ..json_text import decoded, encoded
 from ..tracebacks import failure_of
 
 MOST = 256 * 1024
-"""bytes of a traceback that are unpacked"""
+"""bytes of a traceback, or of a job's data, that are unpacked"""
+_LONGEST = 75
 _LOST = re.compile(r"Moved to FailedJobRegistry, due to AbandonedJobError|[Ww]ork-horse terminated")
 _OUTCOMES = {b"1": "successful", b"2": "failed", b"3": "stopped", b"4": "retried"} | {
     b"5": "failed, without a retry left"
@@ -31,6 +35,8 @@ class Record(JobHash):
     size: int
     results: list[Any] | str
     """its latest result, if it has one; or why it was not read"""
+    data: bytes | None = None
+    """what it calls, in its serializer's bytes; None: not read"""
 
     def notes(self) -> list[str]:
         unread = isinstance(self.results, str)
@@ -47,9 +53,37 @@ class Record(JobHash):
     def ms(self, field: str) -> int | None:
         return iso_ms(self.text(field))
 
+    @property
+    def json(self) -> tuple[Any, Any, Any, Any] | None:
+        """Function, instance, args and kwargs, as RQ's `JSONSerializer` writes them (``rq/job.py``,
+        `Job._serialize_data`); None: not read, or a pickle."""
+        data = _unpacked(self.data) if self.data else b""
+        match decoded(data) if data[:1] == b"[" else None:
+            case [str(function), instance, list(args), dict(kwargs)]:
+                return function, instance, args, kwargs
+        return None
+
     def call(self) -> dict[str, Any]:
-        """What it calls, as `call_of` reads its description."""
-        return call_of(self.text("description"))
+        """What it calls: by its JSON, or as `call_of` reads its description."""
+        if (call := self.json) is None:
+            return call_of(self.text("description"))
+        return {"function": call[0], "args": call[2], "kwargs": call[3]}
+
+    def with_arguments(self, values: Mapping[str, bytes]) -> dict[str, tuple[bytes, bytes]]:
+        """Fields of the job with other arguments, before and after: also the description, if it is
+        the one that RQ makes of them. Raises `Unfit` for a pickle."""
+        if (call := self.json) is None:
+            raise Unfit("its arguments are in a pickle" if self.data else "too large")
+        function, instance, *now = call
+        then = [
+            json.loads(values[name]) if name in values else each
+            for name, each in zip(("args", "kwargs"), now, strict=True)
+        ]
+        data = zlib.compress(json.dumps([function, instance, *then]).encode())
+        fields = {"data": (self.data or b"", data)}
+        if self.values["description"] == (told := _description(function, *now)):
+            fields["description"] = (told, _description(function, *then))
+        return fields
 
     def shown(self, call: dict[str, Any]) -> bytes:
         """Shown as the payload: readable fields, its `call`, and the size of the pickle."""
@@ -74,6 +108,17 @@ class Record(JobHash):
         return retried + dead - lost, lost
 
 
+def _description(function: str, args: list[Any], kwargs: dict[str, Any]) -> bytes:
+    """As `get_call_string` in ``rq/utils.py``, of at most 75 characters an argument."""
+
+    def short(value: Any) -> str:
+        text = repr(value)
+        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+    named = sorted(f"{name}={short(value)}" for name, value in kwargs.items())
+    return f"{function}({', '.join([*map(short, args), *named])})".encode(errors="replace")
+
+
 def returned(runs: list[Any]) -> bytes | None:
     """What the latest of these results holds as the function's value; None: it has none."""
     try:
@@ -95,6 +140,13 @@ def _traceback(packed: bytes | None, plain: bytes) -> str:
     """A traceback of a result, or (before RQ 1.12) of a job's hash."""
     try:
         data = base64.b64decode(packed) if packed else plain
-        return zlib.decompressobj().decompress(data, MOST).decode("utf-8", "backslashreplace")
-    except (ValueError, zlib.error):
+    except ValueError:
         return ""
+    return _unpacked(data).decode("utf-8", "backslashreplace")
+
+
+def _unpacked(data: bytes) -> bytes:
+    try:
+        return zlib.decompressobj().decompress(data, MOST)
+    except zlib.error:
+        return b""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from itertools import chain
+from itertools import chain, compress
 from typing import Any, ClassVar
 
 from ...engine.optional_features import HasWorkerProcesses
@@ -36,11 +36,13 @@ from ..attachments import attached, fields, python_value
 from ..call_descriptions import call_of
 from ..changes import JOB_VERBS, PURGED_DONE, RUN_AGAIN
 from ..declarations import Declared, List, Zset
+from ..edits import HasEdits, Rewrite
+from ..elements import Element
 from ..iso_times import iso_ms, span_ms
 from ..job_hashes import JobHash, JobHashQueue
 from ..json_text import encoded
 from ..list_place import DEPTH
-from ..long_records import bytes_used, not_read, whole_sizes
+from ..long_records import LONG_RECORD, bytes_used, not_read, whole_sizes
 from ..owners_pause import HasKeyPause
 from ..places import LocatedEntry, Place
 from ..releases import Releases
@@ -93,6 +95,7 @@ def _executions(key: str, id: bytes) -> Call[list[bytes]]:
 
 class RqQueue(
     JobHashQueue[C_co],
+    HasEdits[C_co],
     HasSchedules[C_co],
     HasKeyPause[C_co],
     SendsCommands[C_co],
@@ -187,7 +190,8 @@ class RqQueue(
         return [cut.get(member, member) for member in members]
 
     async def read_beside(self, place: Place, state: State, ids: Sequence[bytes]) -> Sequence[Any]:
-        """The size of each job's pickle, and the latest result of one that may have failed."""
+        """The size of each job's data, the latest result of one that may have failed, and the data,
+        if they are short and shown."""
         keys = [self.job_key(place, id) for id in ids]
         failed = state in ("dead", "delayed") and not place.brief
         results = [bytes_of(self.keys["t_results_"]) + id for id in ids] if failed else []
@@ -195,7 +199,19 @@ class RqQueue(
             attempt_reads([Call(("HSTRLEN", key, "data"), int, key=key) for key in keys]),
             self._latest(place, results),
         )
-        return [*zip(pickled, latest or [[]] * len(ids), strict=True)]
+        data = await self._opened(place, keys, pickled)
+        return [*zip(pickled, latest or [[]] * len(ids), data, strict=True)]
+
+    async def _opened(
+        self, place: Place, keys: Sequence[bytes], sizes: Sequence[int | Exception]
+    ) -> list[bytes | Exception | None]:
+        """The data of jobs whose payloads are shown: the arguments, if they are JSON."""
+        opened = place.whole and place.payloads and not place.brief
+        read = [opened and isinstance(size, int) and size <= LONG_RECORD for size in sizes]
+        asks = [("HGET", key, "data") for key in compress(keys, read)]
+        asked: list[Call[Any]] = [Call(ask, optional, key=ask[1]) for ask in asks]
+        found = iter(await attempt_reads(asked))
+        return [next(found) if yes else None for yes in read]
 
     def job(self, values: Mapping[str, bytes | None], beside: Any) -> Record | Exception:
         error = next((each for each in beside if isinstance(each, Exception)), None)
@@ -277,6 +293,11 @@ class RqQueue(
         return [b":".join([id, *some]) for id, some in found.items()] + [*chain(*gone)]
 
     # --- what operators change -------------------------------------------------------------------
+
+    def rewrite(self, seen: LocatedEntry, values: Mapping[str, bytes]) -> Rewrite:
+        job, key = seen.entry.record, self.job_key(seen.place, seen.member)
+        fields = job.with_arguments(values).items()
+        return Rewrite(parts=[Element("hash", key, n.encode(), *both) for n, both in fields])
 
     def refused(self, seen: LocatedEntry, target: str) -> str:
         return "deferred" if seen.place.called in ("deferred", "ready") else ""

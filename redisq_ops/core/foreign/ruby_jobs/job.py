@@ -20,6 +20,7 @@ from ...model.errors import BadInput, TooLarge
 from ...model.keys import _FORBIDDEN, _NAME
 from ...model.settings import MAX_PAYLOAD
 from ...model.validation import listed, mistaken
+from ..json_members import BROKEN, members_of
 
 UNREADABLE = "Redisq::Unreadable"
 """the class of a record of ours in Sidekiq's dead set, around bytes that are no record"""
@@ -27,9 +28,6 @@ IdOf = Callable[[bytes], str]
 """a job's id, by its record"""
 LOST = "Redisq::LostLease"
 """the error class of a job whose worker was lost too often"""
-_SPACE = re.compile(r"[ \t\n\r]*")
-_DECODER = json.JSONDecoder()
-_BROKEN = (ValueError, IndexError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,61 +75,15 @@ def fields(payload: bytes) -> dict[str, Any] | None:
     """The members of a record; None if it isn't a JSON object."""
     try:
         found = json.loads(payload.decode("utf-8", "surrogateescape"))
-    except _BROKEN:
+    except BROKEN:
         return None
     return found if isinstance(found, dict) else None
-
-
-def _members(text: str) -> list[tuple[str, int, int, int]] | None:
-    """(name, its position, where its value begins and ends) of each member."""
-    found = []
-    try:
-        at = _past_space(text, 0)
-        if text[at] != "{":
-            return None
-        at = _past_space(text, at + 1)
-        while text[at] != "}":
-            begin = at
-            if text[at] != '"':
-                return None
-            name, at = _DECODER.raw_decode(text, at)
-            at = _past_space(text, at)
-            if text[at] != ":":
-                return None
-            value = _past_space(text, at + 1)
-            _, end = _DECODER.raw_decode(text, value)
-            found.append((name, begin, value, end))
-            at = _past_space(text, end)
-            if text[at] == ",":
-                at = _past_space(text, at + 1)
-                if text[at] == "}":
-                    return None
-        return found if _past_space(text, at + 1) == len(text) else None
-    except _BROKEN:
-        return None
-
-
-def _past_space(text: str, at: int) -> int:
-    if text[at : at + 1] > " ":  # as in most records
-        return at
-    found = _SPACE.match(text, at)
-    assert found is not None
-    return found.end()
-
-
-def member(payload: bytes, name: str) -> bytes | None:
-    """The exact bytes of a member's value; the last one's if the name comes twice."""
-    text = payload.decode("utf-8", "surrogateescape")
-    for known, _, begin, end in reversed(_members(text) or []):
-        if known == name:
-            return text[begin:end].encode("utf-8", "surrogateescape")
-    return None
 
 
 def opened(payload: bytes, without: Collection[str]) -> bytes | None:
     """The record without these members and its closing brace: other members can be appended."""
     text = payload.decode("utf-8", "surrogateescape")
-    members = _members(text)
+    members = members_of(text)
     if members is None:
         return None
     kept = [text[begin:end] for name, begin, _, end in members if name not in without]
@@ -187,6 +139,6 @@ def unpacked_backtrace(kept: Any) -> str:
     try:
         plain = zlib.decompressobj().decompress(base64.b64decode(kept), 256 * 1024)
         lines = json.loads(plain)
-    except (*_BROKEN, TypeError, zlib.error):
+    except (*BROKEN, TypeError, zlib.error):
         return ""
     return "\n".join(map(str, lines)) if isinstance(lines, list) else ""

@@ -26,14 +26,16 @@ from ...model.settings import LEASE_MS
 from ...model.worker_process import Pruned, PruneWord
 from ...redis.operation import Arg, C_co, Call, attempt_read, operation
 from ...redis.parsers import row_words, words
+from ..edits import HasEdits
 from ..placed_pages import named
 from ..places import LocatedEntry
 from .reads import RubyJobReads
 
 
-class RubyJobQueue(RubyJobReads[C_co]):
+class RubyJobQueue(RubyJobReads[C_co], HasEdits[C_co]):
     """A queue as Resque or Sidekiq keeps it, to work on."""
 
+    arguments: ClassVar[tuple[str, ...]] = ("args",)
     prune_after_ms: ClassVar[int]
     """silence (ms) after which the owner itself takes a process for dead"""
 

@@ -12,6 +12,7 @@ from ...model.quoting import bytes_of, text
 from ...model.worker_process import Process, RunningJob
 from ...redis.operation import Call, attempt, both, in_batches, together
 from ...redis.whole_keys import set_members
+from ..json_members import member
 from ..keys import ForeignKeys
 from ..long_records import GLANCE, bytes_used, not_read
 from ..ruby_jobs import job
@@ -125,5 +126,5 @@ def _running(record: bytes | int, served: Sequence[str], id_of: IdOf) -> Running
         return None
     payload = known.get("payload")
     # A string since 5.2.2: the record as it was taken. Before, a part of this record.
-    own = bytes_of(payload) if isinstance(payload, str) else job.member(record, "payload") or b""
+    own = bytes_of(payload) if isinstance(payload, str) else member(record, "payload") or b""
     return RunningJob(id_of(own), str(known.get("queue", "")), own, job.ms(known.get("run_at")))

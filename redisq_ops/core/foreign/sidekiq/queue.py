@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from ...engine.optional_features import HasTimeline
 from ...model.clock import Duration, Moment, checked_moment, checked_ms
 from ...model.entry import Entry, Failure, Settlement, State
-from ...model.errors import BadInput, Refused
+from ...model.errors import BadInput, Refused, Unfit
 from ...model.quoting import bytes_of, legal, text
 from ...model.states import Verb
 from ...model.worker_command import WorkerWord
@@ -25,7 +25,9 @@ from ...redis.operation import C_co, Call, attempt, both, operation, together
 from ...redis.parsers import optional
 from ...redis.whole_keys import set_members
 from ..declarations import Declared, List, Zset
+from ..edits import Rewrite
 from ..elements import Element
+from ..json_members import replaced
 from ..json_text import decoded, text_member
 from ..long_records import LONG_RECORD
 from ..places import LocatedEntry, Place, Row
@@ -40,6 +42,11 @@ from .processes import TTL_MS, processes
 from .schedules import SidekiqCron, SidekiqScheduler
 
 MAX_RETRIES = 25
+LOCKS = frozenset(
+    ("unique_for", "lock", "lock_args", "lock_digest", "unique", "unique_args", "unique_digest")
+)
+"""members of jobs that are locked: of Sidekiq Enterprise's unique jobs, and of the gem
+sidekiq-unique-jobs (``lib/sidekiq_unique_jobs/constants.rb``)"""
 _GIVEN = {"class", "args", "jid", "queue", "at", "created_at", "enqueued_at"}
 
 
@@ -179,6 +186,14 @@ class SidekiqQueue(RubyJobQueue[C_co], HasSchedules[C_co], SendsCommands[C_co], 
         queue = record.get("queue")
         named = queue if isinstance(queue, str) and queue else self.own_name
         return (_unread(record), named) if named else None
+
+    def rewrite(self, seen: LocatedEntry, values: Mapping[str, bytes]) -> Rewrite:
+        record = job.fields(seen.member) or {}
+        if not LOCKS.isdisjoint(record):
+            raise Unfit("a lock is made of its arguments")
+        if record.get("encrypt"):
+            raise Unfit("its last argument is encrypted")
+        return Rewrite(replaced(seen.member, values))
 
     def _ended(self, settlement: Settlement) -> tuple[str, bytes, str, int]:
         payload, failure = settlement.delivery.payload, Failure.decoded(settlement.value)
