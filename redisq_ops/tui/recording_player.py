@@ -251,7 +251,8 @@ def _rows(rows: Iterable[dict[str, Any]], before: RecordedState | None) -> Itera
         then, dead = earlier.get(row["name"], {}).get("dead"), row["dead"]
         died = None if then is None or dead is None else max(0, dead - then)
         minute = [row[f"{what}_per_min"] for what in ("in", "out", "failed")]
-        rates = None if None in minute else Rates(*((number,) for number in minute))
+        known = minute[1:] != [None, None]
+        rates = Rates(*(() if n is None else (n,) for n in minute)) if known else None
         periodic = row["periodic"], row["periodic_overdue"]
         yield QueueRow(
             row["name"],

@@ -63,6 +63,7 @@ class ForeignQueue(Queue[C_co]):
     counts_failures: ClassVar[bool] = False
     worked_on_here: ClassVar[bool] = False
     names_examples: ClassVar[bool] = True
+    task_figures: ClassVar[str] = "its program keeps nothing of runs that succeeded"
 
     def __init__(
         self,

@@ -386,7 +386,7 @@ async def _latest_dead(queue: Queue[Any], row: QueueRow) -> list[Entry]:
 
 async def queue_rates(queue: Queue[Any], now: int, minutes: int) -> Rates | None:
     rates: Rates = await queue.rates.op(now, minutes)
-    return rates if rates.arrived else None
+    return rates if rates.counted else None
 
 
 async def _unfinished(queue: Queue[Any]) -> tuple[str, ...]:

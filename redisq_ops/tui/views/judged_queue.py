@@ -9,15 +9,13 @@ from functools import reduce
 from typing import TYPE_CHECKING, Final, cast
 
 from redisq_ops.core.model.entry import STATES, Counts, State
-from redisq_ops.core.model.rates import Rates
+from redisq_ops.core.model.rates import Minute, Rates
 from redisq_ops.ops.terminal import count
 from redisq_ops.ops.trouble.judgement import Trouble, reasons
 from redisq_ops.ops.trouble.shared import Likeness, has_more, likeness, shared_trouble
 
 if TYPE_CHECKING:
     from redisq_ops.ops.inspect.overview import QueueRow
-
-Minute = tuple[int, int, int]
 
 FOLDED_FROM: Final = 3
 """as many queues with the same trouble are one row"""
@@ -88,10 +86,16 @@ def _fold(like: Likeness, queues: Sequence[JudgedQueue]) -> JudgedQueue:
             rates=reduce(Rates.plus, rates) if rates else None,
         ),
         shared_trouble([one.found for one in queues]),
-        cast(Minute, tuple(map(sum, zip(*minutes, strict=True)))) if minutes else None,
+        cast(Minute, tuple(map(_sum, zip(*minutes, strict=True)))) if minutes else None,
         sum(one.new_dead for one in queues),
         tuple(queues),
     )
+
+
+def _sum(numbers: Sequence[int | None]) -> int | None:
+    """The sum of the known numbers; None: none is known."""
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known else None
 
 
 def _together(counts: Sequence[Counts]) -> Counts | None:

@@ -79,6 +79,9 @@ class AsynqQueue(
         "as asynq's `RunTask` does it: retries that are used up stay so, and the next failure"
         " archives the task again"
     )
+    task_figures: ClassVar[str] = (
+        "asynq keeps no run times, and completed tasks only with the option `Retention`"
+    )
     verbs: ClassVar[Mapping[str, str]] = {
         "requeue": "they wait for the next worker now, behind what waits there",
         "purge": "they go to the trash, and the locks of unique tasks with them",

@@ -14,6 +14,7 @@ from ...model.attachment import Attachment
 from ...model.entry import Entry, State
 from ...model.errors import WrongKind
 from ...model.quoting import bytes_of, raw_of
+from ...model.rates import Rates
 from ...model.states import Verb
 from ...model.worker_process import Process
 from ...redis.operation import C_co, Call, attempt_reads, both, operation
@@ -25,6 +26,7 @@ from ..json_text import decoded
 from ..places import Place
 from ..schedules import HasSchedules
 from .job import FIELDS, Job
+from .metrics import rates
 from .workers import workers
 
 TRIES = ("processedOn", "atm", "stc", "attemptsMade", "stalledCounter")
@@ -65,6 +67,10 @@ class BullJobs(JobHashQueue[C_co], HasSchedules[C_co], HasOwnersPause[C_co], Has
         "requeue": "they wait for the next worker now",
         "hard": "they are removed for good: no undo",
     }
+    task_figures: ClassVar[str] = (
+        "jobs that `removeOnComplete` and `removeOnFail` remove are not counted; rates without the"
+        " tasks are in `redisq ls` where workers have the option `metrics`"
+    )
     workers_unknown: ClassVar[str] = (
         "its workers are in no key: shown are those connected to this server now. Which jobs they"
         " have, and since when they are silent, is unknown"
@@ -87,6 +93,12 @@ class BullJobs(JobHashQueue[C_co], HasSchedules[C_co], HasOwnersPause[C_co], Has
                 f"its workers are not listed on a cluster; ask {self.owner}'s getWorkers"
             )
         return await workers(self.at, self.own_name)
+
+    @operation
+    async def rates(self, now_ms: int, minutes: int = 60) -> Rates:
+        """As for every queue, where its workers have the option ``metrics``; a job that is to be
+        retried counts as neither, and what arrives isn't counted."""
+        return await rates(self._key("metrics:"), now_ms, minutes)
 
     # --- what operators change -------------------------------------------------------------------
 

@@ -127,6 +127,9 @@ class RqQueue(JobHashQueue[C_co], HasSchedules[C_co], HasKeyPause[C_co], HasWork
     releases: ClassVar[Releases] = Releases(
         ("1.10", "1.16", "2.0", "3.0"), told="the member `version` of each worker's hash"
     )
+    task_figures: ClassVar[str] = (
+        "RQ keeps a finished job for its `result_ttl`, 500 s unless it is set"
+    )
     replay_note: ClassVar[str] = "as `rq requeue` does it: retries that are used up stay so"
     verbs: ClassVar[Mapping[str, str]] = {
         "requeue": "they wait for the next worker now, behind what waits there",
