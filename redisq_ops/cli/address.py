@@ -7,7 +7,6 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.model.errors import BadInput, NotFound, Unreachable
-
 from redisq_ops.ops.hint import hint
 
 from .session import Session

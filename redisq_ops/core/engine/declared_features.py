@@ -47,8 +47,8 @@ class DeclaredFeatures:
     no_schedules: ClassVar[str] = ""
     """where the owner has its schedules, if not in Redis"""
     task_figures: ClassVar[str] = (
-        "which task a run was of is not kept, and how long it took only with the history level `all`"
-        " (`redisq settings set QUEUE history all`)"
+        "which task a run was of is not kept, and how long it took only with the setting"
+        " `history=all`"
     )
     """what is not kept of the runs of tasks, or which setting keeps it, in words"""
     verbs: ClassVar[Mapping[str, str]] = {}

@@ -1,9 +1,9 @@
 """The tasks of a queue: how often each ran and failed, how long it took, its latest error.
 
 The figures are the owner's, where it counts its tasks (`HasTaskMetrics`). Elsewhere they are of the
-latest done and dead entries, and of ours of the minute counters and the history. A `TaskReader` that
-is kept, by the dashboard or a recording, remembers the runs that it saw: its window reaches back
-further than what the owner keeps.
+latest done and dead entries, and of ours of the minute counters and the history. A `TaskReader`
+that is kept, by the dashboard or a recording, remembers the runs that it saw: its window reaches
+back further than what the owner keeps.
 """
 
 from __future__ import annotations

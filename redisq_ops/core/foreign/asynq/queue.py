@@ -21,6 +21,7 @@ from ...redis.whole_keys import members, set_members
 from ..attachments import attached, fields
 from ..changes import JOB_VERBS, PURGED_DONE, RUN_AGAIN
 from ..declarations import Declared, List, Zset
+from ..ended_totals import CountsEnds
 from ..job_hashes import JobHash, JobHashQueue
 from ..owners_pause import HasKeyPause
 from ..places import LocatedEntry, Place
@@ -37,13 +38,18 @@ DEADLINES = {"active": "lease", TAKEN: "aggregation_sets"}
 
 
 class AsynqQueue(
-    JobHashQueue[C_co], HasSchedules[C_co], HasKeyPause[C_co], HasWorkerProcesses[C_co]
+    CountsEnds[C_co],
+    JobHashQueue[C_co],
+    HasSchedules[C_co],
+    HasKeyPause[C_co],
+    HasWorkerProcesses[C_co],
 ):
     """``asynq:<queue>``. An id is asynq's task id, which can come again."""
 
     kind: ClassVar[str] = "asynq"
     owner: ClassVar[str] = "asynq"
     package: ClassVar[str] = "foreign.asynq"
+    ended_counters: ClassVar[tuple[str, str]] = "processed", "failed"
     theirs: ClassVar[dict[str, str]] = {}
     called: ClassVar[Mapping[str, str]] = {"t_job_": "t_"}
     known_keys: ClassVar[tuple[str, bytes] | None] = "*", OF_A_QUEUE + rb"|.*:.*"

@@ -272,11 +272,12 @@ class SidekiqQueue(RubyJobQueue[C_co], HasSchedules[C_co], HasTimeline[C_co], Ha
     async def task_metrics(self, now_ms: int, minutes: int) -> TaskReport | None:
         return await metrics.report(self.at, now_ms, minutes)
 
-    @operation
-    async def rates(self, now_ms: int, minutes: int = 60) -> Rates:
-        """As for every queue, of a whole deployment of Sidekiq 7 and 8; what arrives isn't
-        counted."""
-        return Rates() if self.own_name else await metrics.rates(self.at, now_ms, minutes)
+    async def _deployment_rates(self, now_ms: int, minutes: int) -> Rates:
+        """From 7.0 on by the minute, before that from totals."""
+        by_minute, growth = await both(
+            metrics.rates(self.at, now_ms, minutes), super()._deployment_rates(now_ms, minutes)
+        )
+        return by_minute if by_minute.counted else growth
 
     @operation
     async def worker_processes(self) -> list[Process]:
