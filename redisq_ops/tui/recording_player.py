@@ -30,7 +30,7 @@ from redisq_ops.tui.app import Top
 from redisq_ops.tui.poller import Connected
 from redisq_ops.tui.samples import DAY, MINUTE_MS, Sample, Samples
 
-RECORDED: Final = "overview", "consumers", "log", "charts"
+RECORDED: Final = "overview", "consumers", "log", "charts", "tasks"
 """views that a recording can show"""
 STEP_MS: Final = 10_000
 LEAP_MS: Final = 300_000
@@ -241,6 +241,7 @@ def _snapshot(
         reports=tuple(recorded_reports(state, viewport.queue)),
         operations=operations,
         total=len(operations),
+        tasks=state.tasks.get(row["name"]),
     )
 
 

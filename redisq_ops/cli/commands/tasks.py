@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import typer
@@ -40,7 +41,7 @@ def tasks(
       redisq tasks mail --by payload.type
     """
     from redisq_ops.core.redis.operation import apart, together
-    from redisq_ops.ops.inspect.task_report import TaskReader, window_words
+    from redisq_ops.ops.inspect.task_report import TaskReader
 
     from ..address import queues_named
     from ..filter_options import value_counts
@@ -51,33 +52,38 @@ def tasks(
     found = s.run(
         together(apart(TaskReader(each, span, field, s.redaction).read(now)) for each in queues)
     )
-    rows: list[TaskOutput] = []
+    reports: dict[str, TaskReport] = {}
     for queue, report in zip(queues, found, strict=True):
-        if isinstance(report, Exception):
-            if len(queues) == 1:
-                raise report
-            unread[queue.name] = str(report)
-            continue
-        of_queue = _rows(queue.name, report)
-        rows += of_queue
-        said = [*report.remarks]
-        if of_queue:
-            said = [window_words(report), *said]
-            said += [f"deployed {when(mark.at_ms, s.utc)}: {mark.label}" for mark in report.marks]
+        if not isinstance(report, Exception):
+            reports[queue.name] = report
+        elif len(queues) == 1:
+            raise report
         else:
-            said = ["no run of a task is known", *said]
-        for words in said if of_queue or names else ():
-            say(printable(f"{queue.name}: {words}"))
+            unread[queue.name] = str(report)
+    print_tasks(s, reports)
+    for name, why in unread.items():
+        say(printable(f"{name}: not looked at: {why}"))
+    return PARTLY_DONE if unread else DONE
+
+
+def print_tasks(s: Session, reports: Mapping[str, TaskReport]) -> None:
+    """The tasks of queues, and what is known of each queue."""
+    from redisq_ops.ops.inspect.task_report import window_words
+
+    rows: list[TaskOutput] = []
+    for name, report in reports.items():
+        rows += (of_queue := _rows(name, report))
+        said = [window_words(report) if of_queue else "no run of a task is known", *report.remarks]
+        said += [f"deployed {when(mark.at_ms, s.utc)}: {mark.label}" for mark in report.marks]
+        for words in said:
+            say(printable(f"{name}: {words}"))
     if s.json:
         for row in rows:
             emit(row)
     elif rows:
-        _table(rows, len(queues) > 1)
-    elif not names:
-        say("no run of a task is known in any queue")
-    for name, why in unread.items():
-        say(printable(f"{name}: not looked at: {why}"))
-    return PARTLY_DONE if unread else DONE
+        _table(rows, len(reports) > 1)
+    if not reports:
+        say("no queue's tasks are known")
 
 
 def _rows(queue: str, report: TaskReport) -> list[TaskOutput]:

@@ -30,7 +30,7 @@ from .overview import problem_text
 
 LATEST: Final = 500
 """entries of a state that are read, and events of the history"""
-KEPT: Final = 5_000
+KEPT: Final = 2_000
 """runs of a queue that a reader remembers"""
 HOUR_MS: Final = 3_600_000
 MOST_MS: Final = 24 * HOUR_MS
