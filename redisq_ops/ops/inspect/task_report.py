@@ -141,7 +141,9 @@ class TaskReader:
             )
         figures = tuple(self._redacted(_with_error(one, errors)) for one in figures)
         problems = dict.fromkeys(read.problem for read in reads if read.problem)
-        unknown = not figures or any(one.ended is None or one.p50_ms is None for one in figures)
+        unknown = not figures or any(
+            one.ended is None or (one.p50_ms is None and one.ended != one.failed) for one in figures
+        )
         note = (self.queue.task_figures,) if unknown else ()
         return replace(
             found,
@@ -224,8 +226,14 @@ class TaskReader:
         words = [read.words for read in (done, dead) if read.words]
         words += [f"{count(len(self._runs))} seen before and now"] if remembered else []
         source = f"{' and '.join(words)} entries" if words else "no done or dead entries"
-        figures = tuple(sum.figures(task, counted=counted) for task, sum in sums.items())
-        return TaskReport(source, since if ordered else None, now_ms, figures)
+        figures = [sum.figures(task, counted=counted) for task, sum in sums.items()]
+        # Tasks that failed only before the window: how often they ran then is unknown.
+        before: defaultdict[str | None, _Sum] = defaultdict(_Sum)
+        for run in dead.runs:
+            if now_ms - self._span_ms <= run.ended_ms < since and run.task not in sums:
+                before[run.task].add(run)
+        figures += [sum.figures(task, counted=False) for task, sum in before.items()]
+        return TaskReport(source, since if ordered else None, now_ms, tuple(figures))
 
     def _joins(self, read: _Read) -> bool:
         """Whether no run can be missing between those seen before and these."""

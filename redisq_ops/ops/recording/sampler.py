@@ -80,7 +80,8 @@ class Sampler:
             line["queues"] |= dict.fromkeys(await self._read_registry())
             self._registry_ms = now
         due = await self._due(now)
-        rows = await queue_rows(self.deployment, [self._entries[name] for name in due], now, 2)
+        entries = [self._entries[name] for name in due]
+        rows = await queue_rows(self.deployment, entries, now, 2, opened=self._queues)
         for name, row in zip(due, rows, strict=True):
             self._full[name] = now
             fields = queue_fields(row, now) | {"read_ms": now}

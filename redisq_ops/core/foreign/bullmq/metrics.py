@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ...model.quoting import bytes_of
 from ...model.rates import Rates
-from ...redis.operation import Call, both
+from ...redis.operation import Call, attempt_read, both
 
 
 class _Series(NamedTuple):
@@ -30,7 +30,10 @@ class _Series(NamedTuple):
 async def rates(base: str, now_ms: int, minutes: int) -> Rates:
     """What ended in the last minutes; empty if no worker kept metrics, or they are damaged."""
     last = now_ms // 60_000
-    found = await both(_series(base + "completed", minutes), _series(base + "failed", minutes))
+    read = both(_series(base + "completed", minutes), _series(base + "failed", minutes))
+    found = await attempt_read(read)
+    if isinstance(found, Exception):
+        return Rates()
     kept = [one for one in found if one is not None]
     if not kept:
         return Rates()

@@ -111,10 +111,10 @@ async def report(at: str, now_ms: int, minutes: int) -> TaskReport | None:
         failed = counts.failed[name]
         figures.append(TaskFigures(legal(name), runs, failed, p50, p95, sum(histogram)))
     remarks = [
-        (slow, "tasks have quantiles over 335 s, where Sidekiq's histograms end"),
-        (left_out, "tasks that ran least often are without run times"),
-        (damaged, "histograms can't be read"),
-        (counts.unread, "counts of minutes can't be read"),
+        (slow, "tasks with quantiles over 335 s, where Sidekiq's histograms end"),
+        (left_out, "tasks that ran least often, whose run times were not read"),
+        (damaged, "histograms that can't be read"),
+        (counts.unread, "counts that can't be read"),
     ]
     return TaskReport(
         "Sidekiq's metrics by class, of all its queues; each attempt is a run",
@@ -122,7 +122,7 @@ async def report(at: str, now_ms: int, minutes: int) -> TaskReport | None:
         now_ms,
         tuple(figures),
         "at most",
-        tuple(f"{n:,} {what}" for n, what in remarks if n),
+        tuple(f"{what}: {n:,}" for n, what in remarks if n),
         await _marks(at, since_ms, now_ms),
     )
 
