@@ -72,6 +72,6 @@ def test_a_recording_has_the_tasks_without_messages(
     file = str(tmp_path / "q.rec")
     redisq("record", file, "--for", "1s")
     rows = redisq.rows("playback", file, "tasks", "--queue", "rq:low")
-    errors = {row["error"] for row in rows}
+    errors = {row["last_error"] for row in rows}
     assert "ValueError" in errors and any(row["ended"] for row in rows)
     assert "compares queues" in redisq.refusal("playback", file, "tasks", "--diff", "1m", code=2)

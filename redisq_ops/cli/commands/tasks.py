@@ -100,8 +100,8 @@ def _rows(queue: str, report: TaskReport) -> list[TaskOutput]:
             "p95_ms": one.p95_ms,
             "timed": one.timed,
             "times": report.times if one.timed else None,
-            "error": None if one.error is None else one.error.line,
-            "error_ms": one.error_ms,
+            "last_error": None if one.error is None else one.error.line,
+            "last_error_ms": one.error_ms,
             "since_ms": report.since_ms,
             "until_ms": report.until_ms,
             "source": report.source,
@@ -126,7 +126,7 @@ def _table(rows: list[TaskOutput], several: bool) -> None:
                 row["failed"],
                 time_words(row["p50_ms"], row["times"]),
                 time_words(row["p95_ms"], row["times"]),
-                row["error"],
+                row["last_error"],
             ]
             for row in rows
         ],

@@ -155,7 +155,9 @@ class PeriodicEntryOutput(TypedDict):
 
 class Deploy(TypedDict):
     at_ms: Time
+    """when it was marked"""
     label: Text
+    """what the mark says"""
 
 
 class TaskOutput(TypedDict):
@@ -180,9 +182,10 @@ class TaskOutput(TypedDict):
     """of how many runs `p50_ms` and `p95_ms` are"""
     times: Literal["exact", "at most"] | None
     """`at most`: from a histogram, the bounds of its buckets"""
-    error: Text | None
+    last_error: Text | None
     """latest error, of the entries that were read"""
-    error_ms: Time | None
+    last_error_ms: Time | None
+    """when that run ended"""
     since_ms: Time | None
     """when the window begins"""
     until_ms: Time

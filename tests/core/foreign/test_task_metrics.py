@@ -42,7 +42,7 @@ def flushed(
         client.hincrby(hash_, f"{klass}|f", failed)
     words = [word for b, n in times.items() for word in ("INCRBY", "u16", f"#{b[1:]}", n)]
     if words:
-        client.execute_command("BITFIELD", key, "OVERFLOW", "SAT", *words)
+        client.execute_command("BITFIELD", key, "OVERFLOW", "SAT", *words)  # type: ignore[no-untyped-call]
 
 
 def reported(client: Client, minutes: int = 60, name: str = "sidekiq") -> TaskReport:

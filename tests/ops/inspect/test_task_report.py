@@ -148,7 +148,7 @@ def test_rqs_times_and_functions(client: Client) -> None:
 
 def test_sidekiqs_latest_error_is_of_its_retries_too(client: Client) -> None:
     client.hset("j|260921|14:13", "HardJob|p", 3)  # the minute of NOW
-    record = {"class": "HardJob", "jid": "a" * 24, "queue": "low", "args": []}
+    record: dict[str, Any] = {"class": "HardJob", "jid": "a" * 24, "queue": "low", "args": []}
     record |= {"error_class": "KeyError", "error_message": "x", "failed_at": NOW / 1000}
     record |= {"retry_count": 0}
     client.zadd("retry", {json.dumps(record): NOW / 1000 + 60})
