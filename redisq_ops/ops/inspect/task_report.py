@@ -35,6 +35,10 @@ KEPT: Final = 2_000
 HOUR_MS: Final = 3_600_000
 MOST_MS: Final = 24 * HOUR_MS
 """the longest window: minute counters are kept so long"""
+PAGES: Final = 10
+"""reads of a state, at most: a page of large entries has few"""
+SCANS: Final = 2
+"""the same where no key lists the entries: each scans 20,000 keys"""
 ERRORS_IN: Final[tuple[State, ...]] = ("delayed", "dead")
 _TASK: Final = FIELDS["task"]
 
@@ -129,9 +133,7 @@ class TaskReader:
             done = replace(done, problem=problem_text(owner))
             owner = None
         found = owner or ours or self._by_entries(done, dead, now_ms)
-        errors: defaultdict[str | None, _Sum] = defaultdict(_Sum)
-        for run in (*delayed.runs, *dead.runs):
-            errors[run.task].add(run)
+        errors = _sums((*delayed.runs, *dead.runs))
         figures = found.tasks
         if owner is None and ours is not None:
             figures += tuple(
@@ -154,7 +156,7 @@ class TaskReader:
     # --- sources ---------------------------------------------------------------------------------
 
     async def _by_owner(self, now_ms: int) -> TaskReport | Exception | None:
-        if not isinstance(self.queue, HasTaskMetrics) or self._by is not _TASK:
+        if not isinstance(self.queue, HasTaskMetrics) or self._by != _TASK:
             return None
         return await attempt(self.queue.task_metrics.op(now_ms, self._span_ms // 60_000))
 
@@ -176,11 +178,10 @@ class TaskReader:
         backwards = number is not None and state != "delayed"
         window = -LATEST if backwards else LATEST
         needs = frozenset({self._by.need} if self._by.need else ())
-        scan = Scan(
-            self.queue, state, Filter(window=window), now_ms, needs=needs, partly=True, brief=False
-        )
+        filter = Filter(window=window)
+        scan = Scan(self.queue, state, filter, now_ms, needs=needs, partly=True)
         entries = list[Entry]()
-        for _ in range(LATEST // 50):
+        for _ in range(SCANS if number is None else PAGES):
             page = await attempt(scan.step())
             if isinstance(page, Exception):
                 return _Read(problem=f"{state} entries: {problem_text(page)}")
@@ -200,38 +201,36 @@ class TaskReader:
             return None
         task = shown(self._by.read(scan.fields(entry)))
         failed = entry.state != "done"
-        run_ms = entry.run_ms
-        return _Run(entry.id, task, entry.since_ms, failed, run_ms, entry.error)
+        return _Run(entry.id, task, entry.since_ms, failed, entry.run_ms, entry.error)
 
     def _by_entries(self, done: _Read, dead: _Read, now_ms: int) -> TaskReport:
         """What done and dead entries tell, with those that were seen before."""
-        ordered = done.ordered and dead.ordered
-        since = max(now_ms - self._span_ms, dead.begins_ms or 0)
-        if done.runs:  # its owner may keep no older ones
-            since = max(since, min(run.ended_ms for run in done.runs))
-        seen = (*done.runs, *dead.runs)
-        if self._since_ms is not None and ordered and self._joins(done) and self._joins(dead):
-            since = max(now_ms - self._span_ms, min(since, self._since_ms))
-        self._runs |= dict.fromkeys(seen)
+        ordered, begin = done.ordered and dead.ordered, now_ms - self._span_ms
+        since = begin
+        if ordered:
+            since = max(begin, dead.begins_ms or 0)
+            if done.runs:  # its owner may keep no older ones
+                since = max(since, min(run.ended_ms for run in done.runs))
+            if self._since_ms is not None and self._joins(done) and self._joins(dead):
+                since = max(begin, min(since, self._since_ms))
+        seen = dict.fromkeys((*done.runs, *dead.runs))
+        self._runs |= seen
         kept = sorted(self._runs, key=lambda run: run.ended_ms)[-KEPT:]
         if len(kept) < len(self._runs):
             since = max(since, kept[0].ended_ms)
         self._runs = dict.fromkeys(run for run in kept if run.ended_ms >= since)
         self._since_ms = since
-        sums: defaultdict[str | None, _Sum] = defaultdict(_Sum)
-        for run in self._runs:
-            sums[run.task].add(run)
+        sums = _sums(self._runs)
         counted = any(not run.failed for run in kept)
-        remembered = len(self._runs) > len(seen)
+        remembered = not self._runs.keys() <= seen.keys()
         words = [read.words for read in (done, dead) if read.words]
         words += [f"{count(len(self._runs))} seen before and now"] if remembered else []
         source = f"{' and '.join(words)} entries" if words else "no done or dead entries"
         figures = [sum.figures(task, counted=counted) for task, sum in sums.items()]
         # Tasks that failed only before the window: how often they ran then is unknown.
-        before: defaultdict[str | None, _Sum] = defaultdict(_Sum)
-        for run in dead.runs:
-            if now_ms - self._span_ms <= run.ended_ms < since and run.task not in sums:
-                before[run.task].add(run)
+        before = _sums(
+            run for run in dead.runs if begin <= run.ended_ms < since and run.task not in sums
+        )
         figures += [sum.figures(task, counted=False) for task, sum in before.items()]
         return TaskReport(source, since if ordered else None, now_ms, tuple(figures))
 
@@ -245,6 +244,14 @@ class TaskReader:
         if error is not None:
             error = Failure(hide(error.type), hide(error.message))
         return replace(figures, task=figures.task and hide(figures.task), error=error)
+
+
+def _sums(runs: Iterable[_Run]) -> defaultdict[str | None, _Sum]:
+    """The runs by task."""
+    sums: defaultdict[str | None, _Sum] = defaultdict(_Sum)
+    for run in runs:
+        sums[run.task].add(run)
+    return sums
 
 
 def _of_counters(rates: Rates, events: Sequence[Event], now_ms: int) -> TaskReport:
@@ -283,9 +290,9 @@ def _rank(figures: TaskFigures) -> tuple[bool, int, int, str]:
 
 
 def rate_words(per_min: float | None) -> str | None:
-    return (
-        None if per_min is None else f"{per_min:,.1f}" if per_min < 100 else count(round(per_min))
-    )
+    if per_min is None:
+        return None
+    return f"{per_min:,.1f}" if per_min < 100 else count(round(per_min))
 
 
 def time_words(ms: int | None, times: Times | None) -> str | None:
