@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import redis
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.foreign.bullmq import BullmqQueue
+from redisq_ops.core.foreign.celery import CeleryQueue
 from redisq_ops.core.foreign.rq import RqQueue
 from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.model.entry import Failure, Settlement
@@ -191,3 +193,35 @@ def test_a_longer_window_counts_more(client: Client) -> None:
         ended(client, f"s{back}", NOW - back * MINUTE)
     assert figures(report(client, mail(client)))["send"][0] == 2
     assert figures(report(client, mail(client), span_ms=2 * HOUR_MS))["send"][0] == 3
+
+
+def result(client: Any, id: str, at_ms: int, **fields: Any) -> None:
+    """A result as Celery keeps it."""
+    done = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat()
+    kept = {"status": "SUCCESS", "result": 1, "task_id": id, "date_done": done, **fields}
+    client.set(f"celery-task-meta-{id}", json.dumps(kept))
+
+
+def test_celerys_results_have_no_run_times_and_names_only_if_kept(client: Client) -> None:
+    queue = CeleryQueue(client, "celery:mail")
+    for n in range(4):
+        result(client, f"a{n}", NOW - n * MINUTE, name="shop.fine", queue="mail")
+    error = {"exc_type": "ValueError", "exc_message": ["no card"]}
+    bad = {"name": "shop.pay", "queue": "mail", "status": "FAILURE", "result": error}
+    result(client, "b", NOW - MINUTE, **bad)
+    client.set("celery-task-meta-pickled", b"\x80\x04N.")
+    found = report(client, queue)
+    assert figures(found) == {"shop.fine": (4, 0, None, None, 0), "shop.pay": (1, 1, None, None, 0)}
+    assert found.since_ms == NOW - 3 * MINUTE
+    assert found.tasks[1].error is not None and found.tasks[1].error.line == "ValueError: no card"
+    assert any("not JSON" in one or "corrupt" in one for one in found.remarks)
+    assert any("no run times" in one for one in found.remarks)
+
+
+def test_more_results_than_a_look_finds_have_no_window_and_no_rate(client: Client) -> None:
+    queue = CeleryQueue(client, "celery:mail")
+    for n in range(LATEST + 50):
+        result(client, f"a{n}", NOW - n * 1000, name="shop.fine", queue="mail")
+    (task,) = (found := report(client, queue)).tasks
+    assert task.ended == LATEST and found.since_ms is None and found.per_min(task) is None
+    assert "since when is unknown" in window_words(found)
