@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.model.errors import BadInput, NotFound, Unreachable
+from redisq_ops.ops.hint import hint
 
 from .session import Session
 
@@ -39,6 +41,23 @@ def every_queue(s: Session) -> tuple[list[Queue[Any]], dict[str, str]]:
     queues = s.run(s.deployment.disjoint_queues())
     refused |= _unanswered(s, queues)
     return [queue for queue in queues if queue.name not in refused], refused
+
+
+def queues_named(s: Session, names: Sequence[str]) -> tuple[list[Queue[Any]], dict[str, str]]:
+    """The queues of these names; of a name with ``*``, those that match; without names, all, no
+    entry in two of them. Also by name why others can't be looked at."""
+    if names and not any("*" in name for name in names):
+        return [s.run(s.deployment.queue(name)) for name in dict.fromkeys(names)], {}
+    queues, refused = every_queue(s)
+    for name in names:
+        if not any(fnmatchcase(each, name) for each in (*refused, *(q.name for q in queues))):
+            raise NotFound(f"no queue matches {name!r} ({hint('ls')} shows what there is)")
+
+    def named(name: str) -> bool:
+        return not names or any(fnmatchcase(name, pattern) for pattern in names)
+
+    unread = {name: why for name, why in refused.items() if named(name)}
+    return [queue for queue in queues if named(queue.name)], unread
 
 
 def _unanswered(s: Session, queues: Sequence[Queue[Any]]) -> dict[str, str]:

@@ -11,12 +11,13 @@ from redisq_ops.core.model.errors import BadInput
 from redisq_ops.ops.filter.time import duration_ms
 
 from .options import Conditions
-from .output import reading
+from .output import printable, reading
 from .session import Session
 
 if TYPE_CHECKING:
     from redisq_ops.ops.filter.filter import Filter
     from redisq_ops.ops.filter.scan import Scan
+    from redisq_ops.ops.groups.value_counts import ValueCounts
 
 
 def filtered(asked: Conditions, utc: bool) -> Filter:
@@ -33,6 +34,17 @@ def filtered(asked: Conditions, utc: bool) -> Filter:
         where=None if asked.where is None else parse(asked.where, utc=utc),
         window=asked.window,
     )
+
+
+def value_counts(by: str) -> ValueCounts:
+    """Counts by the field of ``--by``."""
+    from redisq_ops.ops.filter.parser import FilterError, parse_field
+    from redisq_ops.ops.groups.value_counts import ValueCounts
+
+    try:
+        return ValueCounts(parse_field(by))
+    except FilterError as error:
+        raise BadInput(f"--by {printable(by)}: {error.problem}") from error
 
 
 def pages(s: Session, scan: Scan, rate: str | None) -> Iterator[list[Entry]]:

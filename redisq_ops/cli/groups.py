@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
@@ -24,7 +23,7 @@ from redisq_ops.ops.groups.traits import GroupComparison, Trait, trait_sentence
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.terminal import percent
 
-from .address import every_queue
+from .address import queues_named
 from .entries import targets_of, tell_mismatch, unknown_state
 from .filter_options import filtered, pages
 from .options import Selecting
@@ -93,18 +92,9 @@ def _targets(s: Session, selecting: Selecting) -> tuple[list[Target], dict[str, 
         return targets, {}, len(targets) > 1
     if not names and s.config.values["queue"].origin != "default":
         return targets_of(s, (STATE,), selecting), {}, False
-    queues, refused = every_queue(s)
-    for name in names:
-        if not any(fnmatchcase(each, name) for each in (*refused, *(q.name for q in queues))):
-            raise NotFound(f"no queue matches {name!r} ({hint('ls')} shows what there is)")
     filter = replace(filtered(selecting.conditions, s.utc), redaction=s.redaction)
-    wanted = [queue for queue in queues if _matches(queue.name, names)]
-    unread = {name: why for name, why in refused.items() if _matches(name, names)}
-    return [Target(queue, STATE, filter) for queue in wanted], unread, True
-
-
-def _matches(name: str, patterns: Sequence[str]) -> bool:
-    return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
+    queues, unread = queues_named(s, names)
+    return [Target(queue, STATE, filter) for queue in queues], unread, True
 
 
 def _rows(looked: Sequence[Grouping], groups: ErrorGroups) -> list[dict[str, Any]]:

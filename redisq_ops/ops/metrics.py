@@ -148,5 +148,6 @@ def _families(rows: list[QueueRow], now_ms: int) -> Iterator[Metric]:
                 oldest.add_metric(labels, age)
         if row.rates is not None:
             for event, number in zip(EVENTS, row.rates.last_minute(now_ms), strict=True):
-                minute.add_metric([*labels, event], number)
+                if number is not None:
+                    minute.add_metric([*labels, event], number)
     yield from (entries, done, oldest, minute, *flags, unfinished, periodic, overdue, trouble)

@@ -30,7 +30,7 @@ from redisq_ops.tui.app import Top
 from redisq_ops.tui.poller import Connected
 from redisq_ops.tui.samples import DAY, MINUTE_MS, Sample, Samples
 
-RECORDED: Final = "overview", "consumers", "log", "charts"
+RECORDED: Final = "overview", "consumers", "log", "charts", "tasks"
 """views that a recording can show"""
 STEP_MS: Final = 10_000
 LEAP_MS: Final = 300_000
@@ -241,6 +241,7 @@ def _snapshot(
         reports=tuple(recorded_reports(state, viewport.queue)),
         operations=operations,
         total=len(operations),
+        tasks=state.tasks.get(row["name"]),
     )
 
 
@@ -251,7 +252,8 @@ def _rows(rows: Iterable[dict[str, Any]], before: RecordedState | None) -> Itera
         then, dead = earlier.get(row["name"], {}).get("dead"), row["dead"]
         died = None if then is None or dead is None else max(0, dead - then)
         minute = [row[f"{what}_per_min"] for what in ("in", "out", "failed")]
-        rates = None if None in minute else Rates(*((number,) for number in minute))
+        known = minute[1:] != [None, None]
+        rates = Rates(*(() if n is None else (n,) for n in minute)) if known else None
         periodic = row["periodic"], row["periodic_overdue"]
         yield QueueRow(
             row["name"],

@@ -205,6 +205,7 @@ def _looks(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]
     collect("ConsumerReport", "consumers", "ls", "stream:orders")
     collect("Client", "client", "ls", "jobs")
     collect("PeriodicEntry", "periodic", "ls")
+    collect("Task", "tasks")
     collect("Setting", "retention", "mail")
     collect("Condition", "wait", "when", "waiting>=0", "--queue", "mail")
     collect("DiscoveredQueue", "discover")
@@ -408,6 +409,7 @@ def every_look(collect: Collector, names: Sequence[str]) -> None:
             ("Setting", "retention"),
             ("WorkerProcess", "workers", "ls"),
             ("PeriodicEntry", "periodic", "ls"),
+            ("Task", "tasks", "--last", "1d"),
         ):
             collect.some(kind, *words, name)
         for noun, verb in (("dlq", "replay"), ("pending", "requeue"), ("waiting", "purge")):

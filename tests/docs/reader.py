@@ -60,6 +60,8 @@ PREPARED: dict[str, str] = {
     "how-to/work-with-celery.md": "python -m tests.docs.incidents.celery_shop",
     "how-to/work-with-rq.md": """cp $PYTHONPATH/tests/docs/incidents/rq_shop.py shop.py
 python shop.py""",
+    "how-to/see-rates-by-task.md": """cp $PYTHONPATH/tests/docs/incidents/rq_shop.py shop.py
+python shop.py; PYTHONPATH=. rq worker --burst --quiet --url $REDIS_URL mail 2>/dev/null""",
     "how-to/work-with-dramatiq.md": "python -m tests.docs.incidents.dramatiq_shop",
     # The keys are those that the sources of asynq and of Laravel write.
     "how-to/work-with-asynq.md": "python -m tests.docs.incidents.asynq_shop",

@@ -7,10 +7,15 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from redisq_ops.core.engine.optional_features import HasOwnersPause
+from redisq_ops.core.engine.optional_features import (
+    HasDoneEntries,
+    HasOwnersPause,
+    HasTaskMetrics,
+)
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.queue_classes import foreign_class
 from redisq_ops.core.foreign import LAYOUTS
+from redisq_ops.core.foreign.base import ForeignQueue
 from redisq_ops.core.foreign.schedules import HasSchedules, ScheduleProgram
 from redisq_ops.core.model.states import VERBS
 from redisq_ops.core.model.worker_command import WorkerWord
@@ -58,6 +63,8 @@ def table() -> str:
         + " |"
         for verb in ("ls", "pause", "rm", "run")
     ]
+    rows.append("| rates in `ls` | " + " | ".join(map(rates, changed.values())) + " |")
+    rows.append("| `tasks`, from | " + " | ".join(map(tasks, changed.values())) + " |")
     why = [
         f"- {kind.owner}, {what}: {reason}."
         for kind in changed.values()
@@ -65,7 +72,11 @@ def table() -> str:
     ]
     for kind in changed.values():
         why += [f"- {kind.owner}, {COMMANDS[w]}: {no}." for w, no in kind.no_commands.items()]
-        asked = {"queue pause": kind.no_pause, "periodic": kind.no_schedules}
+        asked = {
+            "queue pause": kind.no_pause,
+            "periodic": kind.no_schedules,
+            "tasks": kind.task_figures,
+        }
         why += [f"- {kind.owner}, {what}: {reason}." for what, reason in asked.items() if reason]
         why += [
             f"- {one.name}, periodic {verb}: {reason}."
@@ -98,6 +109,18 @@ def paused(kind: type[Queue[Any]]) -> str:
         if issubclass(kind, HasOwnersPause)
         else ("redisq's workers" if kind.has_settings else "–")
     )
+
+
+def rates(kind: type[Queue[Any]]) -> str:
+    """What the owner counts by the minute, or in totals that grow."""
+    return "–" if kind.rates is ForeignQueue.rates else "out, failed"
+
+
+def tasks(kind: type[Queue[Any]]) -> str:
+    """What the runs of tasks are known from."""
+    if issubclass(kind, HasTaskMetrics):
+        return kind.metrics_name
+    return "done and dead entries" if issubclass(kind, HasDoneEntries) else "dead entries"
 
 
 def programs(kind: type[Queue[Any]]) -> Sequence[ScheduleProgram]:

@@ -9,6 +9,11 @@ const Redis = require("ioredis");
 
 const [port, command, given] = process.argv.slice(2);
 const connection = { host: "127.0.0.1", port: Number(port) };
+const metrics = process.env.METRICS && { maxDataPoints: Number(process.env.METRICS) };
+if (process.env.NOW_MS) {  // jobs end at this time by the worker's clock
+  const began = Date.now, ahead = Number(process.env.NOW_MS) - began();
+  Date.now = () => began() + ahead;
+}
 const settings = { lockDuration: 1500, stalledInterval: 300000, drainDelay: 1 };
 
 async function handle(job, client) {
@@ -26,7 +31,7 @@ async function handle(job, client) {
 
 async function main() {
   const queue = new Queue(process.env.QUEUE || "mail", {
-    redis: connection, settings, prefix: process.env.PREFIX,
+    redis: connection, settings, prefix: process.env.PREFIX, metrics,
   });
   await queue.isReady();
   if (command === "call") {

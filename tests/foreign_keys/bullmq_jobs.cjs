@@ -16,6 +16,11 @@ const { Redis } = require("ioredis");
 const [port, command, given] = process.argv.slice(2);
 const connection = { host: "127.0.0.1", port: Number(port) };
 const name = process.env.QUEUE || "mail";
+const metrics = process.env.METRICS && { maxDataPoints: Number(process.env.METRICS) };
+if (process.env.NOW_MS) {  // jobs end at this time by the worker's clock
+  const began = Date.now, ahead = Number(process.env.NOW_MS) - began();
+  Date.now = () => began() + ahead;
+}
 
 async function handle(job, client) {
   await client.hincrby("ran", job.id, 1);
@@ -106,7 +111,7 @@ async function main() {
     await new Promise((resolve) => {
       const ended = () => --left <= 0 && resolve();
       const worker = new Worker(queue.name, (job) => handle(job, client), {
-        connection, concurrency: 4, lockDuration: 1500, stalledInterval: 300000, drainDelay: 1,
+        connection, concurrency: 4, lockDuration: 1500, stalledInterval: 300000, drainDelay: 1, metrics,
       });
       worker.on("completed", ended);
       worker.on("failed", ended);

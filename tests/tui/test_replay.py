@@ -96,7 +96,8 @@ def test_the_charts_show_what_was_before_the_moment(path: Path) -> None:
         drawn = [point.waiting for point in history.by_sample("mail", end, 75_000)]
         assert drawn == [4, 9, 9] and history.by_sample("none", end, 75_000) == []
         assert [point.waiting for point in history.by_minute(None, end, 60)] == [4]
-        assert history.rates("mail", end, 60).last_minute(end)[0] >= 13  # submitted just before
+        arrived, _, _ = history.rates("mail", end, 60).last_minute(end)
+        assert arrived is not None and arrived >= 13  # submitted just before
         await press(pilot, "v")
         await see(pilot, "mail  last 60 seconds", "● 9 waiting", "PAST", "● in")
         app.replay.at_ms = app.replay.begin_ms

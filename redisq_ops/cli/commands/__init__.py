@@ -19,6 +19,7 @@ COMMANDS = {
     "explain": ("explain", "Explain why an entry, request or queue does not progress."),
     "select": ("select", "List or count the entries that match an expression."),
     "sql": ("sql", "Run a SQL query over queues, dead letters and history."),
+    "tasks": ("tasks", "List the tasks of queues: rate, failures, run times, last error."),
     "history": ("overview", "Show the latest events of a queue."),
     "waiting": ("states", "List and change waiting entries."),
     "pending": ("states", "List and change pending entries: those that consumers hold."),

@@ -49,7 +49,7 @@ def queue(s: Session, *, name: str = ADDRESS) -> None:
 
     queue = s.run(s.deployment.queue(name))
     view = s.run(queue_details(queue))
-    rates = view.rates if view.rates.arrived else None
+    rates = view.rates if view.rates.counted else None
     left = tuple(one.operation.id for one in s.run(unfinished(queue)))
     periodic = [periodic_row(queue.name, one) for one in view.periodic or ()]
     overdue = sum(bool(one["overdue"]) for one in periodic)

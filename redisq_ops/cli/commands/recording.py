@@ -24,6 +24,7 @@ from ..output_types.recording import FieldChange, QueueDifferenceOutput, Recordi
 from ..session import Session
 from .consumers import print_reports
 from .overview import print_operations, print_queues
+from .tasks import print_tasks
 
 if TYPE_CHECKING:
     from redisq_ops.ops.recording.file import RecordedState
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from redisq_ops.ops.recording.sampler import Sampler
 
 commands = typer.Typer()
-LOOKS = ("ls", "consumers", "log")
+LOOKS = ("ls", "consumers", "log", "tasks")
 LEAST_MS = 100
 STALE_MS = 5_000
 """a state older than this at the requested time is shown with a note"""
@@ -112,15 +113,15 @@ def next_sample(s: Session, sampler: Sampler) -> dict[str, Any]:
 @options
 class PlaybackOptions:
     file: str = argument("FILE", "File that redisq record wrote.")
-    look: str | None = argument("[ls|consumers|log]", "What to show; default: ls.")
+    look: str | None = argument("[ls|consumers|log|tasks]", "What to show; default: ls.")
     at: str | None = option("--at", "TIME", "Moment: 03:12, or ISO 8601; default: the end.")
     diff: str | None = option("--diff", "TIME", "Show what changed since this moment.")
     queue: str | None = option("--queue", "NAME", "Only this queue.", autocompletion=queues)
 
 
-@command(commands, "playback", prints="RecordedQueue QueueDifference ConsumerReport Operation")
+@command(commands, "playback", prints="RecordedQueue QueueDifference ConsumerReport Operation Task")
 def playback(s: Session, given: PlaybackOptions) -> int:
-    """Show the queues at a moment of a recording, as ls, consumers ls and log show them.
+    """Show the queues at a moment of a recording, as ls, consumers ls, log and tasks show them.
 
     It never connects to a server.
 
@@ -134,8 +135,8 @@ def playback(s: Session, given: PlaybackOptions) -> int:
     path, look, queue = Path(given.file), given.look or "ls", given.queue
     if look not in LOOKS:
         raise BadInput(f"{look!r} can't be played back; there are {', '.join(LOOKS)}")
-    if given.diff is not None and look == "consumers":
-        raise BadInput("--diff compares queues and lists changes: leave out consumers")
+    if given.diff is not None and look in ("consumers", "tasks"):
+        raise BadInput(f"--diff compares queues and lists changes: leave out {look}")
     span = span_ms(path)
     at_ms = span[1] if given.at is None else moment_ms(given.at, span[1], utc=s.utc)
     state = _state(s, path, at_ms, span)
@@ -173,6 +174,8 @@ def _print_look(
 
     if look == "consumers":
         print_reports(s, recorded_reports(state, queue), POISON, first=True, all=queue is not None)
+    elif look == "tasks":
+        print_tasks(s, {n: r for n, r in sorted(state.tasks.items()) if queue in (None, n)})
     elif look == "log":
         since_ms = 0 if before is None else before.at_ms
         found = recorded_operations(state, queue)

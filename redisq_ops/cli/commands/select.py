@@ -15,7 +15,7 @@ from redisq_ops.ops.terminal import entries, percent
 
 from ..address import every_queue, queue_named
 from ..completion import fields
-from ..filter_options import filtered, pages, reads_payloads
+from ..filter_options import filtered, pages, reads_payloads, value_counts
 from ..options import Conditions, argument, command, flag, option, options
 from ..output import age, count, emit, printable, say, table
 from ..output_types.entries import EntryCountOutput, ValueCountOutput
@@ -24,7 +24,6 @@ from ..session import Session
 
 if TYPE_CHECKING:
     from redisq_ops.core.engine.queue import Queue
-    from redisq_ops.ops.filter.fields import Field
     from redisq_ops.ops.filter.filter import Filter
     from redisq_ops.ops.filter.scan import Scan
     from redisq_ops.ops.groups.value_counts import ValueCounts
@@ -61,10 +60,9 @@ def select(s: Session, given: SelectOptions) -> int:
       redisq select --all-queues --where 'client=acme' --count
       redisq select jobs --by task
     """
-    from redisq_ops.ops.groups.value_counts import ValueCounts
     from redisq_ops.ops.inspect.cancelled_trash import cancelled_trash
 
-    counts = None if given.by is None else ValueCounts(_counted_field(given.by))
+    counts = None if given.by is None else value_counts(given.by)
     counting = given.count or counts is not None
     most = given.conditions.max or (None if s.json or counting else SHOWN)
     filter = replace(filtered(given.conditions, s.utc), max=most, redaction=s.redaction)
@@ -105,15 +103,6 @@ def select(s: Session, given: SelectOptions) -> int:
     if not scans and not broken:
         say("0 matched: " + _why_nothing(filter, queues))
     return PARTLY_DONE if broken else DONE
-
-
-def _counted_field(name: str) -> Field:
-    from redisq_ops.ops.filter.parser import FilterError, parse_field
-
-    try:
-        return parse_field(name)
-    except FilterError as error:
-        raise BadInput(f"--by {printable(name)}: {error.problem}") from error
 
 
 def _why_nothing(filter: Filter, queues: Sequence[Queue[Any]]) -> str:

@@ -153,6 +153,49 @@ class PeriodicEntryOutput(TypedDict):
     """why it cannot be read; the fields of its definition are `null` then"""
 
 
+class Deploy(TypedDict):
+    at_ms: Time
+    """when it was marked"""
+    label: Text
+    """what the mark says"""
+
+
+class TaskOutput(TypedDict):
+    """A task in a window of time. Unknown is `null`."""
+
+    queue: str
+    task: str | None
+    """`null`: runs whose task is not kept; see `every`"""
+    every: bool
+    """whether it stands for all runs of the queue, of whatever task"""
+    ended: int | None
+    """runs that ended, failed ones too"""
+    failed: int | None
+    """of these, runs that failed; `source` says whether a run is an attempt or an entry"""
+    ended_per_min: float | None
+    """runs that ended per minute, on average"""
+    p50_ms: Duration | None
+    """run time that half of the runs that succeeded did not exceed; see `times`"""
+    p95_ms: Duration | None
+    """the same of 95 % of them"""
+    timed: int
+    """of how many runs `p50_ms` and `p95_ms` are"""
+    times: Literal["exact", "at most"] | None
+    """`at most`: from a histogram, the bounds of its buckets"""
+    last_error: Text | None
+    """latest error, of the entries that were read"""
+    last_error_ms: Time | None
+    """when that run ended"""
+    since_ms: Time | None
+    """when the window begins"""
+    until_ms: Time
+    """when it ends"""
+    source: Text
+    """what was read"""
+    deploys: list[Deploy]
+    """releases that the queue's program marked in the window"""
+
+
 class QueueDetailsOutput(QueueFields):
     open_requests: int | None
     """requests that are not finished; `null` if the kind has no requests"""

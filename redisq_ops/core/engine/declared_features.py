@@ -55,6 +55,11 @@ class DeclaredFeatures:
     """command to a worker that doesn't exist -> why, and what to do instead"""
     no_schedules: ClassVar[str] = ""
     """where the owner has its schedules, if not in Redis"""
+    task_figures: ClassVar[str] = (
+        "which task a run was of is not kept, and how long it took only with the setting"
+        " `history=all`"
+    )
+    """what is not kept of the runs of tasks, or which setting keeps it, in words"""
     verbs: ClassVar[Mapping[str, str]] = {}
     """verb -> what it does in this kind of queue, where that differs from other kinds"""
     refusals: ClassVar[Mapping[str, str]] = {}

@@ -14,6 +14,7 @@ from ..model.clock import Duration, Moment, checked_ms
 from ..model.consumer_load import GroupPositions, Reassigned, StreamId
 from ..model.entry import Client, Clients, Consumer, Entry, Level, Request
 from ..model.errors import Refused
+from ..model.task_figures import TaskReport
 from ..model.worker_command import WorkerCommand, WorkerWord
 from ..model.worker_process import Process, Pruned
 from ..redis.operation import C_co, operation
@@ -209,6 +210,18 @@ class HasDoneEntries(Queue[C_co]):
     """Entries that are done are kept for a while, and listed like those of other states."""
 
 
+class HasTaskMetrics(Queue[C_co]):
+    """The owner itself counts the runs of each task."""
+
+    metrics_name: ClassVar[str]
+    """what the owner keeps of them, in words"""
+
+    @operation
+    @abstractmethod
+    async def task_metrics(self, now_ms: int, minutes: int) -> TaskReport | None:
+        """The tasks of the last ``minutes``, without errors; None: the owner keeps none here."""
+
+
 class HasPeriodicEntries(Queue[C_co]):
     """Entries of the queue run on a schedule, ours or the owner's."""
 
@@ -355,6 +368,7 @@ FEATURES: tuple[type, ...] = (
     HasClients,
     HasTimeline,
     HasDoneEntries,
+    HasTaskMetrics,
     HasPeriodicEntries,
     HasOwnersPause,
     HasWorkerTraces,

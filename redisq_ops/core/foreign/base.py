@@ -67,6 +67,7 @@ class ForeignQueue(Queue[C_co]):
     no_commands: ClassVar[Mapping[WorkerWord, str]] = dict.fromkeys(
         ("quiet", "stop", "stop-job"), "its workers take no commands through Redis"
     )
+    task_figures: ClassVar[str] = "its program keeps nothing of runs that succeeded"
 
     def __init__(
         self,

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from operator import add
+from itertools import zip_longest
+from typing import TypeAlias
 
+Minute: TypeAlias = tuple[int | None, int | None, int | None]
+"""(arrived, settled, failed) in the last 60 seconds; None: unknown"""
 ENOUGH = 30
 """settled entries from which a pace can be computed"""
 
@@ -13,7 +16,9 @@ ENOUGH = 30
 class Rates:
     """Entries per minute, the oldest minute first; the last minute is not over yet.
 
-    Empty for queues of other programs, whose own counters are not read.
+    Of another program's queue, as far as its owner counts: ``arrived`` may be unknown (empty), and
+    of the others there may be fewer minutes than were asked for. All are empty if nothing is
+    counted.
     """
 
     arrived: tuple[int, ...] = ()
@@ -27,31 +32,39 @@ class Rates:
         return cls(none, none, none)
 
     @property
+    def counted(self) -> bool:
+        """Whether anything is counted."""
+        return bool(self.settled)
+
+    @property
     def series(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         return self.arrived, self.settled, self.failed
 
-    def last_minute(self, now_ms: int) -> tuple[int, int, int]:
+    def last_minute(self, now_ms: int) -> Minute:
         """(arrived, settled, failed) in the last 60 seconds, estimated from the minute counters:
-        the running minute, and the part of the one before that is less than 60 seconds ago."""
+        the running minute, and the part of the one before that is less than 60 seconds ago. None:
+        unknown."""
         share = 1 - now_ms % 60_000 / 60_000
 
-        def sliding(series: tuple[int, ...]) -> int:
-            return series[-1] + round(series[-2] * share) if len(series) > 1 else sum(series)
+        def sliding(series: tuple[int, ...]) -> int | None:
+            if len(series) > 1:
+                return series[-1] + round(series[-2] * share)
+            return series[0] if series else None
 
         return sliding(self.arrived), sliding(self.settled), sliding(self.failed)
 
     def continued(self, later: Rates, minutes: int) -> Rates:
         """These rates ``minutes`` later: ``later`` replaces the last ones and adds the new ones."""
-        length, kept = len(self.arrived), len(self.arrived) + minutes - len(later.arrived)
+        length, kept = len(self.settled), len(self.settled) + minutes - len(later.settled)
         pairs = zip(self.series, later.series, strict=True)
-        return Rates(*((before[:kept] + after)[-length:] for before, after in pairs))
+        return Rates(
+            *((before[:kept] + after)[-length:] if before else () for before, after in pairs)
+        )
 
     def plus(self, other: Rates) -> Rates:
-        """The sum of two queues' rates of the same minutes; if one is empty, the other."""
-        if not (self.arrived and other.arrived):
-            return self if self.arrived else other
+        """The sum of two queues' rates that end with the same minute, without what is unknown."""
         pairs = zip(self.series, other.series, strict=True)
-        return Rates(*(tuple(map(add, one, another)) for one, another in pairs))
+        return Rates(*(_sum(one, another) for one, another in pairs))
 
     def pace(self, now_ms: int) -> float | None:
         """Entries settled per minute, since the first minute with one; None: fewer than 30."""
@@ -60,3 +73,8 @@ class Rates:
         began = next(k for k, n in enumerate(self.settled) if n)
         minutes = len(self.settled) - 1 - began + now_ms % 60_000 / 60_000
         return sum(self.settled) / max(1.0, minutes)
+
+
+def _sum(one: tuple[int, ...], another: tuple[int, ...]) -> tuple[int, ...]:
+    pairs = zip_longest(reversed(one), reversed(another), fillvalue=0)
+    return tuple(map(sum, pairs))[::-1]

@@ -241,16 +241,18 @@ class QueueReasons(PeriodicReasons):
         """The queue moves: how fast, and when it will be empty."""
         rates = self.observed.rates
         out = rate * 60_000
-        come = sum(rates.arrived) / max(1, sum(rates.settled)) * out
+        added, come = "what is added isn't counted", None
+        if rates.arrived:
+            come = sum(rates.arrived) / max(1, sum(rates.settled)) * out
+            added = f"≈ {come:,.1f} added"
         left = self.observed.counts.waiting + self.observed.counts.pending
         eta: dict[str, Any] = {}
-        if come < out and left:
+        if come is not None and come < out and left:
             at = self.now + int(left / (rate - come / 60_000))
             eta = {"eta_ms": at, "estimate": True, "basis": f"{count(left)} left, at these rates"}
         return Reason(
             "moving",
-            f"≈ {out:,.1f} settled and ≈ {come:,.1f} added per minute (last {RATE_MINUTES} "
-            f"minutes); {counts}",
-            facts={"out_per_min": round(out, 2), "in_per_min": round(come, 2)},
+            f"≈ {out:,.1f} settled and {added} per minute (last {RATE_MINUTES} minutes); {counts}",
+            facts={"out_per_min": round(out, 2), "in_per_min": come and round(come, 2)},
             **eta,
         )

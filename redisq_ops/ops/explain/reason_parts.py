@@ -109,9 +109,8 @@ class ReasonParts:
     def _rate(self) -> float | None:
         """Entries settled per millisecond in the last minutes; None: none, or not counted."""
         arrived, settled = self.observed.rates.arrived, self.observed.rates.settled
-        began = next(
-            (n for n, pair in enumerate(zip(arrived, settled, strict=True)) if any(pair)), 0
-        )
+        pairs = enumerate(zip(arrived or settled, settled, strict=True))
+        began = next((n for n, pair in pairs if any(pair)), 0)
         span = (len(settled) - 1 - began) * 60_000 + self.now % 60_000
         return sum(settled) / span if sum(settled) and span > 0 else None
 

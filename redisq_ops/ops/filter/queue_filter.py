@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from redisq_ops.core.model.entry import Counts, State
+from redisq_ops.core.model.rates import Minute
 
 from .ast import Query
 from .fields import EntryFields, Field, Kind, Path
@@ -23,7 +24,7 @@ class QueueFields:
     reasons: Sequence[str]
     """why it is in trouble, if it is"""
     counts: Counts | None
-    minute: tuple[int, int, int] | None
+    minute: Minute | None
     """entries that arrived, were settled and failed in the last minute"""
     waits_ms: int | None
     """how long the oldest waiting entry has waited"""

@@ -110,7 +110,7 @@ class _Day:
         self.read.add(entry)
         if rates is not None:
             passed = self._minute - asked_ms // MINUTE_MS
-            whole = rates.continued(Rates.zero(passed), passed)
+            whole = Rates.zero(DAY).plus(rates).continued(Rates.zero(passed), passed)
             before = max(0, DAY - 1 - (self._minute - self._hour))
             rest = (0,) * (DAY - before)
             parts = (part[:before] + rest for part in whole.series)

@@ -26,7 +26,8 @@ class KeptRates:
         minute = now // MINUTE_MS
         before, known = self._kept.get(entry, (0, None))
         passed = minute - before
-        if known is None or not 0 <= passed < self.minutes - 1:
+        whole = known is not None and len(known.settled) >= self.minutes
+        if known is None or not whole or not 0 <= passed < self.minutes - 1:
             rates = await queue_rates(queue, now, self.minutes)
         else:
             later = await queue_rates(queue, now, max(2, passed + 1))

@@ -155,10 +155,23 @@ async def queue_rows(
     minutes: int,
     limits: Callable[[str], Thresholds] | None = None,
     known: Mapping[str, Acknowledgement] = NOTHING_KNOWN,
+    opened: Mapping[str, Queue[Any]] = MappingProxyType({}),
 ) -> list[QueueRow]:
-    """The rows of some queues, with at least so many ``minutes`` of rates; one round trip."""
+    """The rows of some queues, with at least so many ``minutes`` of rates; one round trip.
+
+    ``opened``: queues that are kept from look to look."""
     read = await together(
-        apart(_row(deployment, one, now, minutes, limits and limits(one.name), known.get(one.name)))
+        apart(
+            _row(
+                deployment,
+                opened.get(one.name),
+                one,
+                now,
+                minutes,
+                limits and limits(one.name),
+                known.get(one.name),
+            )
+        )
         for one in entries
     )
     return [row_or_problem(entry, row) for entry, row in zip(entries, read, strict=True)]
@@ -211,13 +224,14 @@ def queue_fields(row: QueueRow, now_ms: int) -> dict[str, Any]:
 
 async def _row(
     deployment: Deployment,
+    opened: Queue[Any] | None,
     entry: Registered,
     now: int,
     minutes: int,
     limits: Thresholds | None,
     known: Acknowledgement | None,
 ) -> QueueRow:
-    queue: Queue[Any] = deployment.open(entry)
+    queue: Queue[Any] = opened or deployment.open(entry)
     rates = queue_rates(queue, now, max(minutes, limits.rate_minutes if limits else 0))
     return await queue_row(queue, entry.name, entry.kind, now, rates, limits, known)
 
@@ -386,7 +400,7 @@ async def _latest_dead(queue: Queue[Any], row: QueueRow) -> list[Entry]:
 
 async def queue_rates(queue: Queue[Any], now: int, minutes: int) -> Rates | None:
     rates: Rates = await queue.rates.op(now, minutes)
-    return rates if rates.arrived else None
+    return rates if rates.counted else None
 
 
 async def _unfinished(queue: Queue[Any]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from redisq_ops.core.engine.declared_features import DeclaredFeatures
 from redisq_ops.core.model.entry import Client, Counts, Entry, Level, Request, State
 from redisq_ops.core.model.rates import Rates
+from redisq_ops.core.model.task_figures import TaskReport
 
 if TYPE_CHECKING:
     from redisq_ops.core.model.states import Verb
@@ -50,6 +51,7 @@ View: TypeAlias = Literal[
     "settings",
     "periodic",
     "charts",
+    "tasks",
 ]
 GROUPED = 500
 """latest dead letters that are grouped at every refresh"""
@@ -243,6 +245,7 @@ class Snapshot:
     """the latest changes, newest first"""
     settings: tuple[QueueSetting, ...] = ()
     charts: ChartData | None = None
+    tasks: TaskReport | None = None
     explanation: Explanation | None = None
     servers: tuple[ServerReport, ...] = ()
     """the server's own figures, or those of each node of a Cluster"""

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from ..doctor.server_report import ServerReport
     from ..explain.explanation import Explanation
     from .dead_reader import DeadReader
+    from .kept_tasks import KeptTasks
+
+TASKS_MS = 5000
+"""the figures of tasks are at most this old"""
 
 
 class KeptReads:
@@ -38,7 +42,8 @@ class KeptReads:
         self.overview = RollingOverview(deployment)
         self.charts = ChartReader(deployment, self.overview)
         self.dead: DeadReader | None = None
-        """made when its view is opened"""
+        self.tasks: KeptTasks | None = None
+        """both are made when their views are opened"""
         self._entry: Registered | None = None
         self._now, self._at = 0, 0.0
 
@@ -166,6 +171,12 @@ async def _of_queue(
             queue.counts.op(now), kept.charts.of_queue(queue, entry, now, viewport.charts)
         )
         return replace(bare, counts=counts, charts=data)
+    if viewport.view == "tasks":
+        from .kept_tasks import KeptTasks
+
+        kept.tasks = kept.tasks or KeptTasks(TASKS_MS)
+        counts, report = await both(queue.counts.op(now), kept.tasks.read(queue, now, redaction))
+        return replace(bare, counts=counts, tasks=report)
     from .queue_snapshot import read_view
 
     return await read_view(queue, bare, redaction)

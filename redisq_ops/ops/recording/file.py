@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final, NotRequired, TypedDict
 
 from redisq_ops.core.model.errors import BadInput, RedisqError, Refused, file_error
+from redisq_ops.core.model.task_figures import TaskReport
 
 from ..change.audit_log import Operation
 from ..inspect.consumers import ConsumerReport
@@ -92,6 +93,7 @@ class _Line(TypedDict):
     queues: NotRequired[dict[str, dict[str, Any] | None]]
     consumers: NotRequired[dict[str, list[ConsumerReport]]]
     operations: NotRequired[dict[str, Operation]]
+    tasks: NotRequired[dict[str, TaskReport]]
 
 
 @dataclass(slots=True)
@@ -107,6 +109,8 @@ class RecordedState:
     """by queue, without the single entries that are held"""
     operations: dict[str, Operation] = field(default_factory=dict)
     """the latest changes of operators, by id"""
+    tasks: dict[str, TaskReport] = field(default_factory=dict)
+    """by queue, without the messages of errors"""
 
     def apply(self, line: Mapping[str, Any]) -> None:
         """Apply a change."""
@@ -115,10 +119,12 @@ class RecordedState:
             if changed is None:
                 self.queues.pop(name, None)
                 self.consumers.pop(name, None)
+                self.tasks.pop(name, None)
             else:
                 self.queues.setdefault(name, {}).update(changed)
         self.consumers |= line.get("consumers", {})
         self.operations |= line.get("operations", {})
+        self.tasks |= line.get("tasks", {})
 
 
 def span_ms(path: Path) -> tuple[int, int]:

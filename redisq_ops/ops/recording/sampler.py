@@ -4,7 +4,8 @@ A sample compares the counters of each queue, one command per shard. A queue is 
 counters changed, and at least every two minutes. One sample reads at most `MOST` queues in full,
 first those that were read the longest time ago. So with up to `MOST` busy queues each sample has
 all of them. With more, the next samples read the rest before counters are compared again; each
-queue's row says when it was read. A sample reads the consumers of `MOST_CONSUMERS` queues at most.
+queue's row says when it was read. A sample reads the consumers of `MOST_CONSUMERS` queues at most,
+and the tasks of `MOST_TASKS`.
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ from typing import Any, Final
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import Registered, all_queues, server_ms
+from redisq_ops.core.model.entry import Failure
 from redisq_ops.core.model.errors import Refused
 from redisq_ops.core.model.keys import registry_key
+from redisq_ops.core.model.task_figures import TaskFigures, TaskReport
 from redisq_ops.core.redis.operation import Call, apart, attempt, both, together
 
 from ..change import audit_log
 from ..deployment import Deployment
 from ..inspect.consumers import consumer_reports
+from ..inspect.kept_tasks import QUEUES, KeptTasks
 from ..inspect.overview import queue_fields, queue_rows
 from .file import RecordedState
 
@@ -38,6 +42,12 @@ CONSUMERS_MS: Final = 10_000
 """time between two reads of a queue's consumers"""
 LOG_MS: Final = 10_000
 """time between two reads of the audit logs"""
+TASKS_MS: Final = 60_000
+"""time between two reads of a queue's tasks"""
+MOST_TASKS: Final = 2
+"""queues whose tasks one sample reads: each costs up to 1,500 entries"""
+TASKS: Final = 20
+"""tasks of a queue that are kept"""
 OPERATIONS: Final = 50
 """latest changes that are kept"""
 
@@ -58,6 +68,7 @@ class Sampler:
         self._full: dict[str, int] = {}
         self._consumers: dict[str, int] = {}
         self._latest: dict[str, object] = {}
+        self._tasks = KeptTasks(TASKS_MS)
         self._registry_ms = self._log_ms = 0
 
     async def sample(self) -> dict[str, Any]:
@@ -69,7 +80,8 @@ class Sampler:
             line["queues"] |= dict.fromkeys(await self._read_registry())
             self._registry_ms = now
         due = await self._due(now)
-        rows = await queue_rows(self.deployment, [self._entries[name] for name in due], now, 2)
+        entries = [self._entries[name] for name in due]
+        rows = await queue_rows(self.deployment, entries, now, 2, opened=self._queues)
         for name, row in zip(due, rows, strict=True):
             self._full[name] = now
             fields = queue_fields(row, now) | {"read_ms": now}
@@ -80,6 +92,8 @@ class Sampler:
             }
         if consumers := await self._read_consumers(due, line["queues"], now):
             line["consumers"] = consumers
+        if tasks := await self._read_tasks(now):
+            line["tasks"] = tasks
         if now - self._log_ms >= LOG_MS:
             self._log_ms = now
             line["operations"] = await self._read_log()
@@ -176,6 +190,17 @@ class Sampler:
                 reports[name] = [replace(each, held=(), errors={}) for each in report]
         return reports
 
+    async def _read_tasks(self, now: int) -> dict[str, TaskReport]:
+        """The tasks of the first queues by name, of those that are due."""
+        named = sorted(self._queues)[:QUEUES]
+        due = [name for name in named if self._tasks.due(name, now)][:MOST_TASKS]
+        found = await together(apart(self._tasks.read(self._queues[name], now)) for name in due)
+        return {
+            name: replace(report, tasks=tuple(map(_without_message, report.tasks[:TASKS])))
+            for name, report in zip(due, found, strict=True)
+            if not isinstance(report, Exception) and report.tasks
+        }
+
     async def _read_log(self) -> dict[str, Any]:
         """Changes of operators that are new, or were not ended at the last look."""
         queues = list(self._queues.values())
@@ -196,6 +221,10 @@ class Sampler:
         }
         known = self.state.operations
         return {id: each for id, each in logged.items() if known.get(id) != each}
+
+
+def _without_message(task: TaskFigures) -> TaskFigures:
+    return replace(task, error=task.error and Failure(task.error.type))
 
 
 def _queue_count(prefix: str) -> Call[int]:

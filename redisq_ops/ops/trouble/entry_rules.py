@@ -123,7 +123,7 @@ def drains(counts: Counts, rates: Rates | None, now_ms: int) -> str:
     """How long the waiting entries take at the pace of these rates, as the end of a sentence; empty
     if too little was settled to know."""
     pace = rates.pace(now_ms) if rates else None
-    if rates is None or pace is None:
+    if rates is None or pace is None or not rates.arrived:
         return ""
     if sum(rates.arrived) > sum(rates.settled):
         return f", more in than out in {len(rates.arrived)} m"
@@ -144,7 +144,7 @@ def deep(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[Finding]:
 
 
 def growing(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[Finding]:
-    if limits.growth is None or row.rates is None:
+    if limits.growth is None or row.rates is None or not row.rates.arrived:
         return
     more = sum(limits.lately(row.rates.arrived)) - sum(limits.lately(row.rates.settled))
     if more >= limits.growth:

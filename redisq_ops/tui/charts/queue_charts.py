@@ -71,7 +71,7 @@ def queue_chart(
         return Text(f" {printable(row.problem or 'not read yet')}", WARN)
     live, hour = PERIODS[:2]
     half, lines, below = width // 2, [], height - 1
-    if row.rates is not None and row.rates.arrived:
+    if row.rates is not None and row.rates.counted:
         above = max(4, (height - 2) * 3 // 5)
         below = height - 2 - above
         if below < _LEAST:
@@ -97,7 +97,7 @@ def queue_chart(
 
 def rates_title(period: ChartPeriod, rates: Rates, lines: Sequence[ChartLine], now_ms: int) -> Text:
     """The legend, with the latest value of each line."""
-    if not rates.arrived:
+    if not rates.counted:
         return Text(" this kind of queue keeps no counters of what comes and goes", DIM)
     unit, window = ("/s", "last 5 s") if period.live else ("/min", "last 60 s")
     text = Text(no_wrap=True, end="")
@@ -201,7 +201,7 @@ def _by_second(samples: Iterable[Sample]) -> list[list[Point | None]]:
 
 
 def _by_minute(
-    series: Sequence[int], latest: int, now_ms: int, period: ChartPeriod
+    series: Sequence[int], latest: int | None, now_ms: int, period: ChartPeriod
 ) -> list[Point | None]:
     """A point at the end of each minute that is over, and one now for the last 60 seconds."""
     over, running = series[:-1], now_ms // MINUTE_MS * MINUTE_MS
@@ -210,7 +210,7 @@ def _by_minute(
     for end in range(len(over), 0, -width):
         part = over[max(0, end - width) : end]
         points.append((running - (len(over) - end) * MINUTE_MS, sum(part) / len(part)))
-    return [*reversed(points), (now_ms, latest)] if over else []
+    return [] if not over or latest is None else [*reversed(points), (now_ms, latest)]
 
 
 def sample_lines(

@@ -19,6 +19,7 @@ from .priorities import LevelsView
 from .processes import ProcessesView
 from .requests import RequestsView
 from .settings import SettingsView
+from .tasks import TasksView
 from .trash import TrashView
 from .waiting import WaitingView
 
@@ -41,13 +42,14 @@ ALL: tuple[type[QueueView], ...] = (
     SettingsView,
     PeriodicView,
     ChartsView,
+    TasksView,
 )
 """all views, in the order of their keys"""
 
 
 def numbered() -> list[tuple[str, type[QueueView]]]:
     """The views with their keys: digits, then letters."""
-    return list(zip("1d23456789n0cml,ev", ALL, strict=True))
+    return list(zip("1d23456789n0cml,evb", ALL, strict=True))
 
 
 def listing(state: str | None) -> View | None:

@@ -9,7 +9,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, cast
 
 from redisq_ops.core.model.entry import STATES, Counts, State
-from redisq_ops.core.model.rates import Rates
+from redisq_ops.core.model.rates import Minute, Rates
 from redisq_ops.ops.terminal import count
 from redisq_ops.ops.trouble.judgement import Trouble, reasons
 from redisq_ops.ops.trouble.shared import (
@@ -22,8 +22,6 @@ from redisq_ops.ops.trouble.shared import (
 
 if TYPE_CHECKING:
     from redisq_ops.ops.inspect.overview import QueueRow
-
-Minute = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +89,16 @@ def _fold(like: Likeness, queues: Sequence[JudgedQueue]) -> JudgedQueue:
             rates=reduce(Rates.plus, rates) if rates else None,
         ),
         shared_trouble([one.found for one in queues]),
-        cast(Minute, tuple(map(sum, zip(*minutes, strict=True)))) if minutes else None,
+        cast(Minute, tuple(map(_sum, zip(*minutes, strict=True)))) if minutes else None,
         sum(one.new_dead for one in queues),
         tuple(queues),
     )
+
+
+def _sum(numbers: Sequence[int | None]) -> int | None:
+    """The sum of the known numbers; None: none is known."""
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known else None
 
 
 def _together(counts: Sequence[Counts]) -> Counts | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from redisq_ops.core.model.rates import Minute
 from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot
 from redisq_ops.ops.terminal import count, printable, quantity, rough_age, short_count
 from redisq_ops.ops.trouble.finding import Severity
@@ -306,11 +307,12 @@ def _number(queue: JudgedQueue, state: State, style: str) -> Cell:
     return (f"≥{said}" if unknown else said, look)
 
 
-def _rates(minute: tuple[int, int, int] | None) -> tuple[Cell, Cell, Cell]:
+def _rates(minute: Minute | None) -> tuple[Cell, Cell, Cell]:
     if minute is None:
         return "", "", ""
-    come, gone, failed = minute
-    return number(come, ""), number(gone, OK), number(failed, BAD)
+    styles = zip(minute, ("", OK, BAD), strict=True)
+    come, gone, failed = ("" if n is None else number(n, style) for n, style in styles)
+    return come, gone, failed
 
 
 def _fields(queue: JudgedQueue, now_ms: int) -> QueueFields:

@@ -76,6 +76,7 @@ class ArqQueue(SendsCommands[C_co], HasEdits[C_co], HasTimeline[C_co], HasDoneEn
         " delayed entries `cron:NAME:TIME`"
     )
     releases: ClassVar[Releases] = Releases(("0.28",))
+    task_figures: ClassVar[str] = "arq keeps a result for `keep_result`, an hour unless it is set"
     replay_note: ClassVar[str] = "as new jobs of the same id: arq counts their tries from 1 again"
     verbs: ClassVar[Mapping[str, str]] = {
         "requeue": "they are due now",

@@ -25,6 +25,7 @@ from ..changes import JOB_VERBS, PURGED_DONE, RUN_AGAIN
 from ..declarations import Declared, List, Zset
 from ..edits import Rewrite
 from ..elements import Element
+from ..ended_totals import CountsEnds
 from ..job_hashes import JobHash, JobHashQueue
 from ..json_text import decoded
 from ..owners_pause import HasKeyPause
@@ -44,6 +45,7 @@ DEADLINES = {"active": "lease", TAKEN: "aggregation_sets"}
 
 
 class AsynqQueue(
+    CountsEnds[C_co],
     JobHashQueue[C_co],
     HasSchedules[C_co],
     HasKeyPause[C_co],
@@ -55,6 +57,7 @@ class AsynqQueue(
     kind: ClassVar[str] = "asynq"
     owner: ClassVar[str] = "asynq"
     package: ClassVar[str] = "foreign.asynq"
+    ended_counters: ClassVar[tuple[str, str]] = "processed", "failed"
     theirs: ClassVar[dict[str, str]] = {}
     called: ClassVar[Mapping[str, str]] = {"t_job_": "t_"}
     known_keys: ClassVar[tuple[str, bytes] | None] = "*", OF_A_QUEUE + rb"|.*:.*"
@@ -90,6 +93,9 @@ class AsynqQueue(
     replay_note: ClassVar[str] = (
         "as asynq's `RunTask` does it: retries that are used up stay so, and the next failure"
         " archives the task again"
+    )
+    task_figures: ClassVar[str] = (
+        "asynq keeps no run times, and completed tasks only with the option `Retention`"
     )
     verbs: ClassVar[Mapping[str, str]] = {
         "requeue": "they wait for the next worker now, behind what waits there",

@@ -14,6 +14,7 @@ from ...model.attachment import Attachment
 from ...model.entry import Entry, State
 from ...model.errors import WrongKind
 from ...model.quoting import bytes_of, raw_of
+from ...model.rates import Rates
 from ...model.states import Verb
 from ...model.worker_command import WorkerWord
 from ...model.worker_process import Process
@@ -27,6 +28,7 @@ from ..json_text import decoded
 from ..places import LocatedEntry, Place
 from ..schedules import HasSchedules
 from .job import FIELDS, Job
+from .metrics import rates
 from .workers import workers
 
 TRIES = ("processedOn", "atm", "stc", "attemptsMade", "stalledCounter")
@@ -82,6 +84,10 @@ class BullJobs(
         ),
         "stop-job": "its workers take no commands: a job ends when its processor returns",
     }
+    task_figures: ClassVar[str] = (
+        "jobs that `removeOnComplete` and `removeOnFail` remove are not counted; rates without the"
+        " tasks are in `redisq ls` where workers have the option `metrics`"
+    )
     workers_unknown: ClassVar[str] = (
         "its workers are in no key: shown are those connected to this server now. Which jobs they"
         " have, and since when they are silent, is unknown"
@@ -104,6 +110,12 @@ class BullJobs(
                 f"its workers are not listed on a cluster; ask {self.owner}'s getWorkers"
             )
         return await workers(self.at, self.own_name)
+
+    @operation
+    async def rates(self, now_ms: int, minutes: int = 60) -> Rates:
+        """As for every queue, where its workers have the option ``metrics``; a job that is to be
+        retried counts as neither, and what arrives isn't counted."""
+        return await rates(self._key("metrics:"), now_ms, minutes)
 
     # --- what operators change -------------------------------------------------------------------
 

@@ -142,6 +142,10 @@ class CeleryQueue(
         "its worker has it until it acknowledges it; if that worker was killed, it is back after"
         " the visibility timeout, an hour unless it is set"
     )
+    task_figures: ClassVar[str] = (
+        "Celery's results have no run times, and names of tasks only with `result_extended`; they"
+        " are kept for `result_expires`, a day unless it is set"
+    )
     workers_unknown: ClassVar[str] = (
         "shown are the names by which workers can be controlled. A name stays when its worker is"
         " killed, so whether it lives is unknown, and which queues and tasks it has: `celery"

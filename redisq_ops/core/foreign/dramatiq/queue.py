@@ -84,6 +84,7 @@ class DramatiqQueue(HasEdits[C_co], HasDoneEntries[C_co], HasWorkerTraces[C_co])
     no_pause: ClassVar[str] = "Dramatiq has no pause: stop its workers"
     no_schedules: ClassVar[str] = "Dramatiq has no schedules; delayed messages run once"
     releases: ClassVar[Releases] = Releases(("1.12", "2.2"))
+    task_figures: ClassVar[str] = "results of Dramatiq have no times: only failures are counted"
     replay_note: ClassVar[str] = "they get all their retries again"
     verbs: ClassVar[Mapping[str, str]] = {
         "requeue": "they wait for the next worker now, behind what waits there",

@@ -84,6 +84,9 @@ class LaravelQueue(HasEdits[C_co], HasTimeline[C_co], HasDoneEntries[C_co]):
     arguments: ClassVar[tuple[str, ...]] = ("data",)
     by_stamp: ClassVar[Collection[str]] = ("trash", "gone")
     releases: ClassVar[Releases] = Releases((), known=("6", "8", "10", "12", "13"))
+    task_figures: ClassVar[str] = (
+        "only Horizon keeps completed jobs, for an hour unless `trim.completed` is set"
+    )
     replay_note: ClassVar[str] = "as Horizon's retries: new jobs, whose attempts count from 0"
     verbs: ClassVar[Mapping[str, str]] = {
         "requeue": "they wait for the next worker now, behind what waits there",

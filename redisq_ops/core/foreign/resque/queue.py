@@ -50,6 +50,7 @@ class ResqueQueue(RubyJobQueue[C_co]):
         "t_heartbeats": "workers:heartbeat",
     }
     releases: ClassVar[Releases] = Releases((), known=("1", "2", "3"))
+    task_figures: ClassVar[str] = "Resque keeps nothing of jobs that succeeded"
     replay_note: ClassVar[str] = "as new jobs: Resque counts no attempts"
     unwatched: ClassVar[str] = "Resque's jobs have no ids, so the end of a replayed job is unknown"
     stops_at: ClassVar[str] = "a Resque worker that takes one stops, and it is lost"

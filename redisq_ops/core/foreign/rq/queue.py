@@ -138,6 +138,9 @@ class RqQueue(
     releases: ClassVar[Releases] = Releases(
         ("1.10", "1.16", "2.0", "3.0"), told="the member `version` of each worker's hash"
     )
+    task_figures: ClassVar[str] = (
+        "RQ keeps a finished job for its `result_ttl`, 500 s unless it is set"
+    )
     replay_note: ClassVar[str] = "as `rq requeue` does it: retries that are used up stay so"
     verbs: ClassVar[Mapping[str, str]] = {
         "requeue": "they wait for the next worker now, behind what waits there",

@@ -22,20 +22,23 @@ from ...model.entry import Checkup, Delivery, Settlement, TakeResult
 from ...model.errors import Refused, WrongKind
 from ...model.keys import checked_consumer
 from ...model.quoting import text
+from ...model.rates import Rates
 from ...model.settings import LEASE_MS
 from ...model.worker_process import Pruned, PruneWord
 from ...redis.operation import Arg, C_co, Call, attempt_read, operation
 from ...redis.parsers import row_words, words
 from ..edits import HasEdits
+from ..ended_totals import CountsEnds
 from ..placed_pages import named
 from ..places import LocatedEntry
 from .reads import RubyJobReads
 
 
-class RubyJobQueue(RubyJobReads[C_co], HasEdits[C_co]):
+class RubyJobQueue(CountsEnds[C_co], RubyJobReads[C_co], HasEdits[C_co]):
     """A queue as Resque or Sidekiq keeps it, to work on."""
 
     arguments: ClassVar[tuple[str, ...]] = ("args",)
+    ended_counters: ClassVar[tuple[str, str]] = "stat:processed", "stat:failed"
     prune_after_ms: ClassVar[int]
     """silence (ms) after which the owner itself takes a process for dead"""
 
@@ -44,6 +47,17 @@ class RubyJobQueue(RubyJobReads[C_co], HasEdits[C_co]):
             raise Refused(
                 f"{self.name} is a whole deployment: name a queue of it, {self.kind}:NAME"
             )
+
+    @operation
+    async def rates(self, now_ms: int, minutes: int = 60) -> Rates:
+        """As for every queue, of a whole deployment or of its only queue: the owner's counters are
+        of all its queues. What arrives isn't counted."""
+        if self.own_name and await self.names.op() != [self.own_name]:
+            return Rates()
+        return await self._deployment_rates(now_ms, minutes)
+
+    async def _deployment_rates(self, now_ms: int, minutes: int) -> Rates:
+        return await self._totals.rates(now_ms, minutes)
 
     # --- what becomes of an entry -----------------------------------------------------------------
 

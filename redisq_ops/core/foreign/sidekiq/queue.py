@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Any, ClassVar
 
-from ...engine.optional_features import HasTimeline
+from ...engine.optional_features import HasTaskMetrics, HasTimeline
 from ...model.clock import Duration, Moment, checked_moment, checked_ms
 from ...model.entry import Entry, Failure, Settlement, State
 from ...model.errors import BadInput, Refused, Unfit
 from ...model.quoting import bytes_of, legal, text
+from ...model.rates import Rates
 from ...model.states import Verb
+from ...model.task_figures import TaskReport
 from ...model.worker_command import WorkerWord
 from ...model.worker_process import KEEPS_JOBS, Process, Pruned
 from ...redis.operation import C_co, Call, attempt, both, operation, together
@@ -38,6 +40,7 @@ from ..ruby_jobs.private_lists import PrivateList
 from ..ruby_jobs.queue import RubyJobQueue
 from ..schedules import HasSchedules, ScheduleProgram
 from ..worker_commands import Order, SendsCommands
+from . import metrics
 from .processes import TTL_MS, processes
 from .schedules import SidekiqCron, SidekiqScheduler
 
@@ -50,7 +53,13 @@ sidekiq-unique-jobs (``lib/sidekiq_unique_jobs/constants.rb``)"""
 _GIVEN = {"class", "args", "jid", "queue", "at", "created_at", "enqueued_at"}
 
 
-class SidekiqQueue(RubyJobQueue[C_co], HasSchedules[C_co], SendsCommands[C_co], HasTimeline[C_co]):
+class SidekiqQueue(
+    RubyJobQueue[C_co],
+    HasSchedules[C_co],
+    SendsCommands[C_co],
+    HasTimeline[C_co],
+    HasTaskMetrics[C_co],
+):
     """``sidekiq:<queue>``, or ``sidekiq``: the deployment with all its queues."""
 
     kind: ClassVar[str] = "sidekiq"
@@ -71,6 +80,10 @@ class SidekiqQueue(RubyJobQueue[C_co], HasSchedules[C_co], SendsCommands[C_co], 
     )
     replay_note: ClassVar[str] = (
         "with the retries they have left (if none, one attempt), as with Sidekiq's own"
+    )
+    metrics_name: ClassVar[str] = "counts and histograms by class, for 8 hours"
+    task_figures: ClassVar[str] = (
+        "Sidekiq counts its classes from 7.0 on, each in all queues together"
     )
     prune_note: ClassVar[str] = "what they had is lost, as with Sidekiq's own clean-up"
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {
@@ -287,6 +300,17 @@ class SidekiqQueue(RubyJobQueue[C_co], HasSchedules[C_co], SendsCommands[C_co], 
         )
         told = [text_member(decoded(info), ("version",)) for info in found if type(info) is bytes]
         return [release for release in told if release]
+
+    @operation
+    async def task_metrics(self, now_ms: int, minutes: int) -> TaskReport | None:
+        return await metrics.report(self.at, now_ms, minutes)
+
+    async def _deployment_rates(self, now_ms: int, minutes: int) -> Rates:
+        """From 7.0 on by the minute, before that from totals."""
+        by_minute, growth = await both(
+            metrics.rates(self.at, now_ms, minutes), super()._deployment_rates(now_ms, minutes)
+        )
+        return by_minute if by_minute.counted else growth
 
     @operation
     async def worker_processes(self) -> list[Process]:
