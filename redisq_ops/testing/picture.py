@@ -60,10 +60,7 @@ class Picture:
         contents = dict(zip(new, _contents(client, new), strict=True))
         known |= {(type_, dump): contents[name] for name, type_, dump, _ in rows if name in new}
         return cls(
-            {
-                name: Key(type_, known[type_, dump], until, dump)
-                for name, type_, dump, until in rows
-            }
+            {name: Key(type_, known[type_, dump], until, dump) for name, type_, dump, until in rows}
         )
 
     def put_back(self, client: Any) -> None:
