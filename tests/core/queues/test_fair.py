@@ -220,17 +220,6 @@ def test_a_rule_s_change_is_told_once_and_a_late_one_changes_nothing(queue: Queu
     assert [(e.by, e.what) for e in queue.history(10)] == [("op", {"op": ("op|weight|ann|3",)})]
 
 
-def test_what_an_id_that_is_there_says(queue: Queue) -> None:
-    assert put(queue, "a", "e", "e", "f") == ["ok", "same", "ok"]
-    assert put(queue, "a", "e") == ["same"]
-    assert put(queue, "b", "e") == ["exists"], "another client's"
-    (said,) = queue.submit("a", [("e", b"other")])
-    assert said.word == "exists"
-    assert [d.payload for d in take(queue)] == [b"e", b"f"]
-    assert put(queue, "a", "e") == ["same"], "it is being worked on"
-    assert put(queue, "b", "f") == ["exists"]
-
-
 def test_entries_without_an_id_get_one_that_sorts_by_time(queue: Queue) -> None:
     said = queue.submit("a", [b"\x00one", b"", ("own", b"three")])
     assert [one.word for one in said] == ["ok"] * 3
