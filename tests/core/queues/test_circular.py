@@ -51,13 +51,6 @@ SHAPES: dict[str, dict[str, Any]] = {
 }
 
 
-QUICK = ("list", "rotating", "rotating lap")
-EVERY = [
-    pytest.param(shape, id=name, marks=() if name in QUICK else pytest.mark.slow)
-    for name, shape in SHAPES.items()
-]
-
-
 @pytest.fixture
 def clock() -> FakeClock:
     return FakeClock()
@@ -77,7 +70,7 @@ def open_queue(client: redis.Redis, clock: FakeClock) -> Iterator[Opener]:
         assert opened[0].invariants() == []
 
 
-@pytest.fixture(params=EVERY)
+@pytest.fixture(params=SHAPES.values(), ids=SHAPES)
 def queue(request: pytest.FixtureRequest, open_queue: Opener) -> Queue:
     """The queue in each of its shapes."""
     return open_queue(**request.param)
