@@ -70,7 +70,7 @@ def open_queue(client: redis.Redis, clock: FakeClock) -> Iterator[Opener]:
         assert opened[0].invariants() == []
 
 
-@pytest.fixture(params=SHAPES.values(), ids=SHAPES)
+@pytest.fixture(params=SHAPES.values(), ids=[*SHAPES])
 def queue(request: pytest.FixtureRequest, open_queue: Opener) -> Queue:
     """The queue in each of its shapes."""
     return open_queue(**request.param)
