@@ -13,8 +13,8 @@ def drawing() -> None:
 
 @pytest.fixture(autouse=True)
 def undrawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a terminal, Textual draws the screen at each change and throws the lines away: half
-    of a test's time. Tests look by `frame.text`, which draws the whole screen then."""
+    """Without a terminal, Textual draws the screen at each change and throws the lines away: two
+    fifths of a test's time. Tests look by `frame.text`, which draws the whole screen then."""
     if "drawing" in request.fixturenames:
         return
     draw = Compositor.render_update
