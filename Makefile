@@ -17,8 +17,8 @@ demo: .venv/demo  ## a server of its own, a lively queue, and redisq-top on it
 test: .venv/dev  ## the whole suite
 	$(BIN)/pytest -n 3 --dist worksteal --reruns 1 -rR --durations 30
 
-quick: .venv/dev  ## the suite without its slow tests
-	$(BIN)/pytest -n 3 -m "not slow"
+quick: .venv/dev  ## every quick test, with a quarter of its cases
+	$(BIN)/pytest -n 3 --dist worksteal -m "not slow"
 
 lint: .venv/dev  ## style, format, types, layers, names in Lua
 	$(BIN)/ruff check

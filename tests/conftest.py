@@ -7,6 +7,7 @@ import re
 import signal
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -56,8 +57,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 multiprocessing.set_forkserver_preload(["tests.core.worker.test_crash"])
 
 TESTS = Path(__file__).parent
-ON_ALL = frozenset({"core", "atomicity"})
-"""folders whose tests run on every kind of server"""
+ON_ALL = frozenset({"redis", "atomicity"})
+"""folders whose tests run on every kind of server: clients, rights and replies; damaged keys"""
+CASES = 4
 BINARIES = binaries()
 Clusters = Callable[[str], EmbeddedCluster]
 # Valkey always. Redis where it is installed, or where its absence is to be a failure, not a gap.
@@ -77,8 +79,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The core's scripts run on every kind of server, but on one in `make quick`. Other tests use
-    the same scripts, and run on one by turns."""
+    """What depends on the server runs on every kind of it, but on one in `make quick`. Other tests,
+    which use the same scripts, run on one by turns."""
     kept, left = list[pytest.Item](), list[pytest.Item]()
     for item in items:
         kind = _kind_of_server(item)
@@ -93,6 +95,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             (kept if WANTED[turn] == kind else left).append(item)
     items[:] = kept
     config.hook.pytest_deselected(items=left)
+    _leave_cases_to_make_test(items)
+
+
+def _leave_cases_to_make_test(items: list[pytest.Item]) -> None:
+    """Of a test's cases that aren't slow `make quick` runs one in `CASES`, and at least one. The
+    test's name says which: so each kind of queue is in some of the tests."""
+    cases = defaultdict[str, list[pytest.Item]](list)
+    for item in items:
+        if item.get_closest_marker("slow") is None:
+            cases[item.nodeid.partition("[")[0]].append(item)
+    for name, several in cases.items():
+        every = min(CASES, len(several))
+        for n, item in enumerate(several, crc32(name.encode())):
+            if n % every:
+                item.add_marker(pytest.mark.slow)
 
 
 def _kind_of_server(item: pytest.Item) -> str | None:

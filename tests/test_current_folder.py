@@ -13,6 +13,8 @@ import redis
 
 from redisq_ops import RequestQueue
 
+pytestmark = pytest.mark.slow
+
 PACKAGE = Path(__file__).parents[1] / "redisq_ops"
 PLANTED = """
 with open({said!r}, "a") as file:
@@ -128,7 +130,6 @@ def test_work_finds_its_module_last_also_in_new_processes(
     assert [one.result for one in queue.results("r1")] == [b'"none"']
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("server", ["valkey"], indirect=True)
 def test_spark_and_its_workers_import_nothing_from_it_and_run_no_spark_beside_it(
     planted: Path, tmp_path: Path, url: str

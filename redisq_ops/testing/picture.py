@@ -10,6 +10,26 @@ from typing import Any
 
 Content = Mapping[bytes, object] | bytes
 """of a string its bytes; of another key, part (such as a field) -> value"""
+Known = dict[tuple[bytes, bytes], Content]
+"""what was read before: type and `DUMP` of a key -> its content"""
+
+# The database is one of tests, and small: the scripts may read and write all of it, at once.
+_READ = """
+local found = {}
+for _, key in ipairs(redis.call('KEYS', '*')) do
+  found[#found + 1] = key
+  found[#found + 1] = redis.call('TYPE', key).ok
+  found[#found + 1] = redis.call('DUMP', key)
+  found[#found + 1] = redis.call('PEXPIRETIME', key)
+end
+return found
+"""
+_WRITE = """
+redis.call('FLUSHDB')
+for at = 1, #ARGV, 3 do
+  redis.call('RESTORE', ARGV[at], ARGV[at + 1], ARGV[at + 2], 'ABSTTL')
+end
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,30 +51,23 @@ class Picture:
     keys: Mapping[bytes, Key]
 
     @classmethod
-    def of(cls, client: Any) -> Picture:
-        """Read everything; the database must be small, and nobody may write meanwhile."""
-        names = sorted(client.scan_iter(count=1000))
-        pipe = client.pipeline(transaction=False)
-        for name in names:
-            pipe.type(name).dump(name).pexpiretime(name)
-        found = pipe.execute()
-        types = dict(zip(names, found[::3], strict=True))
-        contents = _contents(client, types)
+    def of(cls, client: Any, known: Known) -> Picture:
+        """Read everything; the database must be small, and nobody may write meanwhile. What has
+        the bytes of a key of ``known`` has its content, which isn't read again."""
+        found = client.eval(_READ, 0)
+        rows = sorted(zip(found[::4], found[1::4], found[2::4], found[3::4], strict=True))
+        new = {name: type_ for name, type_, dump, _ in rows if (type_, dump) not in known}
+        contents = dict(zip(new, _contents(client, new), strict=True))
+        known |= {(type_, dump): contents[name] for name, type_, dump, _ in rows if name in new}
         return cls(
-            {
-                name: Key(types[name], content, until, dump)
-                for name, content, dump, until in zip(
-                    names, contents, found[1::3], found[2::3], strict=True
-                )
-            }
+            {name: Key(type_, known[type_, dump], until, dump) for name, type_, dump, until in rows}
         )
 
     def put_back(self, client: Any) -> None:
         """Make this the database's content."""
-        pipe = client.pipeline(transaction=False).flushdb()
-        for name, key in ((name, key) for name, key in self.keys.items() if key.dump):
-            pipe.restore(name, max(0, key.until_ms), key.dump, absttl=key.until_ms > 0)
-        pipe.execute()
+        keys = ((name, key) for name, key in self.keys.items() if key.dump)
+        words = [word for name, key in keys for word in (name, max(0, key.until_ms), key.dump)]
+        client.eval(_WRITE, 0, *words)
 
     def changed(self, now: Picture, near_ms: int = 0) -> list[tuple[bytes, str]]:
         """What differs in ``now``: the key, with a part of it, ``content``, ``type``, ``new``,

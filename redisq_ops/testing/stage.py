@@ -19,7 +19,7 @@ from redisq_ops.core.redis.operation import Description, run
 from redisq_ops.ops.deployment import Deployment
 
 from .interference import Interference, interferences, raced
-from .picture import Key, Picture
+from .picture import Key, Known, Picture
 from .specimen import Specimen
 
 OP = "op-1"
@@ -66,6 +66,7 @@ class Stage:
 
     def __init__(self, client: Any, specimen: Specimen) -> None:
         self.client, self.specimen = client, specimen
+        self._known: Known = {}
         self.stated = specimen.fill(client)
         if not any(self.stated.values()):
             raise BadInput(f"the specimen of {specimen.queue} has no entries")
@@ -113,7 +114,7 @@ class Stage:
 
     def look(self) -> Picture:
         """All keys; and the entries of each state as they are shown, if these are compared."""
-        picture = Picture.of(self.client)
+        picture = Picture.of(self.client, self._known)
         return picture if self.specimen.by_bytes else Picture({**picture.keys, **self._shown()})
 
     def _shown(self) -> dict[bytes, Key]:
@@ -304,6 +305,6 @@ class Stage:
 
 def _put_off(client: Any) -> None:
     """Let keys that expire within the hour, and so perhaps during a check, expire an hour later."""
-    for name, key in Picture.of(client).keys.items():
+    for name, key in Picture.of(client, {}).keys.items():
         if key.until_ms >= 0 and client.pttl(name) < SOON_MS:
             client.pexpireat(name, key.until_ms + SOON_MS)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from textual._context import visible_screen_stack
 from textual.app import App
+from textual.strip import Strip
 
 from .app import Top
 
@@ -37,5 +39,10 @@ async def _frame(app: Top, size: tuple[int, int]) -> str:
 
 def text(app: App[Any]) -> str:
     """What is on the screen now, line by line."""
-    lines = [strip.text.rstrip() for strip in app.screen._compositor.render_strips()]
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join(strip.text.rstrip() for strip in strips(app)).rstrip() + "\n"
+
+
+def strips(app: App[Any]) -> list[Strip]:
+    """The lines on the screen now, with the screens behind a dialog."""
+    visible_screen_stack.set(app._background_screens)
+    return app.screen._compositor.render_strips()

@@ -11,6 +11,8 @@ import redis
 from ..command_line import Redisq, everywhere
 from ..core.foreign.specimens import SPECIMENS
 
+pytestmark = pytest.mark.slow
+
 QUEUE = "rq:low"
 
 

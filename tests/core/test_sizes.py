@@ -29,6 +29,8 @@ from redisq_ops.ops.inspect.snapshot_reader import fetch
 from ..command_line import Redisq
 from .test_conformance import SPECIMENS
 
+pytestmark = pytest.mark.slow
+
 Client = Any
 LARGEST, HUGE = 50_000, b"x" * 400_000
 

@@ -33,8 +33,10 @@ from redisq_ops.tui.frame import text
 from redisq_ops.tui.guide import GuideStrip
 from redisq_ops.tui.poller import Connected, Live
 
+from ..tui.conftest import undrawn
 from ..tui.test_app import press, see, until
 
+__all__ = ["undrawn"]
 pytestmark = pytest.mark.alike
 
 PAGE = Path(__file__).parents[2] / "docs" / "tutorial" / "incidents.md"

@@ -1,24 +1,19 @@
-"""Which histories are played: eight of 400 steps, the first also in the quick run.
+"""Which histories are played: eight of 400 steps.
 
 More with ``REDISQ_SEEDS=200`` in the environment.
 """
 
 import os
 import random
-from collections.abc import Callable, Iterator
-
-import pytest
-from _pytest.mark import ParameterSet
+from collections.abc import Callable
 
 STEPS = 400
 SEEDS = 8
-QUICK = 1
 LOOKS = 1 / 4
 
 
-def seeds() -> Iterator[ParameterSet]:
-    for seed in range(int(os.environ.get("REDISQ_SEEDS", SEEDS))):
-        yield pytest.param(seed, marks=() if seed < QUICK else pytest.mark.slow)
+def seeds() -> range:
+    return range(int(os.environ.get("REDISQ_SEEDS", SEEDS)))
 
 
 def watching(seed: int) -> Callable[[], bool]:

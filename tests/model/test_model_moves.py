@@ -26,8 +26,7 @@ STEPS = 500
 def histories() -> Iterator[ParameterSet]:
     for kind in KINDS:
         for seed in range(SEEDS):
-            marks = () if seed == 0 else pytest.mark.slow
-            yield pytest.param(kind, seed, marks=marks, id=f"{kind}-{seed}")
+            yield pytest.param(kind, seed, id=f"{kind}-{seed}")
 
 
 @pytest.fixture

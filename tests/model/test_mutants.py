@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from ..mutants import Mutant, looked_up, mutants, planted
+from ..mutants import Mutant, by_turns, looked_up, mutants, planted
 from .carmine_shards import ShardedCarmineModel
 from .carmines import CarmineModel
 from .circle_shards import ShardedCircleModel
@@ -134,7 +134,7 @@ OFTEN: Mapping[str, tuple[str, ...]] = {
 CASES = [
     pytest.param(mutant, model, id=f"{mutant.name}-{model.__name__}")
     for mutant in mutants()
-    for model in looked_up(STORIES, mutant) or ()
+    for model in by_turns(mutant, looked_up(STORIES, mutant) or ())
 ]
 
 

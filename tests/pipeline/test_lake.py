@@ -47,6 +47,8 @@ from tests.command_line import ERROR, dead_letters
 from tests.ports import free_port
 from tests.queue_steps import eventually
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -370,7 +372,6 @@ def reader(spark: "SparkSession", url: str) -> lake_export.ReadTable:
     return read
 
 
-@pytest.mark.slow
 def test_repeated_killed_and_concurrent_exports_store_each_event_once(
     spark: "SparkSession",
     valkey: redis.Redis,
@@ -440,7 +441,6 @@ class _Killed(Exception):
     pass
 
 
-@pytest.mark.slow
 def test_a_snapshot_table_has_one_snapshot_per_day(
     spark: "SparkSession", valkey: redis.Redis, valkey_url: str, tmp_path: Path
 ) -> None:
@@ -455,7 +455,6 @@ def test_a_snapshot_table_has_one_snapshot_per_day(
     assert found.count() == 26 == found.where("exported_at is not null").count()
 
 
-@pytest.mark.slow
 def test_later_exports_add_new_dead_letters_and_new_columns(
     spark: "SparkSession",
     valkey: redis.Redis,
@@ -490,7 +489,6 @@ def test_later_exports_add_new_dead_letters_and_new_columns(
     assert "op" in opened(table_at(tmp_path, "dead")).schema().to_arrow().names
 
 
-@pytest.mark.slow
 def test_a_changed_or_missing_file_is_an_error_that_names_it(
     spark: "SparkSession", tmp_path: Path
 ) -> None:

@@ -31,6 +31,8 @@ from redisq_ops.pipeline.sql.query_values import distinct_names, json_row, print
 
 from ..command_line import Redisq
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -417,7 +419,6 @@ def show_what_is_needed(spark: SparkSession, url: str, query: str) -> None:
         with_all_columns(frame, within).createOrReplaceTempView(use.table)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("server", ["valkey"], indirect=True)
 def test_every_query_has_the_answer_of_redis_py_over_what_it_is_said_to_need(
@@ -451,7 +452,6 @@ def check_answers(redisq: Redisq, client: redis.Redis, queries: Iterable[str], *
         assert comparable(rows) == comparable((CORPUS | VALUES)[query](letters(client))), query
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("server", ["valkey"], indirect=True)
 def test_spark_has_the_answer_of_redis_py_whatever_was_asked_before(
@@ -481,7 +481,6 @@ def test_duckdb_has_the_answer_of_redis_py_or_refuses_in_words(
     check_answers(redisq, client, BY_COMMAND[:1], "sql")
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("server", ["valkey"], indirect=True)
 def test_duckdb_computes_and_names_what_spark_does(in_session: Redisq) -> None:
@@ -493,7 +492,6 @@ def test_duckdb_computes_and_names_what_spark_does(in_session: Redisq) -> None:
     assert list(of_duckdb[0]) == list(of_spark[0]) == ["ERROR_TYPE", "count(1)", "N"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("server", ["valkey"], indirect=True)
 @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kathmandu"])
 def test_times_are_in_utc_in_any_zone(
@@ -516,7 +514,6 @@ def test_times_are_in_utc_in_any_zone(
     }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("server", ["valkey"], indirect=True)
 def test_a_table_for_people_has_both_columns_of_one_name(in_session: Redisq) -> None:
     lines = in_session("spark", "sql", "select id, number, id from dead where id = 'r1/3'")

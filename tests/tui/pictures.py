@@ -21,7 +21,7 @@ from textual.color import Color
 
 from redisq_ops.tui import theme
 from redisq_ops.tui.app import Top
-from redisq_ops.tui.frame import text
+from redisq_ops.tui.frame import strips, text
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "snapshots"
@@ -133,7 +133,7 @@ class Pictures:
 def lines(app: Top) -> list[str]:
     """The screen's words, then each tone with its words."""
     found = defaultdict[str, list[str]](list)
-    for strip in app.screen._compositor.render_strips():
+    for strip in strips(app):
         for words, style, _ in strip:
             word = LINES.sub(lambda line: line[0][0], words.strip())
             for name in tones(style) if word and style else ():
@@ -228,7 +228,7 @@ Row = tuple[str, list[str]]
 def styled_rows(app: Top) -> list[Row]:
     """The screen with its styles."""
     rows = []
-    for strip in app.screen._compositor.render_strips():
+    for strip in strips(app):
         pieces = [(words, style or Style()) for words, style, _ in strip]
         styles = [styled(style, char == " ") for words, style in pieces for char in words]
         rows.append(("".join(words for words, _ in pieces), styles))

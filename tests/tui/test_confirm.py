@@ -8,6 +8,7 @@ from textual.app import App
 from textual.widgets import Button, Input
 
 from redisq_ops.tui.change.confirm_dialog import Confirm, Question
+from redisq_ops.tui.frame import strips
 
 SMALL = Question("Requeue 3 entries?", ("They become waiting at once.",))
 LARGE = Question(
@@ -103,7 +104,7 @@ def test_it_says_what_will_happen_and_shows_both_answers(size: tuple[int, int]) 
             question = Question("[b]Purge[/b] 2?", ("\x1b]52;c;aGk=\x07",), True, "12")
             await app.push_screen(Confirm(question))
             await pilot.pause()
-            seen = "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+            seen = "\n".join(strip.text for strip in strips(app))
             assert "[b]Purge[/b] 2?" in seen
             assert r"\x1b]52" in seen
             for button in app.screen.query(Button):

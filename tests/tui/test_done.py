@@ -14,7 +14,7 @@ from ..command_line import Redisq
 from ..core.foreign.specimens import SPECIMENS
 from .test_app import asked, drive, press, see, until
 
-pytestmark = pytest.mark.alike
+pytestmark = [pytest.mark.alike, pytest.mark.slow]
 
 
 def test_done_entries_are_shown_with_their_results_and_run_again(

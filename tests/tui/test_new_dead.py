@@ -30,7 +30,7 @@ def test_new_dead_letters_are_counted_until_somebody_looks(url: str, client: red
     bury(client, "r", 3)
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
-        await see(pilot, "mail", " 3 ")
+        await see(pilot, "mail", "3 dead")
         assert " new" not in text(app)
         bury(client, "s", 4)
         await see(pilot, " new", "+4")
@@ -51,7 +51,7 @@ def test_the_groups_tell_which_of_them_grew_since_the_last_look(
     bury(client, "r", 3)
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
-        await see(pilot, "mail", " 3 ")
+        await see(pilot, "mail", "3 dead")
         bury(client, "s", 4, OTHER)
         await see(pilot, "+4")
         await press(pilot, key)

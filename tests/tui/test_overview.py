@@ -14,11 +14,13 @@ from redisq_ops.core.model.entry import Counts
 from redisq_ops.ops.inspect.overview import Evidence, QueueRow
 from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot, Viewport
 from redisq_ops.tui.app import Top
-from redisq_ops.tui.frame import text
+from redisq_ops.tui.frame import strips, text
 from redisq_ops.tui.views.judged_queue import JudgedQueue
 from redisq_ops.tui.views.overview_sum import OverviewSum
 
 from .test_snapshots import FEATURES, MINUTE, NOW, SECOND, Clock, Seeded, rates, settled
+
+pytestmark = pytest.mark.slow
 
 EMPTY = Counts(0, 0, 0, 0, 0, 9)
 BUSY = Activity(NOW - SECOND, 1, None, 0, signs=(ConsumerSign("w-1", NOW - SECOND, beats=True),))
@@ -289,7 +291,7 @@ def test_severity_and_magnitude_hold_without_colours(
 
     def look(app: Top, words: str) -> tuple[bool, float]:
         """Whether a text is bold, and how bright it is."""
-        parts = (part for strip in app.screen._compositor.render_strips() for part in strip)
+        parts = (part for strip in strips(app) for part in strip)
         style = next(part.style for part in parts if part.text.strip() == words)
         assert style is not None
         color = style.color.triplet if style.color else None

@@ -17,7 +17,7 @@ from redisq_ops.ops.change.limits import Guard
 from redisq_ops.ops.inspect.snapshot import Snapshot, Viewport
 from redisq_ops.ops.redaction import Redaction
 from redisq_ops.tui.app import Top
-from redisq_ops.tui.frame import text
+from redisq_ops.tui.frame import strips, text
 from redisq_ops.tui.outline.entry_outline import READ_ONCE
 from redisq_ops.tui.screens.detail_screen import DetailScreen
 from redisq_ops.tui.screens.explain_screen import ExplainScreen
@@ -317,7 +317,7 @@ def test_nothing_in_a_payload_acts_on_the_terminal(url: str, client: redis.Redis
         await on(pilot, app, "r1/1")
         await press(pilot, "enter", "slash", *"[red]", "enter")
         await see(pilot, r"[red]x[/red]\x1b]52;c;aGk=\x07\u202e\u200b שלום", "/[red]/ 1 of")
-        raw = "".join(s.text for strip in app.screen._compositor.render_strips() for s in strip)
+        raw = "".join(s.text for strip in strips(app) for s in strip)
         assert not {"\x1b", "\x07", "\u202e", "\u200b"} & set(raw)
 
     drive_in(url, body, "5")

@@ -53,7 +53,9 @@ def counted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, calls: Count
 
 
 @pytest.mark.slow
-def test_a_refresh_draws_the_rows_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refresh_draws_the_rows_that_changed(
+    monkeypatch: pytest.MonkeyPatch, drawing: None
+) -> None:
     drawn = Counter[str]()
 
     async def refresh(app: Top, pilot: Pilot[Exception]) -> Counter[str]:

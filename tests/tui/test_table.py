@@ -328,7 +328,7 @@ def test_a_table_that_is_not_displayed_keeps_its_place() -> None:
     run(check, Bench(500))
 
 
-def test_without_the_focus_the_cursor_looks_different() -> None:
+def test_without_the_focus_the_cursor_looks_different(drawing: None) -> None:
     async def check(bench: Bench, pilot: Pilot[None]) -> None:
         table = bench.table
         await pilot.pause()
@@ -436,7 +436,7 @@ def test_a_terminal_of_16_by_5_works() -> None:
     run(check, Bench(100), size=(16, 5))
 
 
-def test_only_lines_that_changed_are_painted() -> None:
+def test_only_lines_that_changed_are_painted(drawing: None) -> None:
     async def check(bench: Bench, pilot: Pilot[None]) -> None:
         table = bench.table
         before = rows(0, 20)

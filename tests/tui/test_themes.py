@@ -11,7 +11,7 @@ from textual.filter import NoColor
 from redisq_ops.tui import theme
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.dashboard_settings import DashboardSettings
-from redisq_ops.tui.frame import text
+from redisq_ops.tui.frame import strips, text
 
 from .test_snapshots import Seeded, settled
 
@@ -79,7 +79,7 @@ def test_the_terminals_own_colours_are_all_that_the_ansi_theme_uses() -> None:
             for key in ("down", "up", "2", "5", "8", "question_mark"):
                 await pilot.press(key)
                 await settled(app, pilot)
-                for strip in app.screen._compositor.render_strips():
+                for strip in strips(app):
                     for segment in strip:
                         colors = (
                             (segment.style.color, segment.style.bgcolor) if segment.style else ()
@@ -100,8 +100,8 @@ def test_without_colour_every_theme_shows_the_same_words() -> None:
             app.current.table.go_to("mail")
             await pilot.press("5", "down", "space")
             await settled(app, pilot)
-            strips = app.screen._compositor.render_strips()
-            bare = [NoColor().apply(list(strip), Color(0, 0, 0)) for strip in strips]
+            drawn = strips(app)
+            bare = [NoColor().apply(list(strip), Color(0, 0, 0)) for strip in drawn]
             cursor = next(line for line in bare if any("●" in part.text for part in line))
             plain = {str(part.style) for line in bare[5:9] for part in line}
             assert {str(part.style) for part in cursor} - plain or name != "ansi"

@@ -32,6 +32,8 @@ from ...foreign_keys.arq_program import enqueue, specimen, started, work
 from ...queue_steps import eventually, paged_ids
 from ...tui.test_app import drive, see, until
 
+pytestmark = pytest.mark.slow
+
 Client = redis.Redis
 NAME = "arq:arq:queue"
 JOB, RESULT, MARK = "arq:job:", "arq:result:", "arq:in-progress:"
@@ -61,7 +63,6 @@ def names(redisq: Redisq) -> list[str]:
 # --- what is seen -------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_every_state_is_seen(client: Client) -> None:
     specimen(client)
     queue = ours(client)
@@ -118,7 +119,6 @@ def test_pages_by_rank_leave_out_what_is_in_progress(client: Client) -> None:
         assert [entry.id for entry in page.entries] == whole[start : start + 2]
 
 
-@pytest.mark.slow
 def test_a_job_that_asked_for_another_try_is_delayed(client: Client) -> None:
     enqueue(client, ("later", [], {"_job_id": "again"}))
     work(client)
@@ -145,7 +145,6 @@ def test_what_is_no_pickle_of_arqs_is_shown_as_such(client: Client) -> None:
     assert "w3" in waiting  # whether such a number can be shown depends on Python
 
 
-@pytest.mark.slow
 def test_many_results_are_complete_by_pages(client: Client) -> None:
     specimen(client)
     data: Any = client.get(RESULT + "bad0")
@@ -240,7 +239,6 @@ def test_plain_data_is_read_from_a_pickle(protocol: int) -> None:
             unpickled(data[:n])
 
 
-@pytest.mark.slow
 def test_the_dashboard_shows_results_although_no_number_is_known(client: Client, url: str) -> None:
     specimen(client)
     run(client, register(Deployment(client), [Registered(NAME, "arq", 1)]))
@@ -276,7 +274,6 @@ def test_a_job_is_cut_out_of_its_result(protocol: int) -> None:
 # --- what operators change ----------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_requeued_job_runs_once(client: Client) -> None:
     enqueue(client, ("spent", ["a"], {"_job_id": "a", "_defer_by": 9000}))
     assert changed(ours(client), "requeue", "delayed", "a").outcome.done == 1
@@ -297,7 +294,6 @@ def test_a_rescheduled_job_is_kept_until_it_is_due(client: Client) -> None:
     assert client.pexpiretime(JOB + "a") == until
 
 
-@pytest.mark.slow
 def test_a_purged_job_does_not_run_and_its_undo_brings_it_back(client: Client) -> None:
     enqueue(client, *[("spent", [id], {"_job_id": id}) for id in "abc"])
     purge = changed(ours(client), "purge", "waiting", "a", "b")
@@ -311,7 +307,6 @@ def test_a_purged_job_does_not_run_and_its_undo_brings_it_back(client: Client) -
     assert client.hgetall("ran") == {b"a": b"1", b"c": b"1"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("function", ["spent", "odd"])
 def test_a_replayed_job_runs_again_with_its_arguments(client: Client, function: str) -> None:
     """Also one that used up its tries, and one whose error can't be unpickled: arq would end a job
@@ -330,7 +325,6 @@ def test_a_replayed_job_runs_again_with_its_arguments(client: Client, function: 
     assert list(entries(client, "done")) == ["a"] and not entries(client, "dead")
 
 
-@pytest.mark.slow
 def test_a_result_without_its_job_is_not_replayed(client: Client) -> None:
     enqueue(client, ("fine", [1], {"_job_id": "a"}))
     client.delete(JOB + "a")
@@ -342,7 +336,6 @@ def test_a_result_without_its_job_is_not_replayed(client: Client) -> None:
     assert keys(client) == before
 
 
-@pytest.mark.slow
 def test_a_running_job_is_left_alone(client: Client) -> None:
     enqueue(client, ("lasts", [], {"_job_id": "a", "_defer_by": 3600}))
     changed(ours(client), "requeue", "delayed", "a")

@@ -21,6 +21,8 @@ from redisq_ops.ops.deployment import Deployment
 from ...command_line import Redisq
 from .specimens import SPECIMENS
 
+pytestmark = pytest.mark.slow
+
 Client = Any
 KEY = "bull:mail:good0"
 NONE = Attachment("earlier runs", b"[]")

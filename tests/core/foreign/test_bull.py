@@ -24,6 +24,8 @@ from ...foreign_keys.bullmq_program import add
 from ...foreign_keys.node_program import wait
 from .specimens import BULL, Stated, bull_jobs
 
+pytestmark = pytest.mark.slow
+
 Client = redis.Redis
 NAME = "bull:mail"
 B = "bull:mail:"
@@ -67,7 +69,6 @@ def one_by_one(client: Client, version: str) -> Program:
 # --- what is seen -------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @every_release
 def test_every_state_is_seen_as_bull_counts_it(client: Client, version: str) -> None:
     specimen(client, version)
@@ -91,7 +92,6 @@ def test_every_state_is_seen_as_bull_counts_it(client: Client, version: str) -> 
         assert found and (found.id, found.state) == (id, state)
 
 
-@pytest.mark.slow
 def test_the_oldest_is_known_while_the_next_job_was_neither_delayed_nor_tried(
     client: Client,
 ) -> None:
@@ -104,7 +104,6 @@ def test_the_oldest_is_known_while_the_next_job_was_neither_delayed_nor_tried(
         client.hdel(B + "a", field)
 
 
-@pytest.mark.slow
 def test_a_job_that_stalled_too_often_is_lost(client: Client) -> None:
     program = Program(client)
     program.call(add("lasts", "a"))
@@ -118,7 +117,6 @@ def test_a_job_that_stalled_too_often_is_lost(client: Client) -> None:
     assert (dead.reason, dead.lost, dead.failures) == ("lost", 2, 0)
 
 
-@pytest.mark.slow
 def test_connected_workers_and_a_pause_are_shown(client: Client, redisq: Redisq) -> None:
     program = Program(client)
     program.call(add("lasts", "a"), ["pause"])
@@ -138,7 +136,6 @@ def test_connected_workers_and_a_pause_are_shown(client: Client, redisq: Redisq)
 # --- how it is recognised --------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_bull_and_bullmq_live_under_one_prefix(client: Client, redisq: Redisq) -> None:
     Program(client).call(add("fine", "a"), add("fine", "b", delay=9_000_000), ["pause"])
     theirs = bullmq_program.Program(client)
@@ -154,7 +151,6 @@ def test_bull_and_bullmq_live_under_one_prefix(client: Client, redisq: Redisq) -
     assert "named as those of Bull and BullMQ" in redisq.err
 
 
-@pytest.mark.slow
 def test_a_queue_is_found_behind_a_prefix_of_the_users_own_and_without_a_job(
     client: Client, redisq: Redisq
 ) -> None:
@@ -184,7 +180,6 @@ def test_a_queue_is_found_behind_a_prefix_of_the_users_own_and_without_a_job(
 # --- what is changed ----------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_release_3_conforms(client: Client) -> None:
     def fill(client: Any) -> Stated:
         return bull_jobs(client, VERSIONS[1])
@@ -197,7 +192,6 @@ def test_release_3_conforms(client: Client) -> None:
     assert [*conform(client, replace(BULL, fill=fill, own_verbs=verbs))] == []
 
 
-@pytest.mark.slow
 @every_release
 def test_jobs_run_in_the_order_in_which_redisq_lists_them(client: Client, version: str) -> None:
     program = one_by_one(client, version)
@@ -219,7 +213,6 @@ def test_jobs_run_in_the_order_in_which_redisq_lists_them(client: Client, versio
     assert order(client) == listed
 
 
-@pytest.mark.slow
 @every_release
 def test_a_paused_queue_loses_nothing(client: Client, version: str) -> None:
     """When it goes on, the list of a paused queue replaces the usual one."""
@@ -243,7 +236,6 @@ def test_a_paused_queue_loses_nothing(client: Client, version: str) -> None:
     assert Counter(order(client)) == Counter(a=2, b=2, w=1, x=1, d=1)
 
 
-@pytest.mark.slow
 @every_release
 def test_a_killed_workers_job_waits_again_once_it_is_marked(client: Client, version: str) -> None:
     program = Program(client, version)
@@ -280,7 +272,6 @@ def test_a_job_that_a_worker_is_about_to_lock_is_left_alone(client: Client) -> N
     assert changed(ours(client), "requeue", "pending").outcome.skipped == {"busy": 1}
 
 
-@pytest.mark.slow
 @every_release
 def test_a_schedule_goes_on(client: Client, version: str) -> None:
     program = Program(client, version)
@@ -299,7 +290,6 @@ def test_a_schedule_goes_on(client: Client, version: str) -> None:
     assert after != id and order(client) == [id]
 
 
-@pytest.mark.slow
 def test_what_is_put_off_less_far_wakes_the_worker(client: Client) -> None:
     program = Program(client)
     program.call(add("fine", "a", delay=9_000_000), add("fine", "b", delay=9_000_001))
@@ -316,7 +306,6 @@ def test_what_is_put_off_less_far_wakes_the_worker(client: Client) -> None:
         assert ours(client).now() >= at
 
 
-@pytest.mark.slow
 def test_listeners_hear_what_waits_again(client: Client) -> None:
     specimen(client)
     with closing(heard_by(client)) as heard:
@@ -329,7 +318,6 @@ def test_listeners_hear_what_waits_again(client: Client) -> None:
         )
 
 
-@pytest.mark.slow
 def test_what_belongs_to_a_job_goes_and_comes_back_with_it(client: Client) -> None:
     """Its logs, the key by which duplicates are refused, its priority, and that it is limited."""
     program = Program(client)
@@ -348,7 +336,6 @@ def test_what_belongs_to_a_job_goes_and_comes_back_with_it(client: Client) -> No
     assert client.smembers(B + "limiter:eu:limited") == {b"b"}
 
 
-@pytest.mark.slow
 def test_an_undo_leaves_a_job_that_a_worker_had_meanwhile(client: Client) -> None:
     """It failed again, and Bull let it wait again at once: its id is where the undo looks."""
     program = Program(client)
@@ -361,7 +348,6 @@ def test_an_undo_leaves_a_job_that_a_worker_had_meanwhile(client: Client) -> Non
     assert undone(client, replay).outcome.skipped and dumps(client) == before
 
 
-@pytest.mark.slow
 def test_an_id_without_its_job_is_purged(client: Client, redisq: Redisq) -> None:
     specimen(client)
     client.delete(B + "w1", B + "run1", B + "good1")

@@ -27,6 +27,8 @@ from ...foreign_keys.bullmq_program import VERSIONS, Program, add, specimen
 from ...foreign_keys.node_program import wait
 from .killed_workers import Run
 
+pytestmark = pytest.mark.slow
+
 Client = redis.Redis
 NAME = "bullmq:mail"
 B = "bull:mail:"
@@ -48,7 +50,6 @@ def ran(client: Client) -> Counter[str]:
 # --- what is seen -------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_every_state_is_seen_as_bullmq_counts_it(client: Client) -> None:
     specimen(client)
     counts = ours(client).counts()
@@ -153,7 +154,6 @@ def dumps(client: Client) -> dict[bytes, Any]:
     }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_workers_run_what_was_replayed_requeued_and_brought_back_once(
     client: Client, version: str
@@ -180,7 +180,6 @@ def test_workers_run_what_was_replayed_requeued_and_brought_back_once(
     assert set(ran(client).values()) == {1}
 
 
-@pytest.mark.slow
 def test_a_worker_that_sleeps_wakes_for_what_was_replayed(client: Client) -> None:
     program = Program(client)
     client.set("broken", 1)
@@ -194,7 +193,6 @@ def test_a_worker_that_sleeps_wakes_for_what_was_replayed(client: Client) -> Non
     assert ran(client) == Counter(a=2)
 
 
-@pytest.mark.slow
 def test_a_job_with_a_lock_is_left_alone_and_its_worker_is_seen(client: Client) -> None:
     program = Program(client)
     program.call(add("lasts", "a"))
@@ -210,7 +208,6 @@ def test_a_job_with_a_lock_is_left_alone_and_its_worker_is_seen(client: Client) 
         assert {k for k, v in dumps(client).items() if before.get(k) != v} <= {lock}
 
 
-@pytest.mark.slow
 def test_the_next_run_of_a_schedule_is_left_alone(client: Client) -> None:
     """The first one waits at once, the second one is delayed: without it the schedule would end."""
     program = Program(client)
@@ -224,7 +221,6 @@ def test_the_next_run_of_a_schedule_is_left_alone(client: Client) -> None:
     assert dumps(client) == before
 
 
-@pytest.mark.slow
 def test_a_child_is_replayed_with_its_parent_and_never_purged(client: Client) -> None:
     program = Program(client)
     client.set("broken", 1)
@@ -262,7 +258,6 @@ def drawn(redisq: Redisq, id: str) -> list[tuple[int, str, str, bool]]:
     return [(m["depth"], m["address"], m["state"], m["holds"]) for m in row["flow"]]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_failed_child_is_replayed_and_then_its_failed_parent(
     client: Client, redisq: Redisq, version: str
@@ -300,7 +295,6 @@ def test_a_failed_child_is_replayed_and_then_its_failed_parent(
     assert ran(client) == Counter(c=2, d=1, p=1)
 
 
-@pytest.mark.slow
 def test_explain_names_the_child_for_which_a_parent_waits(client: Client, redisq: Redisq) -> None:
     program = Program(client)
     client.set("broken", 1)
@@ -418,7 +412,6 @@ def test_only_a_job_that_is_moved_costs_what_it_returned(
     assert undone(client, changes[0]).outcome.done == 1 and dumps(client) == before
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_is_replayed_into_a_paused_queue_waits_until_it_goes_on(
     client: Client, version: str
@@ -500,7 +493,6 @@ def test_a_paused_queue_of_an_unknown_release_takes_nothing(client: Client) -> N
     assert changed(ours(client), "replay", "dead").outcome.skipped == {"unclear": 4}
 
 
-@pytest.mark.slow
 @pytest.mark.alike
 def test_no_job_is_lost_between_operators_and_killed_workers(url: str) -> None:
     """As `python -m tests.core.foreign.killed_workers` has it for a minute, of each program."""

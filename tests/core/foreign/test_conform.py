@@ -17,6 +17,8 @@ from ..own_specimens import OWN
 from ..test_conformance import CHANGED
 from .specimens import AS_JSON, DRAMATIQ, EDITS, SPECIMENS, Stated, texts
 
+pytestmark = pytest.mark.slow
+
 
 def test_every_kind_that_can_be_changed_is_tried() -> None:
     assert {*SPECIMENS, *OWN} == {*CHANGED}

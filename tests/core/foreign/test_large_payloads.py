@@ -26,6 +26,8 @@ from redisq_ops.ops.inspect.snapshot_reader import fetch
 from ...command_line import Redisq
 from ...foreign_keys.asynq_program import encoded
 
+pytestmark = pytest.mark.slow
+
 LARGE = "x" * 5_000_000
 N = 4
 

@@ -12,7 +12,7 @@ import redis
 
 from redisq_ops.testing.conformance import CHECKS, Specimen, conform
 
-from ...mutants import Mutant, looked_up, mutants, planted
+from ...mutants import Mutant, by_turns, looked_up, mutants, planted
 from ..own_specimens import OWN
 from .specimens import AS_JSON, SPECIMENS
 
@@ -72,7 +72,7 @@ LIKELY = {
 CASES = [
     pytest.param(kind, mutant, id=f"{kind}-{mutant.name}")
     for mutant in mutants()
-    for kind in looked_up(KINDS, mutant) or ()
+    for kind in by_turns(mutant, looked_up(KINDS, mutant) or ())
 ]
 
 

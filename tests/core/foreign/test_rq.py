@@ -33,6 +33,8 @@ from ...foreign_keys import rq_tasks
 from ...foreign_keys.rq_workers import Worker
 from ...queue_steps import eventually
 
+pytestmark = pytest.mark.slow
+
 Client = redis.Redis
 ROOT = Path(__file__).parents[3]
 TASKS = "tests.foreign_keys.rq_tasks"
@@ -369,7 +371,6 @@ def test_two_jobs_of_one_name_in_another_deployment(client: Client) -> None:
     assert not ours(client).exists()
 
 
-@pytest.mark.slow
 def test_what_is_replayed_beside_a_live_worker_runs_once_more(
     client: Client, queue: rq.Queue, url: str
 ) -> None:

@@ -26,6 +26,8 @@ from ...command_line import Redisq
 from ...foreign_keys import bull_program, bullmq_program, schedule_programs
 from ...foreign_keys.bullmq_program import add
 
+pytestmark = pytest.mark.slow
+
 Client = redis.Redis
 YES = ("--yes",)
 FULL = "0 3 * * *"

@@ -17,6 +17,8 @@ from redisq_ops.tui.views.dead_letters import DeadView
 
 from ...command_line import Redisq
 
+pytestmark = pytest.mark.slow
+
 T = 1_700_000_000
 OURS = 3_000
 

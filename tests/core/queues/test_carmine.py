@@ -107,34 +107,6 @@ def test_the_keys_are_carmines(client: redis.Redis, queue: Queue, clock: FakeClo
     assert sorted(circle(client)) == ["end-of-circle", "held", "later", "next"]
 
 
-def test_every_state_of_the_table(client: redis.Redis, queue: Queue, clock: FakeClock) -> None:
-    assert seen(client, queue, "e") == "nx"
-    put(queue, "e", backoff_ms=100)
-    assert seen(client, queue, "e") == "queued-with-backoff"
-    clock.advance(100)
-    assert seen(client, queue, "e") == "queued"
-    assert entry(queue, "e").state == "waiting"
-    (held,) = take(queue)
-    assert seen(client, queue, "e") == "locked"
-    clock.advance(LEASE_MS)  # nobody came by yet to take it from its holder
-    assert seen(client, queue, "e") == "queued"
-    assert entry(queue, "e").state == "pending"
-    (held,) = take(queue)
-    put(queue, "e", b"2", requeue=True)
-    assert seen(client, queue, "e") == "locked-with-requeue"
-    settle(queue, "ack", held, delay=50)
-    assert seen(client, queue, "e") == "queued-with-backoff"
-    clock.advance(50)
-    settle(queue, "ack", *take(queue), delay=50)
-    assert seen(client, queue, "e") == "done-with-backoff"
-    assert entry(queue, "e").at_ms == clock.now_ms + 50
-    clock.advance(50)
-    assert seen(client, queue, "e") == "done-awaiting-gc"
-    assert entry(queue, "e").state == "done"
-    queue.sweep()
-    assert seen(client, queue, "e") == "nx"
-
-
 def test_dry_runs_are_counted_once_in_a_backoff_that_grows(
     client: redis.Redis, clock: FakeClock
 ) -> None:
@@ -242,66 +214,6 @@ def test_what_left_the_circles_sight_never_stands_in_it_twice(
 # --- what an id that is there does ---------------------------------------------------------------
 
 
-def test_an_id_that_is_there_is_refused_with_its_state(queue: Queue, clock: FakeClock) -> None:
-    assert put(queue, "e", b"1", backoff_ms=10) == "ok"
-    assert put(queue, "e", b"2") == "queued-with-backoff"
-    clock.advance(10)
-    assert put(queue, "e", b"2") == "queued"
-    (held,) = take(queue)
-    assert held.payload == b"1"
-    assert put(queue, "e", b"2") == "locked"
-    assert put(queue, "e", b"2", requeue=True) == "requeued"
-    assert put(queue, "e", b"3", requeue=True) == "locked-with-requeue"
-    settle(queue, "ack", held)
-    (held,) = take(queue)
-    assert held.payload == b"2"
-    settle(queue, "ack", held, delay=1000)
-    assert put(queue, "e", b"4") == "done-with-backoff"
-    clock.advance(1000)
-    assert put(queue, "e", b"4") == "ok"
-    (held,) = take(queue)
-    assert held.payload == b"4", "the new content, not what Carmine still had of it"
-    settle(queue, "reject", held)
-    assert put(queue, "e", b"5", requeue=True, update=True) == "dead"
-    move(queue, "p", "purge", "dead", "e")
-    assert put(queue, "e", b"5", requeue=True, update=True) == "trash"
-
-
-def test_a_batch_sees_its_own_earlier_rows(queue: Queue) -> None:
-    said = queue.enqueue([("e", b"1"), ("e", b"2"), ("f", b"1")])
-    assert [(one.word, one.accepted) for one in said] == [
-        ("ok", True),
-        ("queued", False),
-        ("ok", True),
-    ]
-    assert put(queue, "e", b"3", update=True) == "updated"
-    held = take(queue)
-    assert sorted((d.id, d.payload) for d in held) == [("e", b"3"), ("f", b"1")]
-    said = queue.enqueue([("e", b"4"), ("e", b"5")], requeue=True, update=True)
-    assert [one.word for one in said] == ["requeued", "updated"]
-    settle(queue, "ack", *held)
-    assert [d.payload for d in take(queue)] == [b"5"]
-
-
-def test_what_waits_behind_a_lock_outlives_retries_and_lost_leases(
-    queue: Queue, clock: FakeClock
-) -> None:
-    put(queue, "e", b"old")
-    (held,) = take(queue)
-    put(queue, "e", b"new", requeue=True)
-    settle(queue, "fail", held, delay=10)
-    clock.advance(10)
-    (held,) = take(queue)
-    assert (held.payload, held.attempt) == (b"old", 2), "what was begun is ended first"
-    clock.advance(LEASE_MS)
-    assert put(queue, "e", b"newest", update=True) == "updated"
-    (held,) = take(queue)
-    assert held.payload == b"old"
-    settle(queue, "ack", held)
-    (held,) = take(queue)
-    assert (held.payload, held.attempt) == (b"newest", 1)
-
-
 def test_a_dead_message_gives_way_to_newer_content(queue: Queue) -> None:
     put(queue, "e", b"bad")
     (held,) = take(queue)
@@ -311,18 +223,6 @@ def test_a_dead_message_gives_way_to_newer_content(queue: Queue) -> None:
     (held,) = take(queue)
     assert (held.payload, held.attempt) == (b"good", 1)
     assert [e.what["dead"] for e in queue.history() if "dead" in e.what] == [("e|rejected",)]
-
-
-def test_requeued_during_its_backoff_it_runs_when_that_is_over(
-    queue: Queue, clock: FakeClock
-) -> None:
-    put(queue, "e", b"1")
-    settle(queue, "ack", *take(queue), delay=1000)
-    assert put(queue, "e", b"2", requeue=True) == "requeued"
-    assert entry(queue, "e").called == "queued-with-backoff"
-    assert take(queue) == []
-    clock.advance(1000)
-    assert [d.payload for d in take(queue)] == [b"2"]
 
 
 def test_the_first_run_can_be_delayed(queue: Queue, clock: FakeClock) -> None:

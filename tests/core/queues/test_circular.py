@@ -34,7 +34,7 @@ from redisq_ops.core.worker.handler import Work
 
 from ...command_line import Redisq
 from ...model.wire import picture
-from ...queue_steps import ids, move, settle, undo
+from ...queue_steps import ids, move, settle
 from ...queue_steps import take_all as take
 
 Queue = CircularQueue[redis.Redis]
@@ -49,13 +49,6 @@ SHAPES: dict[str, dict[str, Any]] = {
     "rotating lap": {"residence": "rotate", "idle": "lap"},
     "rotating sleeping": {"residence": "rotate", "idle": "sleep"},
 }
-
-
-QUICK = ("list", "rotating", "rotating lap")
-EVERY = [
-    pytest.param(shape, id=name, marks=() if name in QUICK else pytest.mark.slow)
-    for name, shape in SHAPES.items()
-]
 
 
 @pytest.fixture
@@ -77,7 +70,7 @@ def open_queue(client: redis.Redis, clock: FakeClock) -> Iterator[Opener]:
         assert opened[0].invariants() == []
 
 
-@pytest.fixture(params=EVERY)
+@pytest.fixture(params=SHAPES.values(), ids=[*SHAPES])
 def queue(request: pytest.FixtureRequest, open_queue: Opener) -> Queue:
     """The queue in each of its shapes."""
     return open_queue(**request.param)
@@ -107,259 +100,12 @@ def waiting(queue: Queue, size: int = 100) -> list[str]:
 # --- in every shape -------------------------------------------------------------------------------
 
 
-def test_first_in_first_out(queue: Queue) -> None:
-    assert queue.push(["a", "b", "c"]) == ["new"] * 3
-    assert queue.push("d") == ["new"]
-    assert queue.counts().waiting == 4
-    assert waiting(queue) == ["a", "b", "c", "d"]
-    assert ids(take(queue, 2)) == ["a", "b"]
-    assert ids(take(queue)) == ["c", "d"]
-    counts = queue.counts()
-    assert (counts.waiting, counts.pending) == (0, 4)
-
-
-def test_an_id_is_there_until_it_is_processed(queue: Queue, client: redis.Redis) -> None:
-    queue.push(["a", "b"])
-    (held, _) = take(queue)
-    assert state(queue, "a") == "pending"
-    assert settle(queue, "ack", held) == ["done"]
-    assert state(queue, "a") is None
-    assert queue.push("a") == ["new"], "an id is free again when it is done"
-    assert ids(take(queue)) == ["a"]
-    assert queue.counts().done == 1
-
-
-def test_an_id_that_waits_is_in_the_queue_once(queue: Queue) -> None:
-    assert queue.push(["a", ("a", b"1"), ("b", b"x"), ("a", b"2")]) == [
-        "new",
-        "queued",
-        "new",
-        "queued",
-    ]
-    assert queue.push([("b", b"y")]) == ["queued"]
-    held = take(queue)
-    assert [(d.id, d.payload) for d in held] == [("a", b"2"), ("b", b"y")]
-    settle(queue, "ack", *held)
-    assert take(queue) == []
-
-
-def test_pushed_while_it_is_worked_on_it_runs_again(queue: Queue, client: redis.Redis) -> None:
-    queue.push([("a", b"\x00 first"), "b"])
-    a, b = take(queue)
-    queue.settle([Settlement(a, "fail", b"boom")])
-    (a,) = take(queue)
-    assert a.failures == 1
-    assert queue.push([("a", b"second")]) == ["again"]
-    assert queue.push([("a", b"third\xff")]) == ["again"]
-    assert take(queue) == [], "not two workers on one id"
-    assert settle(queue, "ack", a) == ["done"]
-    assert settle(queue, "ack", b) == ["done"]
-    (again,) = take(queue)
-    assert (again.id, again.payload, again.attempt) == ("a", b"third\xff", 1)
-    assert settle(queue, "ack", again) == ["done"]
-    assert take(queue) == []
-    left = {key.rpartition(b":")[2] for key in client.scan_iter("redisq:{q}:*")}
-    assert left.isdisjoint({b"queue", b"body", b"again", b"spent", b"meta", b"err", b"lease"})
-
-
-def test_a_push_of_what_fails_for_good_meanwhile_is_a_fresh_start(
-    queue: Queue, clock: FakeClock
-) -> None:
-    queue.configure("op", 1, {"max_lost": "1"})
-    queue.push(["a", "b"])
-    a, b = take(queue)
-    assert queue.push([("a", b"new"), ("b", b"new")]) == ["again"] * 2
-    assert settle(queue, "reject", a) == ["dead"]
-    assert state(queue, "a") == "waiting"
-    clock.advance(LEASE_MS)
-    assert [(d.id, d.payload, d.attempt) for d in take(queue)] == [
-        ("a", b"new", 1),
-        ("b", b"new", 1),
-    ]
-    assert queue.counts().dead == 0
-    assert settle(queue, "ack", b) == ["stale"]
-
-
-def test_a_push_of_a_dead_id_is_a_fresh_start(queue: Queue) -> None:
-    queue.push(["a", "b", "c"])
-    a, b, _ = take(queue)
-    queue.settle([Settlement(a, "reject", b"boom"), Settlement(b, "reject", b"boom")])
-    assert move(queue, "purge", "purge", "dead", "b") == ["moved"]
-    assert queue.push(["b", "a"]) == ["new", "new"]
-    assert undo(queue, "purge", "purge") == (0, 1), "it has been pushed since"
-    found = take(queue)
-    assert sorted((d.id, d.attempt) for d in found) == [("a", 1), ("b", 1)]
-    entry = queue.get("a")
-    assert entry and entry.error is None
-    assert queue.counts().dead == queue.counts().trash == 0
-
-
-@pytest.mark.parametrize("shape", EVERY)
-def test_with_each_every_push_is_a_run(open_queue: Opener, shape: dict[str, Any]) -> None:
-    queue = open_queue(repeats="each", **shape)
-    assert queue.push(["a", "a", "b", "a"]) == ["new", "again", "new", "again"]
-    ran: list[str] = []
-    while held := take(queue):
-        assert len(set(ids(held))) == len(held), "never two workers on one id"
-        if not ran:
-            assert queue.push(["b", "b"]) == ["again"] * 2
-        ran += ids(held)
-        assert settle(queue, "ack", *held) == ["done"] * len(held)
-    assert sorted(ran) == ["a"] * 3 + ["b"] * 3
-    assert queue.counts().done == 6
+def test_with_each_an_id_has_no_payload(open_queue: Opener) -> None:
     with pytest.raises(BadInput, match="payload"):
-        queue.push([("a", b"x")])
-
-
-@pytest.mark.parametrize("outcome", ["release", "lost", "requeue"])
-def test_what_had_its_turn_and_lost_it_is_first_again(
-    open_queue: Opener, clock: FakeClock, outcome: str
-) -> None:
-    queue = open_queue()
-    queue.push(["a", "b", "c", "d"])
-    held = take(queue, 3)
-    if outcome == "release":
-        settle(queue, "release", *held)
-    elif outcome == "lost":
-        clock.advance(LEASE_MS)
-    else:
-        move(queue, "op", "requeue", "pending", "a", "b", "c")
-    assert ids(take(queue)) == ["a", "b", "c", "d"]
-
-
-def test_lost_leases_are_delivered_again_and_the_late_holder_changes_nothing(
-    queue: Queue, clock: FakeClock
-) -> None:
-    queue.push(["a"])
-    (first,) = take(queue, worker="w1")
-    clock.advance(LEASE_MS - 1)
-    assert take(queue) == []
-    clock.advance(1)
-    (second,) = take(queue, worker="w2")
-    assert (second.lost, second.attempt) == (1, 2)
-    assert settle(queue, "ack", first) == ["stale"]
-    assert queue.extend([first, second], 2 * LEASE_MS) == [False, True]
-    clock.advance(LEASE_MS)
-    assert take(queue) == []
-    assert settle(queue, "ack", second) == ["done"]
-    assert settle(queue, "ack", second) == ["stale"]
-
-
-def test_dead_after_too_many_lost_leases_or_failures(queue: Queue, clock: FakeClock) -> None:
-    queue.configure("op", 1, {"max_failures": "2"})
-    queue.push(["lost", "fails"])
-    for _ in range(3):
-        for delivery in take(queue):
-            if delivery.id == "fails":
-                settle(queue, "fail", delivery, delay=10)
-        clock.advance(LEASE_MS)
-    assert take(queue) == []
-    reasons = {entry.id: entry.reason for entry in queue.page("dead").entries}
-    assert reasons == {"lost": "lost", "fails": "failed"}
-    assert move(queue, "replay", "replay", "dead", "lost", "fails") == ["moved"] * 2
-    assert sorted((d.id, d.attempt) for d in take(queue)) == [("fails", 1), ("lost", 1)]
-
-
-def test_retries_wait_and_come_back(queue: Queue, clock: FakeClock) -> None:
-    queue.push(["a", "b"])
-    a, b = take(queue)
-    settle(queue, "fail", a, b, delay=500)
-    counts = queue.counts()
-    assert (counts.waiting, counts.pending, counts.delayed) == (0, 0, 2)
-    assert take(queue) == []
-    assert queue.push([("a", b"newer")]) == ["queued"], "it runs after this push anyway"
-    assert move(queue, "now", "requeue", "delayed", "b") == ["moved"]
-    assert ids(take(queue)) == ["b"]
-    clock.advance(500)
-    (a,) = take(queue)
-    assert (a.payload, a.failures) == (b"newer", 1)
-
-
-def test_every_verb_and_its_undo(queue: Queue, clock: FakeClock) -> None:
-    queue.push([(name, name.encode()) for name in "abcdef"])
-    before = waiting(queue)
-    assert move(queue, "p", "purge", "waiting", "b", "d", "nobody", "b") == [
-        "moved",
-        "moved",
-        "changed",
-        "changed",
-    ]
-    assert sorted(waiting(queue)) == ["a", "c", "e", "f"]
-    assert queue.counts().waiting == 4
-    assert state(queue, "b") == "trash"
-    assert undo(queue, "p", "purge") == (2, 0)
-    assert sorted(waiting(queue)) == before
-    move(queue, "p2", "purge", "waiting", "b", "d")
-    assert move(queue, "r", "restore", "trash", "b") == ["moved"]
-    assert move(queue, "h", "hard", "waiting", "c") == ["moved"]
-    assert state(queue, "c") is None
-    held = {d.id: d for d in take(queue)}
-    assert sorted(held) == ["a", "b", "e", "f"]
-    assert held["b"].payload == b"b"
-    assert move(queue, "c", "claim", "pending", "a") == ["moved"]
-    assert settle(queue, "ack", held["a"]) == ["stale"]
-    assert undo(queue, "c", "claim") == (1, 0)
-    assert settle(queue, "ack", held["a"]) == ["done"]
-    assert move(queue, "q", "requeue", "pending", "e") == ["moved"]
-    assert state(queue, "e") == "waiting"
-    assert undo(queue, "q", "requeue") == (1, 0)
-    assert take(queue) == [], "it is pending again, with its old holder"
-    assert settle(queue, "ack", held["e"]) == ["done"]
-    settle(queue, "reject", held["f"])
-    assert move(queue, "y", "replay", "dead", "f") == ["moved"]
-    assert undo(queue, "y", "replay") == (1, 0)
-    assert state(queue, "f") == "dead" and take(queue) == []
-    settle(queue, "ack", held["b"])
-    assert queue.push(["f", "d", "c"]) == ["new"] * 3
-    assert sorted(ids(take(queue))) == ["c", "d", "f"]
-
-
-def test_a_push_after_an_operator_s_change_is_not_undone_with_it(queue: Queue) -> None:
-    queue.push("a")
-    (held,) = take(queue)
-    move(queue, "q", "requeue", "pending", "a")
-    assert queue.push([("a", b"newer")]) == ["queued"]
-    assert undo(queue, "q", "requeue") == (0, 1), "or it would not run after the push"
-    assert settle(queue, "ack", held) == ["stale"]
-    assert [d.payload for d in take(queue)] == [b"newer"]
+        open_queue(repeats="each").push([("a", b"x")])
 
 
 # --- other producers ------------------------------------------------------------------------------
-
-
-def test_a_plain_lpush_is_a_push(queue: Queue, client: redis.Redis) -> None:
-    queue.push("ours")
-    client.lpush("redisq:{q}:queue", "123", "ours", "124", "123")
-    assert queue.counts().waiting == 5
-    assert waiting(queue)[:2] == ["ours", "123"]
-    seen = []
-    while held := take(queue):
-        seen += ids(held)
-        assert len(set(ids(held))) == len(held)
-        settle(queue, "ack", *held)
-    assert set(seen) == {"ours", "123", "124"}
-    assert seen.count("124") == 1, "and those that were there twice ran at most twice"
-    assert queue.counts().waiting == 0
-
-
-def test_a_plain_lpush_while_it_is_worked_on_is_not_lost(
-    queue: Queue, client: redis.Redis, clock: FakeClock
-) -> None:
-    queue.push([("a", b"x"), ("b", b"y"), "dead", "purged"])
-    a, b, dead, _ = take(queue)
-    settle(queue, "fail", b, delay=100)
-    settle(queue, "reject", dead)
-    move(queue, "p", "purge", "pending", "purged")
-    client.lpush(queue.queue_key, "a", "a", "b", "dead", "purged")
-    assert sorted(ids(take(queue))) == ["dead", "purged"]
-    assert settle(queue, "ack", a) == ["done"]
-    clock.advance(100)
-    seen = []
-    while held := take(queue):
-        seen += ids(held)
-        settle(queue, "ack", *held)
-    assert set(seen) == {"a", "b"}
-    assert queue.push("a") == ["new"]
 
 
 ILLEGAL = [b"user*1", b"a b", b"", b"x/y", b"{q}", b"\x00\xff\n", b"*", b"n" * 129, b"\xc3\xbc"]

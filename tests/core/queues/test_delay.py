@@ -9,7 +9,6 @@ import pytest
 import redis
 
 from redisq_ops.core.model.clock import FakeClock
-from redisq_ops.core.model.entry import Settlement
 from redisq_ops.core.model.errors import (
     BadInput,
     QueueClosed,
@@ -20,7 +19,7 @@ from redisq_ops.core.model.settings import LEASE_MS
 from redisq_ops.core.queues.delay import DelaySet
 
 from ...model.wire import picture
-from ...queue_steps import ids, move, settle, take, undo
+from ...queue_steps import ids, move, settle, take
 
 Queue = DelaySet[redis.Redis]
 
@@ -40,23 +39,6 @@ def queue(client: redis.Redis, clock: FakeClock) -> Iterator[Queue]:
 def put(queue: Queue, id: str, after: int, payload: bytes = b"", mode: Any = "new") -> str:
     (said,) = queue.schedule([(id, payload)], after_ms=after, mode=mode)
     return said.word
-
-
-def test_never_before_its_time_and_in_the_order_of_times(queue: Queue, clock: FakeClock) -> None:
-    for id, after in (("c", 300), ("a", 100), ("b2", 200), ("b1", 200)):
-        assert put(queue, id, after) == "ok"
-    clock.advance(99)
-    assert take(queue) == []
-    clock.advance(1)
-    assert ids(take(queue)) == ["a"]
-    clock.advance(1000)
-    assert ids(take(queue)) == ["b1", "b2", "c"]
-
-
-def test_a_time_in_the_past_is_due_at_once(queue: Queue) -> None:
-    queue.schedule([("old", b"")], at_ms=10**12)
-    queue.schedule([("before", b"")], at_ms=10**12 - 5)
-    assert ids(take(queue)) == ["before", "old"]
 
 
 def test_times_with_fractions_are_whole_ms_by_the_time_they_are_kept(
@@ -79,44 +61,6 @@ def test_microseconds_are_refused(queue: Queue, at: Any) -> None:
     assert queue.take(1, consumer="w").look_again_ms is None
     queue.schedule([("far", b"")], at_ms=10**14 - 1)
     assert queue.take(1, consumer="w").look_again_ms == 10**14 - 1
-
-
-def test_what_an_id_that_is_there_says(queue: Queue, clock: FakeClock) -> None:
-    put(queue, "e", 1000, b"x")
-    at = clock.now_ms + 1000
-
-    def say(payload: bytes, when: int, mode: Any = "new") -> tuple[str, int]:
-        (said,) = queue.schedule([("e", payload)], at_ms=when, mode=mode)
-        return said.word, said.ready_ms
-
-    assert say(b"x", at) == ("same", at)
-    assert say(b"y", at) == ("exists", at)
-    assert say(b"x", at + 1) == ("exists", at)
-    assert say(b"y", at - 1, "move") == ("moved", at - 1)
-    clock.advance(1000)
-    (held,) = take(queue)
-    assert held.payload == b"y"
-    assert say(b"y", at) == ("same", 0)
-    assert say(b"z", at) == ("exists", 0)
-    settle(queue, "reject", held)
-    assert say(b"y", at)[0] == "same"
-    assert say(b"z", at, "move")[0] == "exists", "what is dead comes back by replay only"
-
-
-def test_an_id_twice_in_a_batch(queue: Queue, clock: FakeClock) -> None:
-    def say(*payloads: bytes, mode: Any) -> list[str]:
-        entries = [("e", payload) for payload in payloads]
-        return [said.word for said in queue.schedule(entries, after_ms=10, mode=mode)]
-
-    assert say(b"1", b"1", b"2", mode="new") == ["ok", "same", "exists"]
-    assert say(b"3", b"4", mode="move") == ["moved", "moved"]
-    clock.advance(10)
-    (held,) = take(queue)
-    assert held.payload == b"4"
-    assert say(b"5", b"6", mode="move") == ["again", "again"]
-    settle(queue, "ack", held)
-    clock.advance(10)
-    assert [d.payload for d in take(queue)] == [b"6"]
 
 
 def test_nothing_to_schedule_is_nothing(client: redis.Redis, queue: Queue) -> None:
@@ -159,58 +103,6 @@ def test_a_full_set_takes_nothing_new_and_still_reschedules(
     assert ids(take(queue)) == ["a", "b"], "what is there is worked off"
 
 
-def test_the_latest_wish_counts_when_a_pending_entry_comes_back(
-    queue: Queue, clock: FakeClock
-) -> None:
-    put(queue, "e", 0, b"first")
-    (held,) = take(queue)
-    assert put(queue, "e", 100, b"second", "move") == "again"
-    queue.settle([Settlement(held, "fail", b"", 10)])
-    assert put(queue, "e", 50, b"third", "move") == "moved"
-    clock.advance(50)
-    (held,) = take(queue)
-    assert held.payload == b"third"
-    assert settle(queue, "ack", held) == ["done"]
-    clock.advance(1000)
-    assert take(queue) == [] and queue.get("e") is None
-
-
-def test_a_run_that_follows_begins_anew(
-    client: redis.Redis, queue: Queue, clock: FakeClock
-) -> None:
-    put(queue, "e", 0, b"today")
-    (held,) = take(queue)
-    queue.settle([Settlement(held, "fail", b"boom", 0)])
-    (held,) = take(queue)
-    assert held.failures == 1
-    put(queue, "e", 1000, b"\x00tomorrow\n\xff", "move")
-    assert settle(queue, "result", held) == ["done"]
-    entry = queue.get("e")
-    assert entry and (entry.state, entry.failures, entry.error, entry.first_ms) == (
-        "delayed",
-        0,
-        None,
-        None,
-    )
-    assert not client.exists(queue.keys["meta"], queue.keys["err"], queue.keys["next"])
-    clock.advance(1000)
-    (held,) = take(queue)
-    assert (held.payload, held.attempt) == (b"\x00tomorrow\n\xff", 1)
-
-
-def test_what_waits_for_the_dead_runs_after_the_replay(queue: Queue, clock: FakeClock) -> None:
-    put(queue, "e", 0, b"now")
-    (held,) = take(queue)
-    put(queue, "e", 0, b"then", "move")
-    settle(queue, "reject", held)
-    assert take(queue) == []
-    assert move(queue, "replay", "replay", "dead", "e") == ["moved"]
-    (held,) = take(queue)
-    assert held.payload == b"now"
-    settle(queue, "ack", held)
-    assert [d.payload for d in take(queue)] == [b"then"]
-
-
 @pytest.mark.parametrize("name", ["a b", "*", "a*", "", "50% of |1", "x y\tz"])
 def test_an_id_that_only_a_hand_could_put_there_holds_up_nobody(
     client: redis.Redis, queue: Queue, clock: FakeClock, name: str
@@ -223,48 +115,6 @@ def test_an_id_that_only_a_hand_could_put_there_holds_up_nobody(
     assert settle(queue, "reject", *found) == ["dead", "dead"]
     assert move(queue, "op-1", "replay", "dead", "good") == ["moved"]
     assert settle(queue, "ack", *take(queue)) == ["done"]
-
-
-def test_lost_leases_go_back_to_their_own_time(queue: Queue, clock: FakeClock) -> None:
-    for id, after in (("z", 1), ("m", 2), ("a", 3)):
-        put(queue, id, after)
-    clock.advance(3)
-    take(queue, 1, "dies")
-    clock.advance(LEASE_MS)
-    put(queue, "new", 0)
-    assert ids(take(queue)) == ["z", "m", "a", "new"]
-
-
-def test_an_undone_requeue_is_at_its_old_time_unless_someone_else_moved_it(
-    queue: Queue, clock: FakeClock
-) -> None:
-    at = clock.now_ms + 1000
-    for id in ("a", "b"):
-        put(queue, id, 1000)
-    assert move(queue, "requeue", "requeue", "delayed", "a", "b") == ["moved", "moved"]
-    assert put(queue, "b", 77, mode="move") == "moved"
-    assert undo(queue, "requeue", "requeue") == (1, 1)
-    (a, b) = queue.get("a"), queue.get("b")
-    assert a and b and (a.at_ms, b.at_ms) == (at, clock.now_ms + 77)
-
-
-def test_reschedule_purge_restore_and_their_undo(queue: Queue, clock: FakeClock) -> None:
-    at = clock.now_ms + 1000
-    put(queue, "e", 1000, b"x")
-    assert move(queue, "later", "reschedule", "delayed", "e", at=at + 500) == ["moved"]
-    assert queue.get("e").at_ms == at + 500  # type: ignore[union-attr]
-    assert move(queue, "purge", "purge", "delayed", "e") == ["moved"]
-    assert queue.get("e").state == "trash"  # type: ignore[union-attr]
-    assert move(queue, "restore", "restore", "trash", "e") == ["moved"]
-    entry = queue.get("e")
-    assert entry and (entry.state, entry.at_ms) == ("delayed", at + 500)
-    assert undo(queue, "restore", "restore") == (1, 0)
-    assert undo(queue, "purge", "purge") == (1, 0), "as if there had been no restoring"
-    entry = queue.get("e")
-    assert entry and (entry.state, entry.at_ms) == ("delayed", at + 500)
-    assert move(queue, "hard", "hard", "delayed", "e") == ["moved"]
-    assert queue.get("e") is None
-    assert move(queue, "hard-2", "hard", "delayed", "e") == ["changed"]
 
 
 def test_counts_pages_and_buckets_by_the_clock(queue: Queue, clock: FakeClock) -> None:

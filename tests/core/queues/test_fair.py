@@ -25,7 +25,6 @@ from redisq_ops.core.model.errors import (
     WrongKind,
 )
 from redisq_ops.core.model.keys import registry_key
-from redisq_ops.core.model.settings import LEASE_MS
 from redisq_ops.core.model.ulid import ulids
 from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.redis import operation as io
@@ -47,7 +46,7 @@ from ...changes import entry_change
 from ...command_line import Redisq
 from ...model.wire import picture
 from ...proxy import FlakyProxy
-from ...queue_steps import ids, move, settle, take, undo
+from ...queue_steps import ids, move, settle, take
 
 Queue = FairQueue[redis.Redis]
 
@@ -92,27 +91,6 @@ def waiting(queue: Queue, client: str | None = None) -> list[str]:
 
 
 # --- turns -------------------------------------------------------------------------------------
-
-
-def test_clients_take_turns_in_every_batch(queue: Queue) -> None:
-    put(queue, "a", *(f"a{n}" for n in range(6)))
-    put(queue, "b", "b0", "b1")
-    put(queue, "c", "c0", "c1", "c2")
-    taken = take(queue, 5)
-    assert whose(taken) == "abcab"
-    assert ids(taken) == ["a0", "b0", "c0", "a1", "b1"]
-    assert [(d.client, d.payload) for d in taken[:2]] == [("a", b"a0"), ("b", b"b0")]
-    assert whose(take(queue)) == "cacaaa"
-
-
-def test_one_by_one_is_the_same_as_in_batches(queue: Queue, client: redis.Redis) -> None:
-    other = FairQueue(client, "other", clock=queue.clock)
-    for each in (queue, other):
-        for name, n, weight in (("a", 30, 1), ("b", 30, 3), ("c", 7, 1), ("d", 30, 2)):
-            each.weigh(name, weight)
-            fill(each, name, n)
-    singly = [d.id for _ in range(60) for d in take(queue, 1)]
-    assert singly == ids(take(other, 7)) + ids(take(other, 53))
 
 
 @pytest.mark.slow
@@ -242,25 +220,6 @@ def test_a_rule_s_change_is_told_once_and_a_late_one_changes_nothing(queue: Queu
     assert [(e.by, e.what) for e in queue.history(10)] == [("op", {"op": ("op|weight|ann|3",)})]
 
 
-def test_what_an_id_that_is_there_says(queue: Queue) -> None:
-    assert put(queue, "a", "e", "e", "f") == ["ok", "same", "ok"]
-    assert put(queue, "a", "e") == ["same"]
-    assert put(queue, "b", "e") == ["exists"], "another client's"
-    (said,) = queue.submit("a", [("e", b"other")])
-    assert said.word == "exists"
-    assert [d.payload for d in take(queue)] == [b"e", b"f"]
-    assert put(queue, "a", "e") == ["same"], "it is being worked on"
-    assert put(queue, "b", "f") == ["exists"]
-
-
-def test_an_id_is_free_again_when_its_entry_is_done(queue: Queue) -> None:
-    put(queue, "a", "e")
-    settle(queue, "ack", *take(queue))
-    assert put(queue, "b", "e") == ["ok"]
-    (delivery,) = take(queue)
-    assert (delivery.client, delivery.attempt) == ("b", 1)
-
-
 def test_entries_without_an_id_get_one_that_sorts_by_time(queue: Queue) -> None:
     said = queue.submit("a", [b"\x00one", b"", ("own", b"three")])
     assert [one.word for one in said] == ["ok"] * 3
@@ -353,31 +312,6 @@ def test_a_list_of_another_type_is_found_before_anything_is_written(
 # --- coming back -------------------------------------------------------------------------------
 
 
-def test_a_lost_lease_and_a_due_retry_come_back_to_the_front(
-    queue: Queue, clock: FakeClock
-) -> None:
-    put(queue, "a", "a0", "a1", "a2", "a3", "a4")
-    first, second, third = take(queue, 3)
-    assert settle(queue, "fail", first, delay=1000) == ["retry"]
-    assert settle(queue, "release", second) == ["released"]
-    assert waiting(queue) == ["a1", "a3", "a4"]
-    clock.advance(1000)
-    assert ids(take(queue, 2)) == ["a0", "a1"]
-    assert queue.extend([third]) == [True]
-    clock.advance(LEASE_MS)
-    assert ids(take(queue)) == ["a0", "a1", "a2", "a3", "a4"]
-    assert queue.get("a2").lost == 1  # type: ignore[union-attr]
-
-
-def test_who_fails_at_once_goes_to_the_end_of_its_own_list(queue: Queue) -> None:
-    put(queue, "a", "a0", "a1")
-    put(queue, "b", "b0")
-    held = take(queue, 1)
-    assert settle(queue, "fail", *held) == ["retry"]
-    assert waiting(queue) == ["a1", "a0", "b0"]
-    assert ids(take(queue)) == ["b0", "a1", "a0"]
-
-
 def test_the_dead_keep_the_whole_record_and_come_back_behind_the_living(queue: Queue) -> None:
     put(queue, "a", "bad", "good")
     held = take(queue, 1)
@@ -387,18 +321,6 @@ def test_the_dead_keep_the_whole_record_and_come_back_behind_the_living(queue: Q
     assert dead.error and dead.error.message == "boom"
     assert move(queue, "replay", "replay", "dead", "bad") == ["moved"]
     assert ids(take(queue)) == ["good", "bad"]
-
-
-def test_a_purge_is_undone_to_the_very_place(queue: Queue) -> None:
-    names = [f"e{n}" for n in range(20)]
-    put(queue, "a", *names)
-    assert move(queue, "purge", "purge", "waiting", "e0", "e5", "e6", "e19") == ["moved"] * 4
-    counts = queue.counts()
-    assert (counts.waiting, counts.trash) == (16, 4)
-    assert [e.client for e in queue.page("trash").entries] == ["a"] * 4
-    assert undo(queue, "purge", "purge") == (4, 0)
-    assert waiting(queue) == names
-    assert ids(take(queue)) == names
 
 
 def test_a_purged_entry_whose_place_is_gone_comes_back_first(queue: Queue) -> None:

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.slow
 
 REQUESTS, EACH, LIMIT = 300, 10, 3
 ENTRIES = 2_000
-KILLS, RESTARTS, WORKERS = 100, 3, 4
+KILLS, RESTARTS, WORKERS = 50, 3, 4
 LEASE_MS = 700
 KINDS = (
     "request",

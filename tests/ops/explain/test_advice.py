@@ -39,6 +39,8 @@ from ...core.foreign import test_orphans
 from ...core.test_conformance import SPECIMENS
 from ..change.test_transfer import made, put
 
+pytestmark = pytest.mark.slow
+
 Client = redis.Redis
 HOUR = 3_600_000
 Situation = Callable[[Client, Redisq, str], str]

@@ -32,6 +32,8 @@ from redisq_ops.ops.recording.sampler import Sampler
 from ...command_line import Redisq, dead_letters, everywhere
 from ...sealed_files import rows_of, warped_row
 
+pytestmark = pytest.mark.slow
+
 TRIES = int(os.environ.get("REDISQ_FUZZ", "12"))
 SECONDS = 20
 """for one try: a hang, not slowness, takes that long"""
