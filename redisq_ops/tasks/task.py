@@ -1,0 +1,149 @@
+"""One task: a function with its retry policy, and how it is called later."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+
+from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.model.keys import checked_name
+from redisq_ops.core.model.settings import DEFAULTS
+from redisq_ops.core.model.ulid import ulid
+
+from .backoff import Backoff, Span, seconds, waits
+from .codec import Call, Next, Raw, Signature, encoded
+from .job import Job
+
+if TYPE_CHECKING:
+    from redisq_ops.core.queues.delay import Scheduled
+
+    from .registry import Tasks
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A call that follows another one, see `Task.after`."""
+
+    task: Task[Any, Any]
+    kwargs: dict[str, Raw]
+    into: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """What is sent for a call: the queue, the entry, its time, and the calls that follow."""
+
+    task: Task[Any, Any]
+
+    queue: str
+    entry: tuple[str, bytes]
+    times: dict[str, Any]
+    steps: Sequence[Step]
+    following: Sequence[Next]
+
+    def job(self, said: Scheduled) -> Job[Any]:
+        first: Job[Any] = Job(said.id, self.queue, self.task, said.word == "ok")
+        then, last = list[Job[Any]](), first
+        for step, call in zip(self.steps, self.following, strict=True):
+            last = Job(call.id, call.queue, step.task, first.created, after=last)
+            then.append(last)
+        return replace(first, then=tuple(then))
+
+
+class Task(Generic[P, R]):
+    """A function that can be called later; called like the function, it runs here and now.
+
+    ``retries``: attempts after the first one; None: the queue's setting ``max_failures`` alone
+    decides. ``backoff``: see `Backoff`. ``timeout``: seconds or a timedelta for an attempt.
+    """
+
+    def __init__(
+        self,
+        owner: Tasks,
+        function: Callable[P, R],
+        name: str | None = None,
+        *,
+        retries: int | None = None,
+        backoff: Backoff | None = None,
+        timeout: Span | None = None,
+        priority: str | None = None,
+    ) -> None:
+        self.owner, self.function = owner, function
+        self.name = name or str(getattr(function, "__name__", type(function).__name__))
+        self.is_async = inspect.iscoroutinefunction(function)
+        most = DEFAULTS.max_failures - 1
+        if retries is not None and not (type(retries) is int and 0 <= retries <= most):
+            raise BadInput(f"task {self.name}: retries must be 0 to {most}, not {retries!r}")
+        self.retries = retries
+        self.backoff = None if backoff is None else waits(backoff)
+        self.timeout_s = None if timeout is None else seconds(timeout, "timeout")
+        self.priority = owner.level(priority)
+        self.signature = Signature(self.name, function)
+        self.__doc__ = function.__doc__
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<task {self.name} of {self.owner.name}>"
+
+    def submit(self, *args: Any, **kwargs: Any) -> Job[R]:
+        """Call the function later, in a worker, with these arguments.
+
+        Options beside the arguments: ``in_`` (seconds or a timedelta) or ``at`` (an aware
+        datetime): not earlier. ``unique``: a text; while a job of this task with the same text is
+        there and not done, no second one is added. ``priority``: a level of `Tasks`. ``then``: what
+        follows, as `after` makes it, or several in turn. Returns a `Job`. Raises `BadArguments`
+        before anything is sent, and what `DelaySet.schedule` raises.
+
+            thumbnail.submit("a.png", width=100, in_=60, unique="a.png")
+        """
+        planned = self._planned(args, kwargs)
+        (said,) = self.owner.queue(planned.queue).schedule([planned.entry], **planned.times)
+        return planned.job(said)
+
+    async def asubmit(self, *args: Any, **kwargs: Any) -> Job[R]:
+        """As `submit`, for asyncio."""
+        planned = self._planned(args, kwargs)
+        queue = self.owner.aqueue(planned.queue)
+        (said,) = await queue.schedule([planned.entry], **planned.times)
+        return planned.job(said)
+
+    def after(self, into: str | None = None, **kwargs: Any) -> Step:
+        """This task as a call that follows another: ``into`` names the argument that gets the
+        result before it; the others are given here.
+
+            fetch.submit("https://…", then=[thumbnail.after("path", width=100)])
+        """
+        return Step(self, self.signature.encode_some(into, kwargs), into)
+
+    def _planned(self, args: Any, kwargs: dict[str, Any]) -> _Planned:
+        in_: Span | None = kwargs.pop("in_", None)
+        at: datetime | None = kwargs.pop("at", None)
+        unique: str | None = kwargs.pop("unique", None)
+        priority: str | None = kwargs.pop("priority", None)
+        then: Step | Sequence[Step] = kwargs.pop("then", [])
+        steps = [then] if isinstance(then, Step) else then
+        level = self.priority if priority is None else self.owner.level(priority)
+        times: dict[str, Any] = {}
+        if in_ is not None:
+            times["after_ms"] = timedelta(seconds=seconds(in_, "in_"))
+        if at is not None:
+            if not isinstance(at, datetime):
+                raise BadInput(f"at is an aware datetime, not {type(at).__name__}")
+            times["at_ms"] = at
+        id = f"{self.name}~{ulid() if unique is None else unique}"
+        checked_name(id, "unique" if unique is not None else "task")
+        kept = self.signature.encode(args, kwargs)
+        following = [
+            Next(to.name, f"{to.name}~{ulid()}", to.priority, step.kwargs, step.into)
+            for to, step in ((step.task, step) for step in steps)
+        ]
+        payload = encoded(Call(self.name, Raw(kept), following))
+        return _Planned(self, level, (id, payload), times, steps, following)
