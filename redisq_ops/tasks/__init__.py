@@ -17,6 +17,7 @@ imports this package unless it is given a `Tasks` object.
 from redisq_ops.core.worker.retry import Reject, Retry
 
 from .backoff import exponential
+from .batch import Batch
 from .context import JobFilter, Running, current_job
 from .errors import BadArguments, JobFailed, JobGone
 from .job import Job
@@ -25,6 +26,7 @@ from .task import Task
 
 __all__ = [
     "BadArguments",
+    "Batch",
     "Job",
     "JobFailed",
     "JobFilter",

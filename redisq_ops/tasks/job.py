@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from redisq_ops.core.engine.wait import async_wait, wait
 from redisq_ops.core.model.entry import EntryOutcome
 from redisq_ops.core.model.errors import Unreadable
 
@@ -42,46 +41,46 @@ class Job(Generic[R]):
         queue's setting ``keep_ms``). Raises `JobFailed` for a dead job, with the error of the
         worker; `JobGone`; TimeoutError.
         """
-        limit = _Limit(timeout)
+        limit = Limit(timeout)
         for job in self._line():
-            queue = job.task.owner.queue(job.queue)
-            with limit.named(job):
-                value = job._value(next(iter(wait(queue, [job.id], limit.left()))))
+            with limit.named(job.id):
+                outcome = job.task.owner.ended(job.queue, job.id, limit.left())
+            value = value_of(outcome, job.task)
         return cast(R, value)
 
     async def aresult(self, timeout: Span | None = None) -> R:
         """As `result`, for asyncio."""
-        limit = _Limit(timeout)
+        limit = Limit(timeout)
         for job in self._line():
-            queue = job.task.owner.aqueue(job.queue)
-            with limit.named(job):
-                async for outcome in async_wait(queue, [job.id], limit.left()):
-                    value = job._value(outcome)
+            with limit.named(job.id):
+                outcome = await job.task.owner.aended(job.queue, job.id, limit.left())
+            value = value_of(outcome, job.task)
         return cast(R, value)
+
+    def state(self) -> str | None:
+        """waiting | pending | delayed | done | dead | trash; None: the queue doesn't have it."""
+        return self.task.owner.outcome(self.queue, self.id).state
 
     def _line(self) -> list[Job[Any]]:
         """The jobs that it follows, the first one first, and itself."""
         return [*(self.after._line() if self.after else ()), self]
 
-    def state(self) -> str | None:
-        """waiting | pending | delayed | done | dead | trash; None: the queue doesn't have it."""
-        (outcome,) = self.task.owner.queue(self.queue).outcomes([self.id])
-        return outcome.state
 
-    def _value(self, outcome: EntryOutcome) -> R:
-        if outcome.state == "dead":
-            raise JobFailed(self.id, outcome.reason, outcome.error)
-        if outcome.result is None:
-            why = "it was purged" if outcome.state == "trash" else "or its result is kept no longer"
-            raise JobGone(f"queue {self.queue} has no job {self.id}, {why}")
-        try:
-            return cast(R, self.task.signature.result(outcome.result))
-        except ValueError as error:
-            what = f"job {self.id} returned something else than {self.task.name} declares"
-            raise Unreadable(f"{what}: {error}") from None
+def value_of(outcome: EntryOutcome, task: Task[Any, Any]) -> Any:
+    """The value of a job that has ended; raises as `Job.result` does."""
+    if outcome.state == "dead":
+        raise JobFailed(outcome.id, outcome.reason, outcome.error)
+    if outcome.result is None:
+        why = "was purged" if outcome.state == "trash" else "isn't kept, or no longer"
+        raise JobGone(f"the result of job {outcome.id} {why}")
+    try:
+        return task.signature.result(outcome.result)
+    except ValueError as error:
+        what = f"job {outcome.id} returned something else than {task.name} declares"
+        raise Unreadable(f"{what}: {error}") from None
 
 
-class _Limit:
+class Limit:
     """The time that is left for several waits."""
 
     def __init__(self, timeout: Span | None) -> None:
@@ -94,8 +93,10 @@ class _Limit:
         return max(0.0, self._began + self._seconds - monotonic())
 
     @contextmanager
-    def named(self, job: Job[Any]) -> Iterator[None]:
+    def named(self, id: str) -> Iterator[None]:
+        """Name the job, should the time be up."""
         try:
             yield
         except TimeoutError:
-            raise TimeoutError(f"job {job.id} is not done after {self._seconds:g} s") from None
+            after = "" if self._seconds is None else f" after {self._seconds:g} s"
+            raise TimeoutError(f"job {id} is not done{after}") from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
@@ -14,6 +14,7 @@ from redisq_ops.core.model.settings import DEFAULTS
 from redisq_ops.core.model.ulid import ulid
 
 from .backoff import Backoff, Span, seconds, waits
+from .batch import Batch
 from .codec import Call, Next, Raw, Signature, encoded
 from .job import Job
 
@@ -105,15 +106,28 @@ class Task(Generic[P, R]):
             thumbnail.submit("a.png", width=100, in_=60, unique="a.png")
         """
         planned = self._planned(args, kwargs)
-        (said,) = self.owner.queue(planned.queue).schedule([planned.entry], **planned.times)
-        return planned.job(said)
+        return planned.job(self.owner.schedule(planned.queue, planned.entry, **planned.times))
 
     async def asubmit(self, *args: Any, **kwargs: Any) -> Job[R]:
         """As `submit`, for asyncio."""
         planned = self._planned(args, kwargs)
-        queue = self.owner.aqueue(planned.queue)
-        (said,) = await queue.schedule([planned.entry], **planned.times)
+        said = await self.owner.aschedule(planned.queue, planned.entry, **planned.times)
         return planned.job(said)
+
+    def map(self, values: Iterable[Any], *, limit: int = 100, **kwargs: Any) -> Batch[R]:
+        """Call the function later with each of the values as its first argument; ``kwargs`` are
+        the others. One request in the queue ``NAME.map``: at most ``limit`` calls run at a time.
+
+            batch = thumbnail.map(["a.png", "b.png"], width=100)
+            print(batch.progress().done, batch.results(timeout=60))
+        """
+        calls = [
+            encoded(Call(self.name, Raw(self.signature.encode((value,), kwargs))))
+            for value in values
+        ]
+        id = f"{self.name}~{ulid()}"
+        self.owner.maps().submit(calls, id=id, limit=limit)
+        return Batch(id, self)
 
     def after(self, into: str | None = None, **kwargs: Any) -> Step:
         """This task as a call that follows another: ``into`` names the argument that gets the
