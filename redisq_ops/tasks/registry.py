@@ -193,6 +193,11 @@ class Tasks:
                 self._queues = self._queues or self._open(connect(address, "tasks"), prefix)
         return self._queues[name]
 
+    def close(self) -> None:
+        """Close the blocking connections; the next use opens new ones."""
+        if self._queues is not None:
+            self._queues[self.name].client.close()
+
     def maps(self) -> RequestQueue[BlockingClient]:
         """The queue of `Task.map`."""
         first = self.queue(self.name)

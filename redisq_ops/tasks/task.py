@@ -114,6 +114,11 @@ class Task(Generic[P, R]):
         said = await self.owner.aschedule(planned.queue, planned.entry, **planned.times)
         return planned.job(said)
 
+    def job(self, id: str, priority: str | None = None) -> Job[R]:
+        """A job of this task that was submitted before; nothing is asked of the server."""
+        level = self.priority if priority is None else self.owner.level(priority)
+        return Job(id, level, self, created=False)
+
     def map(self, values: Iterable[Any], *, limit: int = 100, **kwargs: Any) -> Batch[R]:
         """Call the function later with each of the values as its first argument; ``kwargs`` are
         the others. One request in the queue ``NAME.map``: at most ``limit`` calls run at a time.
