@@ -17,10 +17,9 @@ imports this package unless it is given a `Tasks` object.
 from redisq_ops.core.worker.retry import Reject, Retry
 
 from .backoff import exponential
-from .batch import Batch
 from .context import JobFilter, Running, current_job
 from .errors import BadArguments, JobFailed, JobGone
-from .job import Job
+from .job import Batch, Job
 from .registry import Tasks
 from .task import Task
 

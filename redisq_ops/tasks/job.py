@@ -1,14 +1,13 @@
-"""A submitted job, and how its result is awaited."""
+"""A submitted job, or many as one request, and how results are awaited."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from redisq_ops.core.model.entry import EntryOutcome
+from redisq_ops.core.engine.wait import async_wait, wait
+from redisq_ops.core.model.entry import EntryOutcome, Request
 from redisq_ops.core.model.errors import Unreadable
 
 from .backoff import Span, seconds
@@ -41,29 +40,68 @@ class Job(Generic[R]):
         queue's setting ``keep_ms``). Raises `JobFailed` for a dead job, with the error of the
         worker; `JobGone`; TimeoutError.
         """
-        limit = Limit(timeout)
+        ends = ends_at(timeout)
         for job in self._line():
-            with limit.named(job.id):
-                outcome = job.task.owner.ended(job.queue, job.id, limit.left())
-            value = value_of(outcome, job.task)
+            value = value_of(job.task.owner.ended(job.queue, job.id, left(ends)), job.task)
         return cast(R, value)
 
     async def aresult(self, timeout: Span | None = None) -> R:
         """As `result`, for asyncio."""
-        limit = Limit(timeout)
+        if self.task.owner.stage is not None:
+            return self.result(timeout)
+        ends = ends_at(timeout)
         for job in self._line():
-            with limit.named(job.id):
-                outcome = await job.task.owner.aended(job.queue, job.id, limit.left())
+            queue = job.task.owner.aqueue(job.queue)
+            outcome = await anext(async_wait(queue, [job.id], left(ends)))
             value = value_of(outcome, job.task)
         return cast(R, value)
 
     def state(self) -> str | None:
         """waiting | pending | delayed | done | dead | trash; None: the queue doesn't have it."""
-        return self.task.owner.outcome(self.queue, self.id).state
+        (outcome,) = self.task.owner.queue(self.queue).outcomes([self.id])
+        return outcome.state
 
     def _line(self) -> list[Job[Any]]:
         """The jobs that it follows, the first one first, and itself."""
         return [*(self.after._line() if self.after else ()), self]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch(Generic[R]):
+    """The calls of a `Task.map`: a request, whose id is ``id``."""
+
+    id: str
+    task: Task[Any, R]
+
+    def progress(self) -> Request:
+        """How many are waiting, pending, done and dead, of ``total``."""
+        request = self.task.owner.maps().request(self.id)
+        if request is None:
+            raise JobGone(
+                f"queue {self.task.owner.name}.map has no request {self.id}, or no longer"
+            )
+        return request
+
+    def results(self, timeout: Span | None = None, *, errors: bool = False) -> list[R]:
+        """What the calls returned, in their order; waits for all of them.
+
+        ``errors``: an exception stands in the place of each dead one; else the first is raised.
+        ``timeout``, and what is raised: as for `Job.result`. All results together have at most
+        64 MiB; one that was dropped for that is a `JobGone`.
+        """
+        queue = self.task.owner.maps()
+        next(iter(wait(queue, [self.id], left(ends_at(timeout)))))
+        found: list[Any] = []
+        for part in queue.results(self.id):
+            id = f"{self.id}/{part.number}"
+            outcome = EntryOutcome(id, part.state, part.result, part.reason, part.error)
+            try:
+                found.append(value_of(outcome, self.task))
+            except Exception as error:
+                if not errors:
+                    raise
+                found.append(error)
+        return found
 
 
 def value_of(outcome: EntryOutcome, task: Task[Any, Any]) -> Any:
@@ -80,23 +118,10 @@ def value_of(outcome: EntryOutcome, task: Task[Any, Any]) -> Any:
         raise Unreadable(f"{what}: {error}") from None
 
 
-class Limit:
-    """The time that is left for several waits."""
+def ends_at(timeout: Span | None) -> float | None:
+    """When a time-out ends, in monotonic seconds."""
+    return None if timeout is None else monotonic() + seconds(timeout, "timeout")
 
-    def __init__(self, timeout: Span | None) -> None:
-        self._seconds = None if timeout is None else seconds(timeout, "timeout")
-        self._began = monotonic()
 
-    def left(self) -> float | None:
-        if self._seconds is None:
-            return None
-        return max(0.0, self._began + self._seconds - monotonic())
-
-    @contextmanager
-    def named(self, id: str) -> Iterator[None]:
-        """Name the job, should the time be up."""
-        try:
-            yield
-        except TimeoutError:
-            after = "" if self._seconds is None else f" after {self._seconds:g} s"
-            raise TimeoutError(f"job {id} is not done{after}") from None
+def left(ends: float | None) -> float | None:
+    return None if ends is None else max(0.0, ends - monotonic())

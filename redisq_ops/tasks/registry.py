@@ -12,17 +12,17 @@ from contextvars import copy_context
 from datetime import tzinfo
 from functools import partial
 from threading import Lock
-from typing import Any, Literal, ParamSpec, Protocol, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.engine.wait import async_wait, wait
+from redisq_ops.core.engine.wait import wait
 from redisq_ops.core.model.clock import Clock
 from redisq_ops.core.model.entry import Delivery, EntryOutcome, Settlement, task_of
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.keys import PREFIX, checked_name
 from redisq_ops.core.model.settings import MAX_RESULT
-from redisq_ops.core.queues.delay import DelaySet, Periodic, Scheduled
+from redisq_ops.core.queues.delay import DelaySet, Periodic
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import aconnect, connect
 from redisq_ops.core.redis.operation import AsyncClient, BlockingClient
@@ -44,19 +44,6 @@ _NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}")
 _CRON = "~cron"
 """the end of the names of periodic entries that code declares"""
 log = logging.getLogger("redisq_ops.tasks")
-
-
-class StandIn(Protocol):
-    """What stands for the server in tests."""
-
-    def schedule(self, queue: str, entry: tuple[str, bytes], **times: Any) -> Scheduled:
-        """Add one job."""
-
-    def outcome(self, id: str) -> EntryOutcome:
-        """What became of a job so far."""
-
-    def ended(self, id: str) -> EntryOutcome:
-        """The end of a job; raises TimeoutError where it has none."""
 
 
 class Tasks:
@@ -90,8 +77,8 @@ class Tasks:
         self._tasks: dict[str, Task[Any, Any]] = {}
         self._crons: dict[str, Periodic] = {}
         self._hooks: dict[str, list[Hook]] = {"before": [], "after": [], "failed": []}
-        self.stage: StandIn | None = None
-        """what stands for the server in tests, see `redisq_ops.testing.tasks`"""
+        self.stage: Any = None
+        """what stands for queues in tests, see `redisq_ops.testing.tasks`"""
         self._opening = Lock()
         self._queues: Mapping[str, DelaySet[BlockingClient]] | None = None
         self._aqueues: WeakKeyDictionary[
@@ -187,6 +174,8 @@ class Tasks:
 
     def queue(self, name: str) -> DelaySet[BlockingClient]:
         """One of the queues, on a blocking client."""
+        if self.stage is not None:
+            return cast(DelaySet[BlockingClient], self.stage)
         if self._queues is None:
             with self._opening:
                 address, prefix = self._configured()
@@ -204,37 +193,13 @@ class Tasks:
         name = f"{self.name}.map"
         return RequestQueue(first.client, name, prefix=first.prefix, clock=first.clock)
 
-    def schedule(self, queue: str, entry: tuple[str, bytes], **times: Any) -> Scheduled:
-        """Add one job to one of the queues."""
-        if self.stage is not None:
-            return self.stage.schedule(queue, entry, **times)
-        return self.queue(queue).schedule([entry], **times)[0]
-
-    async def aschedule(self, queue: str, entry: tuple[str, bytes], **times: Any) -> Scheduled:
-        """As `schedule`, for asyncio."""
-        if self.stage is not None:
-            return self.stage.schedule(queue, entry, **times)
-        return (await self._aqueue(queue).schedule([entry], **times))[0]
-
-    def outcome(self, queue: str, id: str) -> EntryOutcome:
-        """What became of a job so far."""
-        if self.stage is not None:
-            return self.stage.outcome(id)
-        return self.queue(queue).outcomes([id])[0]
-
     def ended(self, queue: str, id: str, timeout_s: float | None) -> EntryOutcome:
         """Wait for the end of a job."""
         if self.stage is not None:
-            return self.stage.ended(id)
+            return cast(EntryOutcome, self.stage.ended(id))
         return next(iter(wait(self.queue(queue), [id], timeout_s)))
 
-    async def aended(self, queue: str, id: str, timeout_s: float | None) -> EntryOutcome:
-        """As `ended`, for asyncio."""
-        if self.stage is not None:
-            return self.stage.ended(id)
-        return await anext(async_wait(self._aqueue(queue), [id], timeout_s))
-
-    def _aqueue(self, name: str) -> DelaySet[AsyncClient]:
+    def aqueue(self, name: str) -> DelaySet[AsyncClient]:
         """One of the queues, on a client of the running event loop."""
         loop = asyncio.get_running_loop()
         if loop not in self._aqueues:
@@ -358,7 +323,7 @@ class Tasks:
         for step in call.then[:1]:
             kwargs = step.kwargs | ({} if step.into is None else {step.into: Raw(result)})
             payload = encoded(Call(step.task, Raw(encoded(kwargs)), call.then[1:]))
-            self.schedule(step.queue, (step.id, payload))
+            self.queue(step.queue).schedule([(step.id, payload)])
 
     def _failed(self, delivery: Delivery, error: BaseException, random: Random) -> Settlement:
         """The retry policy of the task."""

@@ -14,13 +14,10 @@ from redisq_ops.core.model.settings import DEFAULTS
 from redisq_ops.core.model.ulid import ulid
 
 from .backoff import Backoff, Span, seconds, waits
-from .batch import Batch
 from .codec import Call, Next, Raw, Signature, encoded
-from .job import Job
+from .job import Batch, Job
 
 if TYPE_CHECKING:
-    from redisq_ops.core.queues.delay import Scheduled
-
     from .registry import Tasks
 
 P = ParamSpec("P")
@@ -34,27 +31,6 @@ class Step:
     task: Task[Any, Any]
     kwargs: dict[str, Raw]
     into: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Planned:
-    """What is sent for a call: the queue, the entry, its time, and the calls that follow."""
-
-    task: Task[Any, Any]
-
-    queue: str
-    entry: tuple[str, bytes]
-    times: dict[str, Any]
-    steps: Sequence[Step]
-    following: Sequence[Next]
-
-    def job(self, said: Scheduled) -> Job[Any]:
-        first: Job[Any] = Job(said.id, self.queue, self.task, said.word == "ok")
-        then, last = list[Job[Any]](), first
-        for step, call in zip(self.steps, self.following, strict=True):
-            last = Job(call.id, call.queue, step.task, first.created, after=last)
-            then.append(last)
-        return replace(first, then=tuple(then))
 
 
 class Task(Generic[P, R]):
@@ -105,14 +81,17 @@ class Task(Generic[P, R]):
 
             thumbnail.submit("a.png", width=100, in_=60, unique="a.png")
         """
-        planned = self._planned(args, kwargs)
-        return planned.job(self.owner.schedule(planned.queue, planned.entry, **planned.times))
+        entry, times, job = self._planned(args, kwargs)
+        (said,) = self.owner.queue(job.queue).schedule([entry], **times)
+        return job if said.word == "ok" else replace(job, created=False, then=())
 
     async def asubmit(self, *args: Any, **kwargs: Any) -> Job[R]:
         """As `submit`, for asyncio."""
-        planned = self._planned(args, kwargs)
-        said = await self.owner.aschedule(planned.queue, planned.entry, **planned.times)
-        return planned.job(said)
+        if self.owner.stage is not None:
+            return self.submit(*args, **kwargs)
+        entry, times, job = self._planned(args, kwargs)
+        (said,) = await self.owner.aqueue(job.queue).schedule([entry], **times)
+        return job if said.word == "ok" else replace(job, created=False, then=())
 
     def job(self, id: str, priority: str | None = None) -> Job[R]:
         """A job of this task that was submitted before; nothing is asked of the server."""
@@ -142,13 +121,15 @@ class Task(Generic[P, R]):
         """
         return Step(self, self.signature.encode_some(into, kwargs), into)
 
-    def _planned(self, args: Any, kwargs: dict[str, Any]) -> _Planned:
+    def _planned(
+        self, args: Any, kwargs: dict[str, Any]
+    ) -> tuple[tuple[str, bytes], dict[str, Any], Job[R]]:
+        """What is sent for a call: the entry, its time; and the job with those that follow it."""
         in_: Span | None = kwargs.pop("in_", None)
         at: datetime | None = kwargs.pop("at", None)
         unique: str | None = kwargs.pop("unique", None)
         priority: str | None = kwargs.pop("priority", None)
         then: Step | Sequence[Step] = kwargs.pop("then", [])
-        steps = [then] if isinstance(then, Step) else then
         level = self.priority if priority is None else self.owner.level(priority)
         times: dict[str, Any] = {}
         if in_ is not None:
@@ -160,9 +141,12 @@ class Task(Generic[P, R]):
         id = f"{self.name}~{ulid() if unique is None else unique}"
         checked_name(id, "unique" if unique is not None else "task")
         kept = self.signature.encode(args, kwargs)
-        following = [
-            Next(to.name, f"{to.name}~{ulid()}", to.priority, step.kwargs, step.into)
-            for to, step in ((step.task, step) for step in steps)
-        ]
+        following, then_jobs = list[Next](), list[Job[Any]]()
+        job = last = Job(id, level, self)
+        for step in [then] if isinstance(then, Step) else then:
+            to = step.task
+            last = Job(f"{to.name}~{ulid()}", to.priority, to, after=last)
+            then_jobs.append(last)
+            following.append(Next(to.name, last.id, last.queue, step.kwargs, step.into))
         payload = encoded(Call(self.name, Raw(kept), following))
-        return _Planned(self, level, (id, payload), times, steps, following)
+        return (id, payload), times, replace(job, then=tuple(then_jobs))

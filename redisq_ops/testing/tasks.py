@@ -15,7 +15,7 @@ a server: `redisq_ops.testing.fixtures`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -59,28 +59,31 @@ class Stage:
             self._run_due()
         self.now_ms = end
 
-    def schedule(self, queue: str, entry: tuple[str, bytes], **times: Any) -> Scheduled:
-        id, payload = entry
+    def schedule(self, entries: Sequence[tuple[str, bytes]], **times: Any) -> list[Scheduled]:
+        ((id, payload),) = entries
         at = self.now_ms + checked_ms(times.get("after_ms", 0), "after_ms")
         if "at_ms" in times:
             at = checked_moment(times["at_ms"], "at_ms")
         there = self._outcomes.get(id)
         if id in self._due or id in self._running or (there is not None and there.state == "dead"):
-            return Scheduled(id, "exists", at)
-        self._due[id] = (at, Delivery(queue, id, payload, "", 0, 0, 0, "test"))
+            return [Scheduled(id, "exists", at)]
+        self._due[id] = (at, Delivery(self._tasks.name, id, payload, "", 0, 0, 0, "test"))
         self._run_due()
-        return Scheduled(id, "ok", at)
+        return [Scheduled(id, "ok", at)]
 
-    def outcome(self, id: str) -> EntryOutcome:
+    def outcomes(self, ids: Sequence[str]) -> list[EntryOutcome]:
+        return [self._outcome(id) for id in ids]
+
+    def _outcome(self, id: str) -> EntryOutcome:
         if id in self._due:
             at, _ = self._due[id]
             return EntryOutcome(id, "waiting" if at <= self.now_ms else "delayed")
         return self._outcomes.get(id, EntryOutcome(id, None))
 
     def ended(self, id: str) -> EntryOutcome:
-        outcome = self.outcome(id)
+        outcome = self._outcome(id)
         if not outcome.settled:
-            raise TimeoutError
+            raise TimeoutError(f"still open: 1 of 1: {id}; its time comes with `advance`")
         return outcome
 
     def _run_due(self) -> None:

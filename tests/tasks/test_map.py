@@ -30,7 +30,7 @@ def test_results_come_in_the_order_of_the_values(jobs: Tasks) -> None:
 
     batch = square.map(range(300), plus=1)
     assert (batch.progress().total, batch.progress().done) == (300, 0)
-    with pytest.raises(TimeoutError, match=f"job {batch.id} is not done"):
+    with pytest.raises(TimeoutError, match=f"still open: 1 of 1: {batch.id}"):
         batch.results(timeout=0)
     mixed = square.map([2, -1, 3])
     run(jobs)

@@ -20,7 +20,7 @@ from redisq_ops.core.model.errors import (
     TooLarge,
 )
 from redisq_ops.core.model.settings import LEASE_MS
-from redisq_ops.core.queues.delay import DelaySet
+from redisq_ops.core.queues.delay import DelaySet, ShardedDelaySet
 from redisq_ops.core.redis.client import connect
 
 from ...model.wire import picture
@@ -416,3 +416,23 @@ def test_who_waits_for_an_entry_is_told_of_its_end(url: str, outcome: Any) -> No
         queue.settle([Settlement(held, outcome, b"x")])
         waiter.join()
     assert [one.state for one in found] == ["done" if outcome == "result" else "dead"]
+
+
+def test_results_outlive_the_shard_in_which_they_came(client: redis.Redis) -> None:
+    queue = ShardedDelaySet(client, "q", shards=4)
+    ids = [f"e{n}" for n in range(40)]
+    queue.schedule([(id, b"") for id in ids])
+    taken = queue.take(100, consumer="w").deliveries
+    while len(taken) < 40:
+        taken += queue.take(100, consumer="w").deliveries
+    queue.settle([Settlement(held, "result", held.id.encode()) for held in taken])
+    queue.schedule([("waits", b"")])
+    for shards in (1, 3):
+        while queue.resize(shards):
+            pass
+        fresh = ShardedDelaySet(client, "q")
+        assert [one.result for one in fresh.outcomes(ids)] == [id.encode() for id in ids]
+        assert fresh.outcomes(["waits", "never"])[0].state == "waiting"
+        assert fresh.invariants() == []
+        if shards == 1:
+            assert not client.exists("redisq:{q/3}:result", "redisq:{q/3}:result_at")

@@ -205,7 +205,8 @@ class DelaySet(PeriodicEntries[C_co], TimedQueue[C_co]):
         outcomes = []
         for id, entry in zip(ids, found, strict=True):
             if entry is not None:
-                outcomes.append(EntryOutcome(id, entry.state, None, entry.reason, entry.error))
+                result = entry.record if entry.state == "done" else None
+                outcomes.append(EntryOutcome(id, entry.state, result, entry.reason, entry.error))
                 continue
             here, result = ends[id]
             state: State | None = "pending" if here else None if result is None else "done"

@@ -12,7 +12,7 @@ local begun, renewed = {}, {} -- runs that begin: ids, and ids with payloads
 local follows -- whether any entry is to run again; read once
 
 local function storage_moved(id, from, to, r, value)
-  -- mutant results lost: value => nil
+  -- mutant results lost: (id, value) => (id, '')
   if value then results_keep(id, value) end
   if to == 'done' or to == 'gone' then
     gone[#gone + 1] = id
