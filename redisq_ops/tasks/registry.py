@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from datetime import tzinfo
 from functools import partial
 from threading import Lock
-from typing import Any, Literal, ParamSpec, TypeVar, cast
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 from weakref import WeakKeyDictionary
 
 from redisq_ops.core.engine.queue import Queue
@@ -44,6 +44,13 @@ _NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}")
 _CRON = "~cron"
 """the end of the names of periodic entries that code declares"""
 log = logging.getLogger("redisq_ops.tasks")
+
+
+class _Declaring(Protocol):
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R]) -> Task[P, R]: ...
 
 
 class Tasks:
@@ -87,9 +94,7 @@ class Tasks:
 
     # --- declaring -------------------------------------------------------------------------------
 
-    def task(
-        self, name: str | None = None, **options: Any
-    ) -> Callable[[Callable[P, R]], Task[P, R]]:
+    def task(self, name: str | None = None, **options: Any) -> _Declaring:
         """Declare a task; options as for `Task`. ``name``: by default the function's.
 
         The name is what is stored: renaming a function renames its task, unless it is given here.
@@ -97,8 +102,8 @@ class Tasks:
         if callable(name):
             raise BadInput("write @jobs.task(), with parentheses")
 
-        def declared(function: Callable[P, R]) -> Task[P, R]:
-            task = Task(self, function, name, **options)
+        def declared(function: Callable[..., Any]) -> Task[Any, Any]:
+            task = Task[Any, Any](self, function, name, **options)
             if not _NAME.fullmatch(task.name):
                 raise BadInput(f"task {task.name!r}: a name is letters, digits, _ . - (at most 64)")
             if task.name in self._tasks:

@@ -43,7 +43,7 @@ class Task(Generic[P, R]):
     def __init__(
         self,
         owner: Tasks,
-        function: Callable[P, R],
+        function: Callable[P, Any],
         name: str | None = None,
         *,
         retries: int | None = None,
@@ -64,7 +64,7 @@ class Task(Generic[P, R]):
         self.signature = Signature(self.name, function)
         self.__doc__ = function.__doc__
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
