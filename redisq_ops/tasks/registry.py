@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from datetime import tzinfo
-from functools import partial
-from threading import Lock
+from functools import cache, partial
+from threading import RLock
 from typing import Any, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 from weakref import WeakKeyDictionary
 
@@ -86,11 +86,10 @@ class Tasks:
         self._hooks: dict[str, list[Hook]] = {"before": [], "after": [], "failed": []}
         self.stage: Any = None
         """what stands for queues in tests, see `redisq_ops.testing.tasks`"""
-        self._opening = Lock()
-        self._queues: Mapping[str, DelaySet[BlockingClient]] | None = None
-        self._aqueues: WeakKeyDictionary[
-            asyncio.AbstractEventLoop, Mapping[str, DelaySet[AsyncClient]]
-        ] = WeakKeyDictionary()
+        self._opening = RLock()
+        self._open: Callable[[str], DelaySet[BlockingClient]] | None = None
+        self._aopen: WeakKeyDictionary[Any, Callable[[str], DelaySet[AsyncClient]]]
+        self._aopen = WeakKeyDictionary()
 
     # --- declaring -------------------------------------------------------------------------------
 
@@ -125,7 +124,7 @@ class Tasks:
         """Run a task on a schedule, with these arguments; options as for `Periodic`.
 
         Each worker that starts writes the schedules of its code, and removes those that this code
-        no longer has.
+        no longer has: declare all tasks of a queue in one `Tasks`.
 
             @jobs.cron("0 6 * * mon-fri", zone="Europe/Berlin")
             @jobs.task()
@@ -174,26 +173,29 @@ class Tasks:
     ) -> list[Queue[BlockingClient]]:
         """Use this client, and a clock for tests, from now on; returns the queues, the first
         priority first, that of `Task.map` last."""
-        self._queues = self._open(client, prefix, clock)
-        return [*self._queues.values(), self.maps()]
+        self._open = cache(partial(DelaySet, client, prefix=prefix, clock=clock))
+        return [*map(self._open, self._levels.values()), self.maps()]
 
     def queue(self, name: str) -> DelaySet[BlockingClient]:
         """One of the queues, on a blocking client."""
         if self.stage is not None:
             return cast(DelaySet[BlockingClient], self.stage)
-        if self._queues is None:
-            with self._opening:
+        with self._opening:
+            if self._open is None:
                 address, prefix = self._configured()
-                self._queues = self._queues or self._open(connect(address, "tasks"), prefix)
-        return self._queues[name]
+                self.connect(connect(address, "tasks"), prefix)
+            assert self._open is not None
+            return self._open(name)
 
     def close(self) -> None:
         """Close the blocking connections; the next use opens new ones."""
-        if self._queues is not None:
-            self._queues[self.name].client.close()
+        if self._open is not None:
+            self._open(self.name).client.close()
 
     def maps(self) -> RequestQueue[BlockingClient]:
         """The queue of `Task.map`."""
+        if self.stage is not None:
+            raise BadInput("map needs a server: see redisq_ops.testing.fixtures")
         first = self.queue(self.name)
         name = f"{self.name}.map"
         return RequestQueue(first.client, name, prefix=first.prefix, clock=first.clock)
@@ -207,16 +209,11 @@ class Tasks:
     def aqueue(self, name: str) -> DelaySet[AsyncClient]:
         """One of the queues, on a client of the running event loop."""
         loop = asyncio.get_running_loop()
-        if loop not in self._aqueues:
+        if loop not in self._aopen:
             address, prefix = self._configured()
-            self._aqueues[loop] = self._open(aconnect(address, "tasks"), prefix)
-        return self._aqueues[loop][name]
-
-    def _open(
-        self, client: Any, prefix: str, clock: Clock | None = None
-    ) -> dict[str, DelaySet[Any]]:
-        names = self._levels.values()
-        return {name: DelaySet(client, name, prefix=prefix, clock=clock) for name in names}
+            client = aconnect(address, "tasks")
+            self._aopen[loop] = cache(partial(DelaySet, client, prefix=prefix))
+        return self._aopen[loop](name)
 
     def _configured(self) -> tuple[Any, str]:
         from redisq_ops.ops.config.config import load
@@ -249,7 +246,7 @@ class Tasks:
 
     def worker(self, **options: Any) -> Worker:
         """A `Worker` of these tasks, which declared their schedules; options as for `Worker`."""
-        queues = [*(self.queue(name) for name in self._levels.values()), self.maps()]
+        queues = [*map(self.queue, self._levels.values()), self.maps()]
         self.declare_schedules()
         handler = self.handler(options.get("concurrency", 1))
         return Worker(queues, handler, in_order=True, **options)

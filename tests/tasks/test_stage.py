@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from redisq_ops.core.model.errors import BadInput
 from redisq_ops.tasks import BadArguments, JobFailed, JobGone, Reject, Tasks, current_job
 from redisq_ops.testing.tasks import at_once
 
@@ -104,3 +105,8 @@ def test_async_callers() -> None:
 
     with at_once(jobs):
         assert asyncio.run(main()) == 6
+
+
+def test_a_list_needs_a_server() -> None:
+    with at_once(jobs), pytest.raises(BadInput, match="map needs a server"):
+        thumbnail.map(["a.png"])
