@@ -371,6 +371,7 @@ def test_what_a_handler_returned_is_kept_for_a_day(queue: Queue, clock: FakeCloc
     assert seen() == [("done", b"\x00of a", None), *rest, (None, None, None)]
     entry = queue.get("a")
     assert entry and (entry.state, entry.record) == ("done", b"\x00of a")
+    assert entry.since_ms == clock.now_ms
     clock.advance(24 * 3_600_000 - 1)
     queue.sweep()
     assert seen()[0] == ("done", b"\x00of a", None)

@@ -24,7 +24,7 @@ from ...model.settings import BATCH, LEASE_MS, MAX_PAYLOAD
 from ...model.states import ZSETS
 from ...model.validation import checked_pairs, pairs
 from ...redis.operation import C_co, Call, Description, both, operation, together
-from ...redis.parsers import number, row_words
+from ...redis.parsers import moment, number, row_words
 from . import handover
 from .handover import HandoverResult
 from .periodic_entries import PeriodicEntries
@@ -186,8 +186,13 @@ class DelaySet(PeriodicEntries[C_co], TimedQueue[C_co]):
         ]
 
     async def _get_waiting(self, id: str) -> Entry | None:
-        ((_, result),) = await self._ends([id])
-        return None if result is None else Entry(id, "done", record=result, task=task_of(id))
+        key = self.keys["result_at"]
+        ((_, result),), at = await both(
+            self._ends([id]), Call(("ZSCORE", key, id), number, key=key)
+        )
+        if result is None:
+            return None
+        return Entry(id, "done", since_ms=moment(at), record=result, task=task_of(id))
 
     @operation
     async def outcomes(self, ids: Sequence[str]) -> list[EntryOutcome]:
