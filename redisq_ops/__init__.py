@@ -22,6 +22,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .core.engine.wait import async_wait, wait
     from .core.foreign.resque import ResqueQueue
     from .core.foreign.ruby_jobs import Job
     from .core.foreign.sidekiq import SidekiqQueue
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from .core.queues.delay import DelaySet, Periodic, ShardedDelaySet
     from .core.queues.fair import FairQueue, ShardedFairQueue
     from .core.queues.request import RequestQueue, ShardedRequestQueue
-    from .core.queues.request.wait import async_wait, wait
     from .core.redis.client import aconnect, connect
     from .core.worker import Worker, run_processes
     from .core.worker.handler import Work
@@ -100,11 +100,11 @@ _HOMES = {
     "Work": "worker.handler",
     "Worker": "worker",
     "aconnect": "redis.client",
-    "async_wait": "queues.request.wait",
+    "async_wait": "engine.wait",
     "connect": "redis.client",
     "run_processes": "worker",
     "unless_done": "queues.circular",
-    "wait": "queues.request.wait",
+    "wait": "engine.wait",
 }
 
 

@@ -5,7 +5,7 @@ Names follow OpenTelemetry's conventions for messaging, spelt as Prometheus does
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from time import perf_counter
@@ -27,8 +27,8 @@ class HandlerMetrics:
         self._registry = CollectorRegistry()
         self._durations = Histogram(
             "messaging_process_duration_seconds",
-            "Time that handlers took, by queue and outcome.",
-            ["messaging_system", "messaging_destination_name", "outcome"],
+            "Time that handlers took, by queue, outcome and task.",
+            ["messaging_system", "messaging_destination_name", "outcome", "task"],
             buckets=BUCKETS,
             registry=self._registry,
         )
@@ -37,11 +37,11 @@ class HandlerMetrics:
         """The same handler, measured."""
 
         def call(work: Work) -> Any:
-            with self._timed(work):
+            with self._timed(work, handler.tasks):
                 return handler.call(work)
 
         async def acall(work: Work) -> Any:
-            with self._timed(work):
+            with self._timed(work, handler.tasks):
                 return await handler.call(work)
 
         return replace(handler, call=acall if handler.is_async else call)
@@ -51,7 +51,7 @@ class HandlerMetrics:
         return CONTENT_TYPE_LATEST, generate_latest(self._registry)
 
     @contextmanager
-    def _timed(self, work: Work) -> Iterator[None]:
+    def _timed(self, work: Work, tasks: Collection[str]) -> Iterator[None]:
         began, outcome = perf_counter(), "done"
         try:
             yield
@@ -60,7 +60,8 @@ class HandlerMetrics:
             raise
         finally:
             seconds = perf_counter() - began
-            self._durations.labels("redisq", work.queue, outcome).observe(seconds)
+            task = work.task if work.task in tasks else ""
+            self._durations.labels("redisq", work.queue, outcome, task).observe(seconds)
 
 
 def _outcome(error: BaseException) -> str:

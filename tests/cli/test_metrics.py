@@ -238,7 +238,7 @@ def test_a_worker_serves_how_long_its_handler_takes_and_how_it_ends(
         worker.wait(20)
     promtool("check", "metrics", text=text)
     name = "messaging_process_duration_seconds_count"
-    ends = re.findall(rf'^{name}{{.*name="later",.*outcome="(\w+)"}} (\S+)$', text, re.M)
+    ends = re.findall(rf'^{name}{{.*name="later",.*outcome="(\w+)",task=""}} (\S+)$', text, re.M)
     assert dict(ends) == dict.fromkeys(("done", "rejected", "retry", "failed"), "1.0")
 
 

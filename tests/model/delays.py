@@ -18,6 +18,10 @@ from .wire import picture
 class DelayModel(Model):
     ready_kept = True
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self.results: dict[str, tuple[bytes, int]] = {}  # what handlers returned, and when
+        super().__init__(*args, **options)
+
     def make(self) -> DelaySet[Any]:
         return DelaySet(self.client, "q", clock=self.clock)
 
@@ -100,6 +104,8 @@ class DelayModel(Model):
             unit.follow = None
 
     def finish(self, unit: Unit, s: Settlement) -> None:
+        if s.outcome == "result":
+            self.results[unit.id] = (s.value, self.now)
         if unit.follow is None:
             return super().finish(unit, s)
         ready, payload = unit.follow
@@ -133,3 +139,9 @@ class DelayModel(Model):
         assert {k.decode(): v for k, v in follow.items()} == {
             u.id: b"%d %b" % u.follow for u in live if u.follow
         }
+        kept = {k.decode(): v for k, v in self.client.hgetall(self.key("result")).items()}
+        young = {
+            id for id, (_, at) in self.results.items() if at > self.now - self.setting("keep_ms")
+        }
+        assert young <= kept.keys() <= self.results.keys()
+        assert all(value == self.results[id][0] for id, value in kept.items())

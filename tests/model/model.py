@@ -227,7 +227,7 @@ class Model(ABC):
             self.end(self.rng.choices(self.zombies, k=self.rng.choice([1, 3])))
 
     def end(self, batch: Sequence[Delivery]) -> None:
-        outcomes = ["ack", "ack", "result", "fail", "fail", "reject", "release"]
+        outcomes = ["ack", "ack", "result", "fail", "fail", "give_up", "reject", "release"]
         settlements = []
         for delivery in batch:
             outcome: Any = self.rng.choice(outcomes)
@@ -252,7 +252,7 @@ class Model(ABC):
             return "released"
         unit.failures += 1
         unit.error = s.value
-        if s.outcome == "reject" or unit.failures >= self.setting("max_failures"):
+        if s.outcome in ("give_up", "reject") or unit.failures >= self.setting("max_failures"):
             unit.reason = "rejected" if s.outcome == "reject" else "failed"
             self.shift(unit, "dead", self.now)
             return "dead"

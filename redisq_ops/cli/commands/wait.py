@@ -21,8 +21,8 @@ from ..rows import request_row
 from ..session import Session
 
 if TYPE_CHECKING:
+    from redisq_ops.core.engine.wait import Progress
     from redisq_ops.core.queues.request import RequestQueue
-    from redisq_ops.core.queues.request.wait import Progress
 
 commands = typer.Typer()
 waiting = typer.Typer(no_args_is_help=True)
@@ -88,7 +88,7 @@ def _ended(
     queue: RequestQueue[Any], ids: list[str], outage: _Outage, show: Progress
 ) -> Iterator[Request]:
     """Yields each request of a queue when it has ended; waits while the server is lost."""
-    from redisq_ops.core.queues.request.wait import wait
+    from redisq_ops.core.engine.wait import wait
 
     still = dict.fromkeys(ids)
     while still:

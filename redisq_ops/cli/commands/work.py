@@ -30,6 +30,7 @@ from ..session import Session, start_logging
 if TYPE_CHECKING:
     from redisq_ops.core.engine.queue import Queue
     from redisq_ops.core.worker import Worker
+    from redisq_ops.core.worker.handler import HasTasks
 
 commands = typer.Typer()
 _MOST_PROCESSES = 1000
@@ -68,7 +69,9 @@ def _nth_port(where: str, index: int) -> str:
 
 @options
 class WorkOptions:
-    handler: str | None = argument("[MODULE:FUNCTION]", "Function to call with each delivery.")
+    handler: str | None = argument(
+        "[MODULE:FUNCTION]", "Function to call with each delivery, or a Tasks object."
+    )
     program: str | None = option(
         "--exec", "CMD", "Program to run for each delivery, without a shell."
     )
@@ -113,6 +116,13 @@ def work(s: Session, given: WorkOptions) -> int:
     from redisq_ops.core.worker import run_processes
     from redisq_ops.core.worker.health import health_address
 
+    tasks = _tasks(given.handler)
+    if tasks is not None:
+        if given.queue:
+            raise BadInput(f"{given.handler} names its queues itself: leave --queue out")
+        if s.context is None:  # what code says comes before the configuration
+            s.flags["url"] = s.flags.get("url") or tasks.url
+            s.flags["prefix"] = s.flags.get("prefix") or tasks.prefix
     s.writable()
     processes, timeout, ping = given.processes, given.timeout, given.ping
     if not 1 <= processes <= _MOST_PROCESSES:
@@ -130,6 +140,8 @@ def work(s: Session, given: WorkOptions) -> int:
     if ping is not None:
         health_address(ping)
     names = tuple(given.queue or [s.config["queue"] or "default"])
+    if tasks is not None:
+        names = tuple(queue.name for queue in tasks.connect(s.client, s.deployment.prefix))
     job = _Job(
         s.flags,
         s.context,
@@ -239,11 +251,16 @@ def _queues(s: Session, job: _Job) -> list[Queue[Any]]:
     from redisq_ops.ops.files.submit import opened
 
     deployment = s.deployment  # connects: after an error there is no coroutine left to await
+    if (tasks := _tasks(job.handler)) is not None:
+        return [*tasks.connect(deployment.client, deployment.prefix)]
     return s.run(together(opened(deployment, name) for name in job.queues))
 
 
 def _run(s: Session, job: _Job) -> None:
     """Work until stopped; start again if an absent queue was created as another kind."""
+    if (tasks := _tasks(job.handler)) is not None:
+        _queues(s, job)
+        tasks.declare_schedules()
     absent = _absent(s, job)
     try:
         while True:
@@ -260,10 +277,13 @@ def _run(s: Session, job: _Job) -> None:
 
 def _worker(s: Session, job: _Job) -> Worker:
     from redisq_ops.core.worker import Worker
-    from redisq_ops.core.worker.handler import exec_handler, load_handler
+    from redisq_ops.core.worker.handler import Handler, exec_handler, load_handler
 
+    queues = _queues(s, job)
     if job.handler and not job.program:
-        handler = load_handler(job.handler)
+        found = load_handler(job.handler)
+        concurrency = job.options["concurrency"]
+        handler = found if isinstance(found, Handler) else found.handler(concurrency)
     elif job.program and not job.handler:
         try:
             argv = shlex.split(job.program)
@@ -280,7 +300,6 @@ def _worker(s: Session, job: _Job) -> Worker:
 
         metrics = HandlerMetrics()
         handler, pages = metrics.measured(handler), {"/metrics": metrics.page}
-    queues = _queues(s, job)
     if job.telemetry:
         telemetry = _telemetry().from_environment()
         handler, queues = telemetry.handler(handler), [telemetry.queue(queue) for queue in queues]
@@ -290,9 +309,18 @@ def _worker(s: Session, job: _Job) -> Worker:
         consumer=job.consumer,
         ping=job.ping,
         pages=pages,
+        in_order=bool(handler.tasks),
         redacted=lambda failure: redaction.failure(failure) or failure,
         **job.options,
     )
+
+
+def _tasks(handler: str | None) -> HasTasks | None:
+    """The tasks of MODULE:OBJECT; None: it is a function, or a program is run."""
+    from redisq_ops.core.worker.handler import HasTasks, load_handler
+
+    found = load_handler(handler) if handler else None
+    return found if isinstance(found, HasTasks) else None
 
 
 def _telemetry() -> ModuleType:

@@ -43,6 +43,8 @@ class DeclaredFeatures:
     names_examples: ClassVar[bool] = False
     """sentences of `invariants` have a number of entries and a few examples: both may differ
     between two reads of the same fault"""
+    keeps_results: ClassVar[bool] = False
+    """what a handler returns is kept"""
     no_pause: ClassVar[str] = ""
     """why redisq can't pause the queue for its owner's workers, and what does"""
     no_commands: ClassVar[Mapping[WorkerWord, str]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -68,7 +69,7 @@ class TakeResult:
     """the call stopped at its limit: there may be more entries now"""
 
 
-Outcome = Literal["ack", "result", "fail", "reject", "release"]
+Outcome = Literal["ack", "result", "fail", "give_up", "reject", "release"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 
@@ -77,7 +78,8 @@ class Settlement(NamedTuple):
 
     ``outcome``: ``ack``: done; ``result``: done, and ``value`` is kept as the result; ``fail``: try
     again after ``delay_ms`` (ms or a timedelta), or dead after too many failures; ``value`` is the
-    error; ``reject``: dead at once; ``release``: back to waiting, not counted as an attempt.
+    error; ``give_up``: failed for the last time, dead at once; ``reject``: the same, because its
+    handler refused it; ``release``: back to waiting, not counted as an attempt.
     """
 
     delivery: Delivery
@@ -115,9 +117,40 @@ class Failure:
             return cls("error", data.decode("utf-8", "backslashreplace"))
 
 
+@dataclass(frozen=True, slots=True)
+class EntryOutcome:
+    """What became of an entry so far: its state, and its result or what made it dead."""
+
+    id: str
+    state: State | None
+    """None: the queue doesn't have it: it was done without a result, its result is kept no longer,
+    or it never was there"""
+    result: bytes | None = None
+    """what its handler returned, of one that is done"""
+    reason: str | None = None
+    """why it is dead: failed | lost | rejected"""
+    error: Failure | None = None
+    """its last error, also of one that will be tried again"""
+
+    @property
+    def settled(self) -> bool:
+        """Whether it has ended: done, dead, in the trash, or unknown."""
+        return self.state not in ("waiting", "pending", "delayed")
+
+
 GONE = "gone"
 """`Entry.called` of a stream's pending entry that was deleted or trimmed, and `Entry.reason` of an
 orphan: only its id is left"""
+
+
+_TASK = re.compile(r"([A-Za-z_][\w.-]*)~")
+
+
+def task_of(id: str) -> str | None:
+    """The task in an id such as ``thumbnail~01KB…``, of an entry of `redisq_ops.tasks`; else
+    None."""
+    found = _TASK.match(id)
+    return None if found is None else found[1]
 
 
 ARGUMENTS = ("kwargs", "data", "args")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ..redis.parsers import moment
 from .cut_element import is_cut, length, unread_name
-from .entry import Entry, Failure, State, not_read
+from .entry import Entry, Failure, State, not_read, task_of
 from .errors import Unreadable
 from .quoting import bytes_of
 
@@ -38,7 +38,7 @@ def entry(
     """An `Entry` from its sorted-set score, record line, error bytes and payload."""
     at = moment(score)
     if line is None:
-        return Entry(id, state, at_ms=at, payload=payload, deliveries=deliveries)
+        return Entry(id, state, at_ms=at, payload=payload, deliveries=deliveries, task=task_of(id))
     try:
         receipt, failures, lost, first, since, consumer, op, reason, _ = line.decode().split(" ")
         return Entry(
@@ -57,6 +57,7 @@ def entry(
             error=Failure.decoded(error),
             op=_some(op),
             deliveries=deliveries,
+            task=task_of(id),
             put_ms=int(since) or None,
         )
     except ValueError as spoilt:

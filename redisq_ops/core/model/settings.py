@@ -23,7 +23,7 @@ class Settings:
     history_max: int = 100_000
     """history events kept (approximately)"""
     keep_ms: int = DAY_MS
-    """how long finished requests and their results are kept, ms; a worker looks every 30 s"""
+    """how long finished requests and results are kept, ms; a worker looks every 30 s"""
     trash_ms: int = DAY_MS
     """how long purged entries can be restored, ms"""
     aging: int = 0

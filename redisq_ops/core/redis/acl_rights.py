@@ -39,6 +39,8 @@ class ScriptedQueue(Protocol):
     @property
     def package(self) -> str: ...
     @property
+    def keeps_results(self) -> bool: ...
+    @property
     def prefix(self) -> str: ...
     @property
     def client(self) -> Any: ...
@@ -87,13 +89,13 @@ async def to_work(queue: ScriptedQueue) -> str | None:
     Returns a warning where only the right to publish is missing: work goes on without it.
     """
     lacks = await _ask(queue, WORK, [*_OF_WORKERS, "publish"])
-    if lacks != ("publish",) or queue.kind != "request":
+    if lacks != ("publish",) or not queue.keeps_results:
         _refuse(queue, tuple(name for name in lacks if name != "publish"))
         return None
     rule = setuser(user(queue.client), f"+publish &{queue.prefix}:*")
     return (
         f"the server's ACL lets this user publish to no channels {queue.prefix}:*: a wait for a "
-        f"request ends up to 2 s later; to allow it: {rule}"
+        f"request or a result ends up to 2 s later; to allow it: {rule}"
     )
 
 

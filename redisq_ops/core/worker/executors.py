@@ -15,7 +15,7 @@ from time import monotonic
 
 from ..model.entry import Settlement
 from .handler import Handler, Work, perform, succeeded
-from .retry import Random, failed, timed_out
+from .retry import Random, timed_out
 
 Post = Callable[[tuple[Work, Settlement | None]], None]
 
@@ -72,11 +72,8 @@ class Threads(Slots):
 class TaskSlots(Slots):
     """One task per slot, all in one event loop in a thread of its own."""
 
-    def __init__(
-        self, size: int, handler: Handler, post: Post, random: Random, timeout_s: float | None
-    ) -> None:
+    def __init__(self, size: int, handler: Handler, post: Post, random: Random) -> None:
         self._handler, self._post, self._random = handler, post, random
-        self._timeout_s = timeout_s
         self._ready = Event()
         self._thread = Thread(
             target=lambda: asyncio.run(self._main(size)), name="redisq-tasks", daemon=True
@@ -115,28 +112,24 @@ class TaskSlots(Slots):
     async def _perform(self, work: Work) -> Settlement:
         limit = None
         try:
-            if self._timeout_s is None:
+            if work.timeout_s is None:
                 return succeeded(work.delivery, await self._handler.call(work))
-            async with asyncio.timeout(self._timeout_s) as limit:
+            async with asyncio.timeout(work.timeout_s) as limit:
                 return succeeded(work.delivery, await self._handler.call(work))
         except BaseException as error:
             if isinstance(error, TimeoutError) and limit is not None and limit.expired():
-                assert self._timeout_s is not None
-                return timed_out(work.delivery, self._timeout_s, self._random)
+                assert work.timeout_s is not None
+                error = timed_out(work.timeout_s)
             if isinstance(error, asyncio.CancelledError) and self._closing.is_set():
                 raise
-            return failed(work.delivery, error, self._random)
+            return self._handler.failed(work.delivery, error, self._random)
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join(1.0)
 
 
-def slots(
-    size: int, handler: Handler, post: Post, random: Random, timeout_s: float | None
-) -> Slots:
-    """The slots for a handler: tasks if it is ``async``, which apply ``timeout_s``; else
-    threads."""
-    if handler.is_async:
-        return TaskSlots(size, handler, post, random, timeout_s)
-    return Threads(size, handler, post, random)
+def slots(size: int, handler: Handler, post: Post, random: Random) -> Slots:
+    """The slots for a handler: tasks if it is ``async``, which apply time-outs; else threads."""
+    kind = TaskSlots if handler.is_async else Threads
+    return kind(size, handler, post, random)

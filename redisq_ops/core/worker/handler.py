@@ -21,12 +21,16 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, NoReturn, Protocol, runtime_checkable
 
-from ..model.entry import Delivery, Failure, Settlement
+from ..model.entry import Delivery, Failure, Settlement, task_of
 from ..model.errors import BadInput, TooLarge
 from ..model.settings import MAX_RESULT
 from .retry import Failed, Random, Reject, failed
+
+if TYPE_CHECKING:
+    from ..engine.queue import Queue
+    from ..redis.operation import BlockingClient
 
 REJECTED = 100
 STDERR_KEPT = 4096
@@ -39,7 +43,7 @@ class Work:
     is dropped, and it should stop.
     """
 
-    __slots__ = ("_renew", "delivery", "lost", "settlement", "started")
+    __slots__ = ("_renew", "delivery", "lost", "settlement", "started", "timeout_s")
 
     def __init__(
         self, delivery: Delivery, renew: Callable[[Sequence[Work]], Sequence[bool]]
@@ -49,6 +53,7 @@ class Work:
         self.lost = False
         self.started: float | None = None
         self.settlement: Settlement | None = None
+        self.timeout_s: float | None = None
 
     @property
     def payload(self) -> bytes:
@@ -76,6 +81,11 @@ class Work:
         return self.delivery.number
 
     @property
+    def task(self) -> str | None:
+        """The name of its task, if its id has one."""
+        return task_of(self.delivery.id)
+
+    @property
     def client(self) -> str | None:
         """The client it belongs to, in a fair queue; else None."""
         return self.delivery.client
@@ -95,11 +105,37 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """What a worker runs for each entry; ``abort`` ends a run from outside, if that is possible."""
+    """What a worker runs for each entry."""
 
     call: Callable[[Work], Any]
     is_async: bool = False
     abort: Callable[[Work], None] | None = None
+    """ends a run from outside, if that is possible"""
+    timeout_s: Callable[[Work], float | None] | None = None
+    """how long an entry may take; None: as long as the worker's other ones"""
+    failed: Callable[[Delivery, BaseException, Random], Settlement] = failed
+    """how a run that raised an error ends: the retry policy"""
+    returns: bool | None = None
+    """whether it returns results; None: unknown until it does"""
+    tasks: frozenset[str] = frozenset()
+    """the names of its tasks, for metrics"""
+
+
+@runtime_checkable
+class HasTasks(Protocol):
+    """Tasks, which know their queues: `redisq_ops.tasks.Tasks`."""
+
+    url: str | None
+    prefix: str | None
+
+    def connect(self, client: BlockingClient, prefix: str) -> Sequence[Queue[BlockingClient]]:
+        """Use this client from now on; returns the queues, the first priority first."""
+
+    def handler(self, concurrency: int = 1) -> Handler:
+        """What a worker runs."""
+
+    def declare_schedules(self) -> None:
+        """Write the schedules of the code."""
 
 
 def as_handler(function: Callable[[Work], Any] | Handler) -> Handler:
@@ -109,11 +145,19 @@ def as_handler(function: Callable[[Work], Any] | Handler) -> Handler:
     if not callable(function):
         raise BadInput(f"a handler must be callable; a {type(function).__name__} is not")
     callables: tuple[Any, ...] = (function, type(function).__call__)
-    return Handler(function, any(map(inspect.iscoroutinefunction, callables)))
+    is_async = any(map(inspect.iscoroutinefunction, callables))
+    return Handler(function, is_async, returns=_returns(function))
 
 
-def load_handler(spec: str) -> Handler:
-    """Import the handler ``module:function``, also from the current directory.
+def _returns(function: Any) -> bool | None:
+    """Whether a function says that it returns a value; None: it doesn't say."""
+    said = getattr(function, "__annotations__", {}).get("return", Any)
+    return None if said in (Any, "Any") else said not in (None, "None", NoReturn, "NoReturn")
+
+
+def load_handler(spec: str) -> Handler | HasTasks:
+    """Import the handler ``module:function``, or the tasks ``module:object``, also from the current
+    directory.
 
     That directory comes last, so that a file there does not replace an installed module.
     """
@@ -129,7 +173,7 @@ def load_handler(spec: str) -> Handler:
     except (Exception, SystemExit) as error:  # importing runs code, and that may raise anything
         text = " ".join(f"{type(error).__name__}: {error}".split())
         raise BadInput(f"handler {spec!r} can't be imported: {text}") from error
-    return as_handler(found)
+    return found if isinstance(found, HasTasks) else as_handler(found)
 
 
 def exec_handler(argv: Sequence[str]) -> Handler:
@@ -217,4 +261,4 @@ def perform(handler: Handler, work: Work, random: Random) -> Settlement:
     try:
         return succeeded(work.delivery, handler.call(work))
     except BaseException as error:  # sys.exit() in a handler doesn't end the worker
-        return failed(work.delivery, error, random)
+        return handler.failed(work.delivery, error, random)

@@ -78,6 +78,9 @@ class Worker:
     other workers keep a request at its limit or a client at its cap, and doesn't wait for delayed,
     paused or blocked entries, nor for those that others hold.
 
+    ``in_order``: take from the first queue that has entries, in the order given; else queues take
+    turns.
+
     ``ping``: where ``GET /healthz`` is answered: a port, for this machine only, or ``host:port``,
     which also becomes the consumer's name, for a `LeaseReclaimer`. ``pages``: further pages there,
     by path. ``redacted``: changes a `Failure` before it is logged; a message may quote a payload.
@@ -99,6 +102,7 @@ class Worker:
         grace_s: float = 25.0,
         timeout_s: float | None = None,
         burst: bool = False,
+        in_order: bool = False,
         ping: int | str | None = None,
         pages: Mapping[str, Page] | None = None,
         redacted: Redacted = lambda failure: failure,
@@ -115,11 +119,13 @@ class Worker:
         address = self._endpoint.name if self._endpoint else None
         self.consumer = checked_consumer(consumer or address or f"{host}.{os.getpid()}")
         self._client = several[0].client
-        self._sources = QueueRotation(several, lease_ms, redacted)
+        self._sources = QueueRotation(several, lease_ms, redacted, in_order)
         registration = WorkerRegistration(self.consumer, concurrency * batch, host, os.getpid())
         self._upkeep = Upkeep(registration, self._sources, burst=burst, random=random)
         self._lists = deque(self._sources.by_wake_list)
         self._handler = as_handler(handler)
+        self._timed = timeout_s is not None or self._handler.timeout_s is not None
+        _refuse_lost_results(several, self._handler)
         self._concurrency, self._batch, self._lease_ms = concurrency, batch, lease_ms
         self._grace_s, self._timeout_s, self._burst = grace_s, timeout_s, burst
         self._random = random
@@ -157,7 +163,7 @@ class Worker:
         self._exchanges = ExchangeThreads(1 if self._batch == 1 else 2, self._connection, post)
         only_slot = self._concurrency == self._batch == 1 and not self._handler.is_async
         ended = self._exchange_in_slot if only_slot else post
-        self._slots = slots(self._concurrency, self._handler, ended, self._random, self._timeout_s)
+        self._slots = slots(self._concurrency, self._handler, ended, self._random)
         self._listener = WakeUpListener(self._client, post, lambda: self._free() > 0)
         renewal = LeaseRenewal(self._sources, self._lease_ms)
         in_main_thread = threading.current_thread() is threading.main_thread()
@@ -285,8 +291,9 @@ class Worker:
         if self._exchange_is_due(now) or self._is_done():
             return 0.0
         until = [self._leave_by if self._stops else self._upkeep.due_at]
-        if self._timeout_s is not None:
-            until += [(w.started or now) + self._timeout_s for w in self._sources.unsettled()]
+        if self._timed:
+            limited = (w for w in self._sources.unsettled() if w.timeout_s is not None)
+            until += [(w.started or now) + (w.timeout_s or 0.0) for w in limited]
         if not self._exchanges.busy:  # its reply comes as a message
             if self._sources.since is not None:
                 until.append(max(self._quiet_until, self._sources.since + LINGER_S))
@@ -352,15 +359,16 @@ class Worker:
 
     def _expire(self) -> None:
         """Fail entries whose handlers take too long. Tasks have time-outs of their own."""
-        if self._timeout_s is None or self._handler.is_async:
+        if not self._timed or self._handler.is_async:
             return
-        late = monotonic() - self._timeout_s
+        now = monotonic()
         for work in self._sources.unsettled():
-            if work.started is None or work.started > late:
+            limit = work.timeout_s
+            if limit is None or work.started is None or work.started + limit > now:
                 continue
             self._overdue.add(work)
-            settlement = timed_out(work.delivery, self._timeout_s, self._random)
-            self._sources.finish(work, settlement)
+            error = timed_out(limit)
+            self._sources.finish(work, self._handler.failed(work.delivery, error, self._random))
             if self._handler.abort:
                 self._handler.abort(work)
             if len(self._overdue) == self._concurrency:
@@ -454,6 +462,10 @@ class Worker:
     def _took(self, source: QueueSource, taken: TakeResult) -> None:
         """Start the taken entries, and note when to look at the queue again."""
         works = [Work(delivery, source.renew) for delivery in taken.deliveries]
+        if self._timed:
+            for work in works:
+                own = self._handler.timeout_s(work) if self._handler.timeout_s else None
+                work.timeout_s = self._timeout_s if own is None else own
         source.held.update(works)
         if works or taken.more or source.woken:
             source.look_at = 0.0
@@ -527,6 +539,16 @@ def _checked_queues(
     if len({queue.name for queue in several}) < len(several):
         raise BadInput("a queue is named twice; a worker takes each queue once")
     return several
+
+
+def _refuse_lost_results(queues: Sequence[Queue[Any]], handler: Handler) -> None:
+    """Raise `BadInput` where a handler says that it returns results and a queue keeps none."""
+    lossy = [queue.name for queue in queues if not queue.keeps_results]
+    if handler.returns and lossy:
+        raise BadInput(
+            f"the handler returns a result, and queue {lossy[0]} keeps none: let it return None, "
+            "or use a request queue or a delay set"
+        )
 
 
 def _both_replies(reply: Any) -> list[Any]:

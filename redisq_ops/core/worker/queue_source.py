@@ -115,9 +115,24 @@ class QueueSource:
             self.finished[:0] = works
             return
         self.held.difference_update(works)
+        if not self.queue.keeps_results:
+            self._warn_of_results(works)
         for work, word in zip(works, replies, strict=True):
             if word != "done":
                 self._report(work, word)
+
+    def _warn_of_results(self, works: Sequence[Work]) -> None:
+        """Log once that this queue keeps no results, and that one was dropped."""
+        for work in works if "result" not in self.known else ():
+            if (end := work.settlement) is not None and end.outcome == "result" and end.value:
+                self.known.add("result")
+                log.warning(
+                    "queue %s keeps no results: what the handler returned for %s is dropped; let "
+                    "it return None, or use a request queue or a delay set",
+                    self.queue.name,
+                    work.id,
+                )
+                return
 
     def tell_limits(self, reached: Sequence[Limit], idle: int, slots: int) -> None:
         """Log once that slots are idle because of a limit, and how to raise it."""
@@ -197,11 +212,16 @@ def summary(failure: Failure) -> str:
 
 
 class QueueRotation:
-    """All queues of a worker; they take turns."""
+    """All queues of a worker; they take turns, or the first is asked first (``in_order``)."""
 
     def __init__(
-        self, queues: Sequence[Queue[BlockingClient]], lease_ms: int, redacted: Redacted
+        self,
+        queues: Sequence[Queue[BlockingClient]],
+        lease_ms: int,
+        redacted: Redacted,
+        in_order: bool = False,
     ) -> None:
+        self._in_order = in_order
         self._by_name = {queue.name: QueueSource(queue, lease_ms, redacted) for queue in queues}
         self._all = tuple(self._by_name.values())
         self._rotation = deque(self._all)
@@ -268,7 +288,8 @@ class QueueRotation:
         now = monotonic()
         for source in self._rotation:
             if source.is_due(now) or source in settling:
-                self._rotation.remove(source)
-                self._rotation.append(source)
+                if not self._in_order:
+                    self._rotation.remove(source)
+                    self._rotation.append(source)
                 return source
         return None

@@ -55,7 +55,7 @@ def backoff_ms(failures: int, random: Random) -> int:
 
 def failed(delivery: Delivery, error: BaseException, random: Random) -> Settlement:
     """The settlement of a run that raised ``error``."""
-    failure = error.failure if isinstance(error, Failed) else _failure(error)
+    failure = failure_of(error)
     if isinstance(error, Reject):
         return Settlement(delivery, "reject", failure.encoded())
     if isinstance(error, Retry) and error.after is not None:
@@ -63,13 +63,15 @@ def failed(delivery: Delivery, error: BaseException, random: Random) -> Settleme
     return Settlement(delivery, "fail", failure.encoded(), backoff_ms(delivery.failures, random))
 
 
-def timed_out(delivery: Delivery, timeout_s: float, random: Random) -> Settlement:
-    """The settlement of a run that took longer than ``timeout_s``."""
-    failure = Failure("Timeout", f"not done after {timeout_s:g} s")
-    return failed(delivery, Failed(failure), random)
+def timed_out(timeout_s: float) -> Failed:
+    """The error of a run that took longer than ``timeout_s``."""
+    return Failed(Failure("Timeout", f"not done after {timeout_s:g} s"))
 
 
-def _failure(error: BaseException) -> Failure:
+def failure_of(error: BaseException) -> Failure:
+    """What is stored of an error."""
+    if isinstance(error, Failed):
+        return error.failure
     try:
         message = str(error)
     except Exception:

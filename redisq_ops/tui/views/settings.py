@@ -21,7 +21,7 @@ _MEANINGS = {
     "aging": "each n-th take begins at another priority; 0: strict priorities",
     "history": "which events the history records: off, ops or all",
     "history_max": "history events that are kept, about",
-    "keep_ms": "how long finished requests and their results are kept",
+    "keep_ms": "how long finished requests and results are kept",
     "max_failures": "failures after which an entry is dead",
     "max_lost": "lost leases after which an entry is dead",
     "max_waiting": "waiting entries above which none is added; 0: no bound",

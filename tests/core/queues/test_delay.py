@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import redis
 
+from redisq_ops.core.engine.wait import wait
 from redisq_ops.core.model.clock import FakeClock
+from redisq_ops.core.model.entry import EntryOutcome, Settlement
 from redisq_ops.core.model.errors import (
     BadInput,
     QueueClosed,
@@ -16,7 +20,8 @@ from redisq_ops.core.model.errors import (
     TooLarge,
 )
 from redisq_ops.core.model.settings import LEASE_MS
-from redisq_ops.core.queues.delay import DelaySet
+from redisq_ops.core.queues.delay import DelaySet, ShardedDelaySet
+from redisq_ops.core.redis.client import connect
 
 from ...model.wire import picture
 from ...queue_steps import ids, move, settle, take
@@ -194,3 +199,92 @@ def test_a_time_far_off_survives_trash_and_undo(queue: Queue) -> None:
     assert move(queue, "op1", "purge", "delayed", "a", "b") == ["moved"] * 2
     assert move(queue, "op2", "restore", "trash", "a", "b") == ["moved"] * 2
     assert queue.get("a").at_ms == at  # type: ignore[union-attr]
+
+
+def test_what_a_handler_returned_is_kept_for_a_day(queue: Queue, clock: FakeClock) -> None:
+    for id in ("a", "b", "c", "d"):
+        put(queue, id, 0)
+    a, b, c, _ = take(queue)
+    said = queue.settle(
+        [
+            Settlement(a, "result", b"\x00of a"),
+            Settlement(b, "ack"),
+            Settlement(c, "give_up", b"no"),
+        ]
+    )
+    assert said == ["done", "done", "dead"]
+
+    def seen() -> list[tuple[Any, ...]]:
+        found = queue.outcomes(["a", "b", "c", "d", "e"])
+        return [(one.state, one.result, one.reason) for one in found]
+
+    rest = [(None, None, None), ("dead", None, "failed"), ("pending", None, None)]
+    assert seen() == [("done", b"\x00of a", None), *rest, (None, None, None)]
+    entry = queue.get("a")
+    assert entry and (entry.state, entry.record) == ("done", b"\x00of a")
+    assert entry.since_ms == clock.now_ms
+    clock.advance(24 * 3_600_000 - 1)
+    queue.sweep()
+    assert seen()[0] == ("done", b"\x00of a", None)
+    clock.advance(1)
+    queue.sweep()
+    assert seen()[0] == (None, None, None)
+
+
+def test_new_results_make_room_by_removing_old_ones(queue: Queue, clock: FakeClock) -> None:
+    def results(*ids: str) -> None:
+        queue.schedule([(id, b"") for id in ids])
+        queue.settle([Settlement(held, "result", b"x") for held in take(queue)])
+
+    results("a", "b", "c")
+    clock.advance(24 * 3_600_000)
+    results("d")
+    assert sum(one.state == "done" for one in queue.outcomes(["a", "b", "c", "d"])) == 2
+
+
+def test_a_result_of_a_run_that_is_followed_by_another(queue: Queue, clock: FakeClock) -> None:
+    put(queue, "e", 0)
+    (held,) = take(queue)
+    assert put(queue, "e", 100, mode="move") == "again"
+    queue.settle([Settlement(held, "result", b"first")])
+    assert [one.state for one in queue.outcomes(["e"])] == ["delayed"]
+    assert queue.client.hget("redisq:{q}:result", "e") == b"first"
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("outcome", ["result", "reject"])
+def test_who_waits_for_an_entry_is_told_of_its_end(url: str, outcome: Any) -> None:
+    """Without the message the waiter would look again in an hour."""
+    with connect(url) as client, connect(url) as other:
+        queue, found = DelaySet(client, "q"), list[EntryOutcome]()
+        put(queue, "e", 0)
+        waiter = threading.Thread(
+            target=lambda: found.extend(wait(DelaySet(other, "q"), ["e"], reread_s=3600.0))
+        )
+        waiter.start()
+        while not client.pubsub_numsub("redisq:{q}:result:e")[0][1]:
+            time.sleep(0.005)
+        (held,) = queue.take(1, consumer="w").deliveries
+        queue.settle([Settlement(held, outcome, b"x")])
+        waiter.join()
+    assert [one.state for one in found] == ["done" if outcome == "result" else "dead"]
+
+
+def test_results_outlive_the_shard_in_which_they_came(client: redis.Redis) -> None:
+    queue = ShardedDelaySet(client, "q", shards=4)
+    ids = [f"e{n}" for n in range(40)]
+    queue.schedule([(id, b"") for id in ids])
+    taken = queue.take(100, consumer="w").deliveries
+    while len(taken) < 40:
+        taken += queue.take(100, consumer="w").deliveries
+    queue.settle([Settlement(held, "result", held.id.encode()) for held in taken])
+    queue.schedule([("waits", b"")])
+    for shards in (1, 3):
+        while queue.resize(shards):
+            pass
+        fresh = ShardedDelaySet(client, "q")
+        assert [one.result for one in fresh.outcomes(ids)] == [id.encode() for id in ids]
+        assert fresh.outcomes(["waits", "never"])[0].state == "waiting"
+        assert fresh.invariants() == []
+        if shards == 1:
+            assert not client.exists("redisq:{q/3}:result", "redisq:{q/3}:result_at")

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import redis
 
+from redisq_ops.core.engine.wait import async_wait, wait
 from redisq_ops.core.model.entry import Request, Settlement
 from redisq_ops.core.model.errors import NotFound, Unreachable
 from redisq_ops.core.queues.request import RequestQueue
-from redisq_ops.core.queues.request.wait import async_wait, wait
 from redisq_ops.core.redis.client import aconnect, connect
 from redisq_ops.demo.server import EmbeddedServer
 
@@ -110,7 +110,7 @@ def test_who_lost_the_connection_looks_again(
 
 
 def test_time_is_up(queue: RequestQueue[redis.Redis], url: str, waiter: Waiter) -> None:
-    with pytest.raises(TimeoutError, match="2 of the requests: r1 r3"):
+    with pytest.raises(TimeoutError, match="2 of 3: r1 r3"):
         cancel(queue, "r2")
         waiter(url, ["r1", "r2", "r3"], 0.05)
 

@@ -154,7 +154,8 @@ def test_a_handler_is_imported_by_name_also_from_here(
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    assert done(load_handler("colours:Box.paint")).value == b"red"
+    handler = load_handler("colours:Box.paint")
+    assert isinstance(handler, Handler) and done(handler).value == b"red"
 
 
 @pytest.mark.parametrize(

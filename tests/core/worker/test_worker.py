@@ -1097,3 +1097,39 @@ def test_a_burst_runs_periodic_entries_that_were_missed(url: str, client: redis.
         ran: list[bytes] = []
         Worker(later, lambda work: ran.append(work.payload), burst=True).run()
     assert ran == [b"rotate"]
+
+
+def test_a_result_that_a_queue_would_drop_is_refused_or_told(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = FairQueue(client, "turns")
+
+    def declared(work: Work) -> int:
+        return 1
+
+    async def adeclared(work: Work) -> "str": ...  # type: ignore[empty-body]
+
+    def none(work: Work) -> None: ...
+
+    for handler in (declared, adeclared):
+        with pytest.raises(BadInput, match="queue turns keeps none: let it return None, or use"):
+            Worker(queue, handler)
+        Worker([RequestQueue(client, "mail"), DelaySet(client, "later")], handler)
+    Worker(queue, none)
+    queue.submit("ann", [("a", b"1"), ("b", b""), ("c", b"3")])
+    with caplog.at_level(logging.WARNING):
+        Worker(queue, lambda work: work.payload, burst=True).run()
+    told = [r.getMessage() for r in caplog.records if "keeps no results" in r.getMessage()]
+    assert told == [
+        "queue turns keeps no results: what the handler returned for a is dropped; let it return "
+        "None, or use a request queue or a delay set"
+    ]
+
+
+def test_in_order_the_first_queue_is_asked_first(client: Client) -> None:
+    first, second = DelaySet(client, "first"), DelaySet(client, "second")
+    for queue in (first, second):
+        queue.schedule([(f"{queue.name}-{n}", b"") for n in range(3)])
+    seen = list[str]()
+    Worker([second, first], lambda work: seen.append(work.queue), in_order=True, burst=True).run()
+    assert seen == ["second"] * 3 + ["first"] * 3

@@ -1,4 +1,5 @@
--- End deliveries: ack, result (ack with bytes to keep), fail, reject or release. Only the receipt of
+-- End deliveries: ack, result (ack with bytes to keep), fail, give_up (for
+-- the last time), reject or release. Only the receipt of
 -- the latest delivery counts; any other gets `stale` and changes nothing.
 -- RARELY lists the counters, of all kinds of queue, that few settlements change.
 -- KEYS: meta err
@@ -30,7 +31,7 @@ local function missed(id, outcome, value, wait, r)
   history_tally('f', 1)
   errors[#errors + 1], errors[#errors + 2] = id, value
   -- mutant dead one failure late: failures >= config => failures > config
-  if outcome == 'reject' or r.failures >= config.max_failures then
+  if outcome == 'reject' or outcome == 'give_up' or r.failures >= config.max_failures then
     r.reason = outcome == 'reject' and 'rejected' or 'failed'
     history_note('dead', id .. '|' .. r.reason)
     transitions_move(id, 'pending', 'dead', now, r)
@@ -60,13 +61,14 @@ for k = 1, number do
     end
     if outcome == 'ack' or outcome == 'result' then
       local again = storage_again(id, wait)
+      value = outcome == 'result' and value or nil
       if history_all then history_note('done', id .. '|' .. (now - record_unpack(line).since)) end
       acked = acked + 1
       if again then
         counters_add('done', 1)
-        transitions_move(id, 'pending', 'waiting', again, record_unpack(nil))
+        transitions_move(id, 'pending', 'waiting', again, record_unpack(nil), nil, value)
       elseif row then
-        transitions_leave(id, 'pending', 'done', outcome == 'result' and value or nil, wait)
+        transitions_leave(id, 'pending', 'done', value, wait)
       else
         plainly = plainly + 1
         over[plainly] = id

@@ -33,7 +33,8 @@ local function transitions_leave(id, from, to, value, wait)
 end
 
 -- `r`: the entry's record, changed as needed. `since`: when it entered the state, if that isn't now.
-local function transitions_move(id, from, to, score, r, since)
+-- `value`: as of `transitions_leave`, of an entry that runs again.
+local function transitions_move(id, from, to, score, r, since, value)
   if to == 'gone' then return transitions_leave(id, from, to) end
   if state_zsets[from] then
     local list = list_of(write_buffer_drops, state_zsets[from])
@@ -45,7 +46,7 @@ local function transitions_move(id, from, to, score, r, since)
   if to ~= 'pending' then r.receipt = '-' end
   r.since, changed = since or now, true
   write_buffer_retain(id, r)
-  storage_moved(id, from, to, r)
+  storage_moved(id, from, to, r, value)
 end
 
 -- Before the first write: every check that may refuse the changes noted so far.

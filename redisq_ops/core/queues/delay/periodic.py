@@ -22,6 +22,7 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
+from ...model.entry import task_of
 from ...model.errors import BadInput
 from ...model.keys import checked_name
 
@@ -98,8 +99,9 @@ class ScheduledPeriodic:
         """Another program that starts its runs: none."""
 
     @property
-    def task(self) -> None:
-        """What its runs call: its payload says all."""
+    def task(self) -> str | None:
+        """The task that its runs call, if its name has one; else its payload says all."""
+        return task_of(self.name)
 
     @property
     def run_ms(self) -> int | None:

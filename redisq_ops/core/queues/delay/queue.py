@@ -4,8 +4,9 @@ From article 003, with its protocol mended (docs/explanation/faults.md). One sor
 ready times; an entry is *delayed* until then and *waiting* from then on. Keys beside the common
 ones (docs/explanation/delay-set.md): ``body`` id → payload, ``next`` id → the run after the present
 delivery, if the entry was rescheduled meanwhile, ``seen`` marks of entries handed over to here,
-``transit`` entries between two shards, ``periodic``, ``periodic_at`` and ``periodic_run`` name →
-definition, next time and latest run.
+``transit`` entries between two shards, ``result`` and ``result_at`` id → what its handler returned,
+and when, ``periodic``, ``periodic_at`` and ``periodic_run`` name → definition, next time and latest
+run.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from ...engine.queue import Queue
 from ...engine.timed_queue import TimedQueue
 from ...model.clock import Duration, Moment, checked_moment, checked_ms
-from ...model.entry import Delivery, Entry, State
+from ...model.entry import Delivery, Entry, EntryOutcome, State, task_of
 from ...model.errors import BadInput, Refused
 from ...model.settings import BATCH, LEASE_MS, MAX_PAYLOAD
 from ...model.states import ZSETS
 from ...model.validation import checked_pairs, pairs
-from ...redis.operation import C_co, Call, both, operation, together
-from ...redis.parsers import number, row_words
+from ...redis.operation import C_co, Call, Description, both, operation, together
+from ...redis.parsers import moment, number, row_words
 from . import handover
 from .handover import HandoverResult
 from .periodic_entries import PeriodicEntries
@@ -55,10 +56,11 @@ class DelaySet(PeriodicEntries[C_co], TimedQueue[C_co]):
     """
 
     kind: ClassVar[str] = "delay"
+    keeps_results: ClassVar[bool] = True
     package: ClassVar[str] = "queues.delay"
     key_types: ClassVar[dict[str, str]] = {
-        **dict.fromkeys(("body", "next", "transit", "periodic", "periodic_run"), "hash"),
-        **dict.fromkeys(("seen", "periodic_at"), "zset"),
+        **dict.fromkeys(("body", "next", "result", "transit", "periodic", "periodic_run"), "hash"),
+        **dict.fromkeys(("seen", "result_at", "periodic_at"), "zset"),
     }
     importable_states: ClassVar[frozenset[State]] = frozenset({"waiting", "delayed", "dead"})
 
@@ -184,7 +186,55 @@ class DelaySet(PeriodicEntries[C_co], TimedQueue[C_co]):
         ]
 
     async def _get_waiting(self, id: str) -> Entry | None:
-        return None
+        key = self.keys["result_at"]
+        ((_, result),), at = await both(
+            self._ends([id]), Call(("ZSCORE", key, id), number, key=key)
+        )
+        if result is None:
+            return None
+        return Entry(id, "done", since_ms=moment(at), record=result, task=task_of(id))
+
+    @operation
+    async def outcomes(self, ids: Sequence[str]) -> list[EntryOutcome]:
+        """What became of entries: an `EntryOutcome` for each, in their order; up to 500.
+
+        A result is kept for 24 hours (setting ``keep_ms``). `wait` waits for the ends of entries.
+
+            for outcome in delay.outcomes(["reminder-7", "reminder-8"]):
+                print(outcome.id, outcome.state, outcome.result or outcome.error)
+        """
+        found = await self.get_many.op(ids)
+        gone = [id for id, entry in zip(ids, found, strict=True) if entry is None]
+        # Read later than the states: what has neither a state nor a payload has ended by now.
+        ends = dict(zip(gone, await self._ends(gone), strict=True))
+        outcomes = []
+        for id, entry in zip(ids, found, strict=True):
+            if entry is not None:
+                result = entry.record if entry.state == "done" else None
+                outcomes.append(EntryOutcome(id, entry.state, result, entry.reason, entry.error))
+                continue
+            here, result = ends[id]
+            state: State | None = "pending" if here else None if result is None else "done"
+            outcomes.append(EntryOutcome(id, state, result if state == "done" else None))
+        return outcomes
+
+    async def _ends(self, ids: Sequence[str]) -> list[tuple[bool, bytes | None]]:
+        """For each entry whether it is here, in whatever state, and the result that is kept."""
+        if not ids:
+            return []
+        body, key = self.keys["body"], self.keys["result"]
+        here, results = await both(
+            together(Call(("HEXISTS", body, id), bool, key=body) for id in ids),
+            Call(("HMGET", key, *ids), list[bytes | None], key=key),
+        )
+        return list(zip(here, results, strict=True))
+
+    @property
+    def _end_channels(self) -> str:
+        return self.keys["result"] + ":"
+
+    def _awaited(self, ids: Sequence[str]) -> Description[list[EntryOutcome]]:
+        return self.outcomes.op(ids)
 
     @operation
     async def invariants(self) -> list[str]:

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from ...engine.timed_queue import ShardedTimedQueue
-from ...redis.operation import C_co
+from ...model.settings import BATCH
+from ...redis.operation import C_co, Call, together
+from ...redis.parsers import scored
 from .queue import DelaySet, Scheduled
 
 
@@ -26,4 +28,32 @@ class ShardedDelaySet(ShardedTimedQueue[C_co, DelaySet[None]], DelaySet[C_co]):
     ) -> list[Scheduled]:
         return await self._offer_to_home(entries, lambda part, some: part._schedule(some, at, mode))
 
-    # --- moving to other shards ----------------------------------------------------------------
+    # --- results --------------------------------------------------------------------------------
+
+    async def _ends(self, ids: Sequence[str]) -> list[tuple[bool, bytes | None]]:
+        """Of the shards in which the entries ended, which may have another number by now."""
+        found = await self._on_each_shard(lambda part: part._ends(ids))
+        return [
+            (any(here for here, _ in rows), next((r for _, r in rows if r is not None), None))
+            for rows in zip(*found, strict=True)
+        ]
+
+    async def _clear_given_up(self, parts: Sequence[DelaySet[None]]) -> None:
+        await together(self._copy_results(part) for part in parts)
+        await ShardedTimedQueue._clear_given_up(self, parts)
+
+    async def _copy_results(self, part: DelaySet[None]) -> None:
+        """Copy what handlers returned to the first shard; a copy of an id that is there stays."""
+        came, at = part.keys["result"], part.keys["result_at"]
+        values, times = self.keys["result"], self.keys["result_at"]
+        while rows := await scored(at, "0", str(BATCH - 1)):
+            ids = [id for id, _ in rows]
+            results = await Call(("HMGET", came, *ids), list[Any], key=came)
+            kept = [(id, r, ms) for (id, ms), r in zip(rows, results, strict=True) if r is not None]
+            await together(Call(("HSETNX", values, id, r), int, key=values) for id, r, _ in kept)
+            scores = [word for id, _, ms in kept for word in (ms, id)]
+            if scores:
+                await Call(("ZADD", times, "NX", *scores), int, key=times)
+            await together(
+                [Call(("HDEL", came, *ids), int, key=came), Call(("ZREM", at, *ids), int, key=at)]
+            )

@@ -66,6 +66,7 @@ class RequestQueue(RequestReads[C_co]):
     'redisq:{mail}:s:'
     """
 
+    keeps_results: ClassVar[bool] = True
     kind: ClassVar[str] = "request"
     package: ClassVar[str] = "queues.request"
     waiting_depth: ClassVar[int | None] = 1000

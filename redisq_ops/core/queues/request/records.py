@@ -79,6 +79,14 @@ class RequestRecords(HasRequests[C_co], HasPriorityLevels[C_co]):
 
         return Call(("HMGET", key, *_RECORD), read, key=key)
 
+    @property
+    def _end_channels(self) -> str:
+        return self.keys["r_"]
+
+    async def _awaited(self, ids: Sequence[str]) -> list[Request]:
+        records = await together(self.request.op(id) for id in ids)
+        return [found(record, id, self.name) for record, id in zip(records, ids, strict=True)]
+
     @operation
     def traceparent(self, id: str) -> Call[str | None]:
         """The W3C trace context with which a request was submitted; None: without one."""

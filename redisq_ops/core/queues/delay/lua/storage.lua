@@ -1,21 +1,25 @@
 -- The delay set: one sorted set of ready times. An entry is delayed until its time and waiting from
 -- then on; both are the same key, so becoming due costs nothing. A delivered entry keeps its ready time
 -- in its record and returns to it, so the order survives. `seen`: marks of entries that came from other
--- shards or queues -> when; each is taken in once.
+-- shards or queues -> when; each is taken in once. What a handler returned is kept (results.lua).
 -- KEYS: body next seen delay lease dead trash
 -- IMPLEMENTS: storage_waiting_zset storage_moved storage_done storage_again storage_score
 -- IMPLEMENTS: storage_prepare storage_flush storage_retire storage_move_range storage_still_in
--- USES: list_append type_check wake_workers config corrupt_values
+-- USES: list_append type_check wake_workers config corrupt_values results
 local storage_waiting_zset = delay
 local gone, woken = {}, 0
 local begun, renewed = {}, {} -- runs that begin: ids, and ids with payloads
 local follows -- whether any entry is to run again; read once
 
-local function storage_moved(id, from, to, r)
+local function storage_moved(id, from, to, r, value)
+  -- mutant results lost: (id, value) => (id, '')
+  if value then results_keep(id, value) end
   if to == 'done' or to == 'gone' then
     gone[#gone + 1] = id
   elseif to == 'waiting' or to == 'delayed' then
     woken = woken + 1
+  elseif to == 'dead' then
+    results_dead(id)
   end
 end
 
@@ -46,6 +50,7 @@ local function storage_still_in(ids, state)
 end
 
 local function storage_prepare()
+  results_check()
   if #gone + #begun == 0 then return end
   type_check_key(body, 'hash')
   if follows ~= false then type_check_key(next, 'hash') end
@@ -62,6 +67,7 @@ local function storage_flush()
     if follows ~= false then redis.call('HDEL', next, unpack(gone)) end
   end
   if woken > 0 then wake_workers(woken) end
+  results_flush()
   gone, woken = {}, 0
 end
 
@@ -69,7 +75,7 @@ local function storage_retire(max)
   local old = redis.call('ZRANGE', seen, '-inf', now - config.keep_ms, 'BYSCORE', 'LIMIT', 0, max)
   -- mutant what arrived is known for ever: redis.call('ZREM', seen, unpack(old)) => old = {}
   if #old > 0 then redis.call('ZREM', seen, unpack(old)) end
-  return #old
+  return #old + results_retire(max)
 end
 
 -- Every entry of this kind can be moved, so none has to be looked at.

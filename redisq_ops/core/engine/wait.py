@@ -1,6 +1,6 @@
-"""Waits for requests to end.
+"""Waits for requests and for entries of delay sets to end.
 
-A publication is a hint, the request's record is the truth. A waiter subscribes, reads the record
+A publication is a hint, the record is the truth. A waiter subscribes, reads the record
 once the subscription is confirmed, and reads it again after each message and every few seconds. So
 a lost message costs at most these seconds, and a waiter that comes late returns at once.
 """
@@ -10,35 +10,58 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, closing, contextmanager
 from time import monotonic
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from redis.exceptions import NoPermissionError, RedisError
 
-from ...model.entry import Request
-from ...model.settings import BATCH
-from ...redis.operation import AsyncClient, BlockingClient, arun, run, together
-from ...redis.server_errors import translate
-from . import RequestQueue
-from .records import found
+from ..model.entry import Request
+from ..model.settings import BATCH
+from ..redis.operation import AsyncClient, BlockingClient, Description, arun, run
+from ..redis.server_errors import translate
 
 REREAD_S = 2.0
 
 Progress = Callable[[Request], None]
 
 
+class Awaited(Protocol):
+    """What is read of something that ends: a `Request`, or an `EntryOutcome`."""
+
+    @property
+    def settled(self) -> bool: ...
+
+
+A = TypeVar("A", bound=Awaited)
+C = TypeVar("C", covariant=True)
+
+
+class HasEnds(Protocol[C, A]):
+    """A queue whose requests or entries can be waited for."""
+
+    @property
+    def client(self) -> C: ...
+    @property
+    def _end_channels(self) -> str:
+        """What the names of channels begin with; the id follows."""
+
+    def _awaited(self, ids: Sequence[str]) -> Description[list[A]]:
+        """Read what may have ended; raises `NotFound` for an unknown id of a request."""
+
+
 def wait(
-    queue: RequestQueue[BlockingClient],
+    queue: HasEnds[BlockingClient, A],
     ids: Sequence[str],
     timeout_s: float | None = None,
     *,
-    progress: Progress | None = None,
+    progress: Callable[[A], None] | None = None,
     reread_s: float = REREAD_S,
-) -> Iterator[Request]:
+) -> Iterator[A]:
     """Wait for requests: yields the final `Request` of each as soon as it is done or cancelled.
+    Of a delay set: for entries, and yields an `EntryOutcome` of each that is done, dead or gone.
 
     ``progress`` is called with every record that is read, at least every ``reread_s`` seconds.
-    Raises `NotFound` for an unknown id, TimeoutError after ``timeout_s`` seconds, naming the open
-    requests, and `Unreachable`. Waiting again loses nothing.
+    Raises `NotFound` for an unknown request, TimeoutError after ``timeout_s`` seconds, naming the
+    open ones, and `Unreachable`. Waiting again loses nothing.
 
         for request in wait(queue, ["monday", "tuesday"], timeout_s=60):
             print(request.id, request.done, request.dead)
@@ -52,19 +75,18 @@ def wait(
                 while watch.note_hint(message):
                     message = pubsub.get_message(timeout=0)
             while due := watch.due():
-                read = together(queue.request.op(id) for id in due)
-                yield from watch.seen(due, run(queue.client, read))
+                yield from watch.seen(due, run(queue.client, queue._awaited(due)))
             watch.check_time()
 
 
 async def async_wait(
-    queue: RequestQueue[AsyncClient],
+    queue: HasEnds[AsyncClient, A],
     ids: Sequence[str],
     timeout_s: float | None = None,
     *,
-    progress: Progress | None = None,
+    progress: Callable[[A], None] | None = None,
     reread_s: float = REREAD_S,
-) -> AsyncIterator[Request]:
+) -> AsyncIterator[A]:
     """As `wait`, for asyncio: ``async for request in async_wait(queue, ["monday"])``."""
     watch = _Watch(queue, ids, timeout_s, progress, reread_s)
     with _our_errors():
@@ -77,25 +99,25 @@ async def async_wait(
                     while watch.note_hint(message):
                         message = await pubsub.get_message(timeout=0)
                 while due := watch.due():
-                    read = together(queue.request.op(id) for id in due)
-                    for request in watch.seen(due, await arun(queue.client, read)):
-                        yield request
+                    for ended in watch.seen(due, await arun(queue.client, queue._awaited(due))):
+                        yield ended
                 watch.check_time()
 
 
-class _Watch:
-    """The requests that are waited for, and when to read them; without I/O."""
+class _Watch(Generic[A]):
+    """What is waited for, and when to read it; without I/O."""
 
     def __init__(
         self,
-        queue: RequestQueue[Any],
+        queue: HasEnds[Any, A],
         ids: Sequence[str],
         timeout_s: float | None,
-        progress: Progress | None,
+        progress: Callable[[A], None] | None,
         reread_s: float,
     ) -> None:
-        self._queue, self._progress, self._reread_s = queue, progress, reread_s
+        self._channels, self._progress, self._reread_s = queue._end_channels, progress, reread_s
         self.open = dict.fromkeys(ids)  # a set that keeps its order
+        self._asked = len(self.open)
         self._hinted: dict[str, None] = {}
         now = monotonic()
         self._ends = None if timeout_s is None else now + timeout_s
@@ -104,7 +126,7 @@ class _Watch:
 
     def channels(self) -> list[str]:
         # Without ids, a channel that nobody publishes to: subscribing to none is an error.
-        return [self._queue.keys["r_"] + id for id in self.open or [""]]
+        return [self._channels + id for id in self.open or [""]]
 
     def patience(self) -> float:
         """Seconds until silence is a reason to act."""
@@ -115,7 +137,7 @@ class _Watch:
         """Take a message as a hint, also the confirmation of a (new) subscription."""
         if message is None:
             return False
-        id = message["channel"].decode().removeprefix(self._queue.keys["r_"])
+        id = message["channel"].decode().removeprefix(self._channels)
         if id in self.open:
             self._hinted[id] = None
         return True
@@ -143,20 +165,19 @@ class _Watch:
     def _is_late(self, now: float) -> bool:
         return self._ends is not None and now >= self._ends
 
-    def seen(self, ids: Sequence[str], records: Sequence[Request | None]) -> Iterator[Request]:
+    def seen(self, ids: Sequence[str], records: list[A]) -> Iterator[A]:
         for id, record in zip(ids, records, strict=True):
-            request = found(record, id, self._queue.name)
             if self._progress:
-                self._progress(request)
-            if request.settled and id in self.open:
+                self._progress(record)
+            if record.settled and id in self.open:
                 del self.open[id]
                 self._hinted.pop(id, None)
-                yield request
+                yield record
 
     def check_time(self) -> None:
         if self.open and self._was_late:
             some = " ".join(list(self.open)[:5]) + (" …" if len(self.open) > 5 else "")
-            raise TimeoutError(f"still open: {len(self.open)} of the requests: {some}")
+            raise TimeoutError(f"still open: {len(self.open)} of {self._asked}: {some}")
 
 
 def _pubsub(client: Any) -> Any:

@@ -1,0 +1,144 @@
+"""Arguments and results as JSON, by the annotations of a task's function.
+
+The payload of a job is ``{"task":NAME,"kwargs":{…}}``; `ARGUMENTS` of entries names the member, so
+filters read arguments by name. msgspec converts: it knows dataclasses, TypedDict, enums, dates and
+unions, checks while it reads, and has no dependencies. Pydantic's models convert by their own
+methods, paths by their text.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import PurePath
+from typing import Any
+
+from redisq_ops.core.model.errors import BadInput
+
+from .errors import BadArguments
+
+try:
+    import msgspec
+except ImportError as missing:
+    raise ImportError("tasks need msgspec: pip install 'redisq-ops[tasks]'") from missing
+
+Raw = msgspec.Raw
+"""JSON as it is"""
+OPTIONS = frozenset({"in_", "at", "unique", "priority", "then"})
+"""arguments of `Task.submit` itself: no task's parameter may have these names"""
+
+
+class Next(msgspec.Struct, omit_defaults=True):
+    """A call that follows: the result before it becomes the argument ``into``."""
+
+    task: str
+    id: str
+    queue: str
+    kwargs: dict[str, Raw] = {}
+    into: str | None = None
+
+
+class Call(msgspec.Struct, omit_defaults=True):
+    """What a payload says: the task to call, its arguments, and the calls that follow."""
+
+    task: str
+    kwargs: Raw = Raw(b"{}")
+    then: list[Next] = []
+
+
+def _to_json(value: Any) -> Any:
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    if isinstance(value, PurePath):
+        return str(value)
+    raise NotImplementedError(f"a {type(value).__name__} has no JSON: use a dataclass")
+
+
+def _from_json(kind: type, value: Any) -> Any:
+    if hasattr(kind, "model_validate"):
+        return kind.model_validate(value)
+    if isinstance(kind, type) and issubclass(kind, PurePath):
+        return kind(value)
+    raise NotImplementedError(f"{kind!r} can't be read from JSON: use a dataclass")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_to_json)
+_calls = msgspec.json.Decoder(Call)
+encoded = _encoder.encode
+"""a value as JSON; TypeError or NotImplementedError for one that has none"""
+
+
+def read_call(payload: bytes) -> Call:
+    """The call of a payload. Raises ValueError for anything else."""
+    return _calls.decode(payload)
+
+
+class Signature:
+    """The parameters and the result of a task's function."""
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        self._name = name
+        try:
+            self._signature = signature = inspect.signature(function, eval_str=True)
+        except NameError as unknown:
+            raise BadInput(f"task {name}: {unknown}, in an annotation") from unknown
+        for each in signature.parameters.values():
+            if each.kind not in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY):
+                raise BadInput(f"task {name}: {each}: each argument of a task has a name")
+            if each.name in OPTIONS:
+                raise BadInput(f"task {name}: {each.name} is an option of submit: rename it")
+        # What isn't given is left to the function: its default is that of the worker's code.
+        fields = [
+            (each.name, msgspec.UnsetType | _kind(each.annotation), msgspec.UNSET)
+            for each in signature.parameters.values()
+        ]
+        self._required = [
+            each.name for each in signature.parameters.values() if each.default is each.empty
+        ]
+        try:
+            shape = msgspec.defstruct("Arguments", fields, forbid_unknown_fields=True)
+            self._arguments = msgspec.json.Decoder(shape, dec_hook=_from_json)
+            self._result = msgspec.json.Decoder(
+                _kind(signature.return_annotation), dec_hook=_from_json
+            )
+        except TypeError as error:
+            raise BadInput(f"task {name}: {error}") from error
+
+    def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        """Arguments as JSON; raises `BadArguments` unless a worker with this code can read them."""
+        with self._checked():
+            given = encoded(self._signature.bind(*args, **kwargs).arguments)
+            self._arguments.decode(given)
+        return given
+
+    def encode_some(self, into: str | None, kwargs: Mapping[str, Any]) -> dict[str, Raw]:
+        """Arguments but the one ``into``, each as JSON."""
+        with self._checked():
+            self._signature.bind(**kwargs, **({} if into is None else {into: None}))
+            self._arguments.decode(encoded(kwargs))
+        return {name: Raw(encoded(value)) for name, value in kwargs.items()}
+
+    @contextmanager
+    def _checked(self) -> Iterator[None]:
+        try:
+            yield
+        except (TypeError, ValueError, NotImplementedError) as error:
+            raise BadArguments(f"task {self._name}: {error}") from None
+
+    def decode(self, kwargs: bytes | Raw) -> dict[str, Any]:
+        """Arguments by name. Raises ValueError where they don't fit the signature."""
+        found = self._arguments.decode(kwargs)
+        values = ((name, getattr(found, name)) for name in self._signature.parameters)
+        given = {name: value for name, value in values if value is not msgspec.UNSET}
+        if missing := [name for name in self._required if name not in given]:
+            raise ValueError(f"missing a required argument: {missing[0]!r}")
+        return given
+
+    def result(self, data: bytes) -> Any:
+        """A result. Raises ValueError where it isn't what the annotation says."""
+        return self._result.decode(data)
+
+
+def _kind(annotation: Any) -> Any:
+    return Any if annotation is inspect.Signature.empty else annotation

@@ -1,0 +1,136 @@
+"""Runs tasks in the process of a test, at once and without a server.
+
+    from redisq_ops.testing.tasks import at_once
+
+    def test_thumbnails() -> None:
+        with at_once(jobs) as stage:
+            job = thumbnail.submit("a.png", in_=60)
+            stage.advance(60)
+            assert job.result() == Size(200, 100)
+
+Arguments and results become JSON and are read again, as on a server. What `map` and `cron` do needs
+a server: `redisq_ops.testing.fixtures`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from redisq_ops.core.model.clock import checked_moment, checked_ms, wall_ms
+from redisq_ops.core.model.entry import Delivery, EntryOutcome, Failure
+from redisq_ops.core.model.settings import DEFAULTS
+from redisq_ops.core.queues.delay import Scheduled
+from redisq_ops.core.worker.handler import Handler, Work, perform
+from redisq_ops.tasks.registry import Tasks
+
+
+@contextmanager
+def at_once(tasks: Tasks) -> Iterator[Stage]:
+    """Run each job when it is submitted, or when its time comes, see `Stage.advance`."""
+    before, tasks.stage = tasks.stage, (stage := Stage(tasks))
+    try:
+        yield stage
+    finally:
+        tasks.stage = before
+
+
+class Stage:
+    """Jobs, and a clock that stands still until it is advanced."""
+
+    def __init__(self, tasks: Tasks) -> None:
+        self._tasks = tasks
+        self._handler: Handler = tasks.handler()
+        self._due: dict[str, tuple[int, Delivery]] = {}
+        self._outcomes: dict[str, EntryOutcome] = {}
+        self._running: set[str] = set()
+        self.now_ms = wall_ms()
+
+    def advance(self, span: float | timedelta) -> None:
+        """Let time pass, in seconds or as a timedelta; jobs and retries that become due run."""
+        span = span if isinstance(span, timedelta) else timedelta(seconds=span)
+        end = self.now_ms + span // timedelta(milliseconds=1)
+        while due := [at for at, _ in self._due.values() if at <= end]:
+            self.now_ms = max(self.now_ms, min(due))
+            self._run_due()
+        self.now_ms = end
+
+    def schedule(self, entries: Sequence[tuple[str, bytes]], **times: Any) -> list[Scheduled]:
+        ((id, payload),) = entries
+        at = self.now_ms + checked_ms(times.get("after_ms", 0), "after_ms")
+        if "at_ms" in times:
+            at = checked_moment(times["at_ms"], "at_ms")
+        there = self._outcomes.get(id)
+        if id in self._due or id in self._running or (there is not None and there.state == "dead"):
+            return [Scheduled(id, "exists", at)]
+        self._due[id] = (at, Delivery(self._tasks.name, id, payload, "", 0, 0, 0, "test"))
+        self._run_due()
+        return [Scheduled(id, "ok", at)]
+
+    def outcomes(self, ids: Sequence[str]) -> list[EntryOutcome]:
+        return [self._outcome(id) for id in ids]
+
+    def _outcome(self, id: str) -> EntryOutcome:
+        if id in self._due:
+            at, _ = self._due[id]
+            return EntryOutcome(id, "waiting" if at <= self.now_ms else "delayed")
+        return self._outcomes.get(id, EntryOutcome(id, None))
+
+    def ended(self, id: str) -> EntryOutcome:
+        outcome = self._outcome(id)
+        if not outcome.settled:
+            raise TimeoutError(f"still open: 1 of 1: {id}; its time comes with `advance`")
+        return outcome
+
+    def _run_due(self) -> None:
+        while due := sorted((at, id) for id, (at, _) in self._due.items() if at <= self.now_ms):
+            _, delivery = self._due.pop(due[0][1])
+            self._running.add(delivery.id)
+            try:
+                self._run(delivery)
+            finally:
+                self._running.discard(delivery.id)
+
+    def _run(self, delivery: Delivery) -> None:
+        work = Work(delivery, lambda works: [True] * len(works))
+        end = perform(replace(self._handler, call=self._call), work, lambda: 0.5)
+        error = Failure.decoded(end.value)
+        again = delivery._replace(failures=delivery.failures + 1)
+        if end.outcome == "result":
+            self._outcomes[delivery.id] = EntryOutcome(delivery.id, "done", end.value)
+        elif end.outcome == "fail" and again.failures < DEFAULTS.max_failures:
+            assert isinstance(end.delay_ms, int)
+            self._due[delivery.id] = (self.now_ms + end.delay_ms, again)
+        else:
+            reason = "rejected" if end.outcome == "reject" else "failed"
+            self._outcomes[delivery.id] = EntryOutcome(delivery.id, "dead", None, reason, error)
+
+    def _call(self, work: Work) -> Any:
+        if not self._handler.is_async:
+            return self._handler.call(work)
+        return _in_a_loop(self._handler, work)
+
+
+def _in_a_loop(handler: Handler, work: Work) -> Any:
+    """The result of an async handler, also where a loop runs in this thread."""
+    from threading import Thread
+
+    found: list[Any] = []
+
+    def run() -> None:
+        try:
+            found.append((asyncio.run(handler.call(work)), None))
+        except BaseException as error:
+            found.append((None, error))
+
+    thread = Thread(target=run)
+    thread.start()
+    thread.join()
+    result, error = found[0]
+    if error is not None:
+        raise error
+    return result

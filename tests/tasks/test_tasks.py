@@ -1,0 +1,525 @@
+"""Tasks as their users know them: declared, submitted, run by a worker, awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from redisq_ops.core.model.clock import FakeClock
+from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.queues.delay import DelaySet
+from redisq_ops.tasks import (
+    BadArguments,
+    JobFailed,
+    JobFilter,
+    JobGone,
+    Reject,
+    Retry,
+    Running,
+    Tasks,
+    current_job,
+    exponential,
+)
+
+from ..queue_steps import move
+
+pytestmark = pytest.mark.alike
+
+
+@dataclass
+class Size:
+    width: int
+    height: int
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def jobs(client: redis.Redis, clock: FakeClock) -> Tasks:
+    return of(Tasks("jobs"), client, clock)
+
+
+def of(tasks: Tasks, client: redis.Redis, clock: FakeClock | None = None) -> Tasks:
+    tasks.connect(client, "redisq", clock)
+    return tasks
+
+
+def run(tasks: Tasks, **options: Any) -> None:
+    """Work until nothing is due."""
+    tasks.worker(burst=True, **options).run()
+
+
+def test_a_result_has_the_type_of_its_annotation(jobs: Tasks) -> None:
+    @jobs.task()
+    def thumbnail(path: Path, width: int = 200, since: datetime | None = None) -> Size:
+        assert isinstance(path, Path)
+        return Size(width, width // 2)
+
+    first, second = thumbnail.submit(Path("a.png"), width=100), thumbnail.submit(Path("b.png"))
+    assert (first.state(), first.created) == ("waiting", True)
+    run(jobs)
+    assert first.result(timeout=0) == Size(100, 50)
+    assert first.result(timeout=0) == Size(100, 50), "a result may be asked for again"
+    assert second.result(timeout=0) == Size(200, 100)
+    assert thumbnail(Path("c.png"), 10) == Size(10, 5), "called, it is the function"
+
+
+def test_a_result_may_be_awaited_before_it_is_there(client: redis.Redis) -> None:
+    jobs = of(Tasks("jobs"), client)
+
+    @jobs.task()
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    job, found = add.submit(1, b=2), list[int]()
+    channel = f"redisq:{{jobs}}:result:{job.id}"
+    waiter = threading.Thread(target=lambda: found.append(job.result(timeout=60)))
+    waiter.start()
+    while not client.pubsub_numsub(channel)[0][1]:
+        time.sleep(0.005)
+    run(jobs)
+    waiter.join()
+    assert found == [3]
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "said"),
+    [
+        ((), {}, "missing a required argument: 'path'"),
+        (("a", 1, 2), {}, "too many positional arguments"),
+        (("a",), {"wdth": 1}, "unexpected keyword argument 'wdth'"),
+        ((3,), {}, r"Expected `str`, got `int` - at `\$.path`"),
+        (("a",), {"width": "wide"}, r"Expected `int`, got `str` - at `\$.width`"),
+        (("a",), {"width": object()}, "a object has no JSON"),
+    ],
+)
+def test_arguments_are_checked_before_anything_is_sent(
+    jobs: Tasks, client: redis.Redis, args: Any, kwargs: Any, said: str
+) -> None:
+    @jobs.task()
+    def thumbnail(path: str, width: int = 200) -> None: ...
+
+    with pytest.raises(BadArguments, match=f"^task thumbnail: .*{said}"):
+        thumbnail.submit(*args, **kwargs)
+    assert issubclass(BadArguments, TypeError)
+    assert client.keys() == []
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"in_": -1}, "in_ is seconds"),
+        ({"at": 5}, "at is an aware datetime"),
+        ({"at": datetime(2026, 1, 1)}, "no time zone"),
+        ({"in_": 1, "at": datetime.now(UTC)}, "give one of them"),
+        ({"priority": "high"}, "jobs has default"),
+        ({"unique": "a b"}, "unique"),
+    ],
+)
+def test_options_are_checked_too(jobs: Tasks, options: Any, said: str) -> None:
+    @jobs.task()
+    def ping() -> None: ...
+
+    with pytest.raises(BadInput, match=said):
+        ping.submit(**options)
+
+
+def test_a_declaration_that_can_not_work_is_refused(jobs: Tasks) -> None:
+    def refused(said: str, function: Any, **options: Any) -> None:
+        with pytest.raises(BadInput, match=said):
+            jobs.task(**options)(function)
+
+    def several(*paths: str) -> None: ...
+    def optional(in_: int) -> None: ...
+    def unknown(a: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+    def fine() -> None: ...
+
+    refused("each argument of a task has a name", several)
+    refused("in_ is an option of submit", optional)
+    refused("Nowhere", unknown)
+    refused("retries must be 0 to 19", fine, retries=20)
+    refused("timeout is seconds", fine, timeout="5s")
+    refused("backoff is an empty list", fine, backoff=[])
+    refused("a name is letters", fine, name="a b")
+    jobs.task()(fine)
+    refused("declared twice", fine)
+    with pytest.raises(BadInput, match="with parentheses"):
+        jobs.task(fine)  # type: ignore[arg-type]
+
+
+def test_retries_wait_as_the_policy_says_and_the_last_error_comes_back(
+    jobs: Tasks, clock: FakeClock
+) -> None:
+    attempts = []
+
+    @jobs.task(retries=2, backoff=exponential(10, 600))
+    def shaky(x: int) -> int:
+        attempts.append((clock.now_ms, current_job().attempt))
+        raise ValueError(f"no {x}")
+
+    job = shaky.submit(7)
+    run(jobs)
+    for wait in (9_000, 2_000, 18_000, 4_000):  # 10 s and 20 s, each ± 10 %
+        assert job.state() == "delayed"
+        clock.advance(wait)
+        run(jobs)
+    first = attempts[0][0]
+    assert [(at - first, n) for at, n in attempts] == [(0, 1), (11_000, 2), (33_000, 3)]
+    with pytest.raises(JobFailed) as caught:
+        job.result(timeout=0)
+    failed = caught.value
+    assert (failed.type, failed.message, failed.reason) == ("ValueError", "no 7", "failed")
+    assert "in shaky" in failed.traceback
+
+
+def test_retry_and_reject_are_as_in_any_handler(jobs: Tasks, clock: FakeClock) -> None:
+    @jobs.task(retries=1, backoff=100)
+    def picky(how: str) -> str:
+        if how == "reject":
+            raise Reject("never")
+        if current_job().attempt == 1:
+            raise Retry(after=5)
+        return "in the end"
+
+    later, never = picky.submit("retry"), picky.submit("reject")
+    run(jobs)
+    with pytest.raises(JobFailed, match="never"):
+        never.result(timeout=0)
+    clock.advance(5_000)
+    run(jobs)
+    assert later.result(timeout=0) == "in the end"
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_task_that_takes_too_long_fails(client: redis.Redis, is_async: bool) -> None:
+    jobs, ended = of(Tasks("jobs"), client), threading.Event()
+
+    @jobs.task(retries=0, timeout=timedelta(milliseconds=50))
+    def slow() -> None:
+        ended.wait(20)
+
+    @jobs.task(retries=0, timeout=0.05)
+    async def aslow() -> None:
+        await asyncio.sleep(20)
+
+    @jobs.task(timeout=60)
+    def quick() -> int:
+        return 1
+
+    job, other = (aslow if is_async else slow).submit(), quick.submit()
+    if not is_async:
+        del jobs._tasks["aslow"]
+    run(jobs, concurrency=2)
+    ended.set()
+    with pytest.raises(JobFailed, match=r"Timeout: not done after 0\.05 s"):
+        job.result(timeout=0)
+    assert other.result(timeout=0) == 1
+
+
+def test_what_the_code_of_a_worker_does_not_know_is_dead_at_once_and_can_be_replayed(
+    jobs: Tasks, client: redis.Redis, clock: FakeClock
+) -> None:
+    new, old = jobs, of(Tasks("jobs"), client, clock)
+
+    @new.task(name="resize")
+    def resize(path: str, ratio: float = 1.0) -> str:
+        return path
+
+    @new.task()
+    def added() -> int:
+        return 5
+
+    @old.task(name="resize")
+    def old_resize(path: str) -> str:
+        return path
+
+    more, unknown = resize.submit("a", ratio=2.0), added.submit()
+    queue = jobs.queue("jobs")
+    queue.schedule([("resize~x", b'{"task":"resize","kwargs":{}}'), ("other", b"\xff")])
+    run(old)
+    said = {entry.id: entry.error for entry in queue.page("dead").entries}
+    assert {error.type for error in said.values() if error} == {"UnknownTask", "UnfitArguments"}
+    texts = {id: error.message for id, error in said.items() if error}
+    assert "has no task 'added' in jobs (it has resize)" in texts[unknown.id]
+    assert "unknown field `ratio`" in texts[more.id]
+    assert "missing a required argument: 'path'" in texts["resize~x"]
+    assert "the payload calls no task" in texts["other"]
+    with pytest.raises(JobFailed, match="UnknownTask"):
+        unknown.result(timeout=0)
+    queue.move(
+        "replay-1",
+        1,
+        [more.id, unknown.id],
+        source="dead",
+        target="waiting",
+        high_water_ms=clock.now_ms,
+    )
+    run(new)
+    assert (more.result(timeout=0), unknown.result(timeout=0)) == ("a", 5)
+
+
+def test_a_result_that_has_no_json_is_dead_and_says_so(jobs: Tasks) -> None:
+    @jobs.task()
+    def odd() -> Any:
+        return threading.Lock()
+
+    @jobs.task()
+    def long() -> str:
+        return "x" * (1024 * 1024 + 1)
+
+    one, other = odd.submit(), long.submit()
+    run(jobs)
+    with pytest.raises(JobFailed, match="UnfitResult: task odd returned lock"):
+        one.result(timeout=0)
+    with pytest.raises(JobFailed, match="over 1,048,576 bytes"):
+        other.result(timeout=0)
+
+
+def test_a_job_that_was_purged_or_let_go_is_gone(jobs: Tasks, clock: FakeClock) -> None:
+    @jobs.task()
+    def ping() -> int:
+        return 1
+
+    purged, kept = ping.submit(), ping.submit()
+    queue = jobs.queue("jobs")
+    move(queue, "purge-1", "purge", "waiting", purged.id)
+    with pytest.raises(JobGone, match="was purged"):
+        purged.result(timeout=0)
+    with pytest.raises(TimeoutError, match=f"still open: 1 of 1: {kept.id}"):
+        kept.result(timeout=0)
+    run(jobs)
+    clock.advance(24 * 3_600_000)
+    queue.sweep()
+    with pytest.raises(JobGone, match="or no longer"):
+        kept.result(timeout=0)
+
+
+def test_time_and_uniqueness(jobs: Tasks, clock: FakeClock) -> None:
+    @jobs.task()
+    def mail(to: str) -> str:
+        return to
+
+    soon = mail.submit("a", in_=10)
+    later = mail.submit("b", at=datetime.fromtimestamp((clock.now_ms + 20_000) / 1000, UTC))
+    one = mail.submit("c", in_=timedelta(seconds=30), unique="c")
+    other = mail.submit("d", unique="c")
+    assert (one.id, one.created, other.id, other.created) == ("mail~c", True, "mail~c", False)
+    for wait, states in (
+        (0, ("delayed", "delayed", "delayed")),
+        (10_000, ("done", "delayed", "delayed")),
+        (10_000, ("done", "done", "delayed")),
+        (10_000, ("done", "done", "done")),
+    ):
+        clock.advance(wait)
+        run(jobs)
+        assert tuple(job.state() for job in (soon, later, one)) == states
+    assert other.result(timeout=0) == "c", "the job that was there"
+    again = mail.submit("e", unique="c")
+    assert again.created and again.state() == "waiting", "not the result before"
+    run(jobs)
+    assert again.result(timeout=0) == "e"
+
+
+def test_levels_are_served_in_their_order(client: redis.Redis) -> None:
+    jobs = of(Tasks("jobs", levels=["high", "default", "low"]), client)
+    seen = []
+
+    @jobs.task()
+    def note(text: str) -> None:
+        seen.append(text)
+
+    @jobs.task(priority="low")
+    def clean() -> None:
+        seen.append("clean")
+
+    clean.submit()
+    for n in range(20):
+        note.submit(f"d{n}")
+        note.submit(f"h{n}", priority="high")
+    run(jobs)
+    # Within a level by ms, and those of one ms in any order.
+    assert [text[0] for text in seen] == ["h"] * 20 + ["d"] * 20 + ["c"]
+    with pytest.raises(BadInput, match="'default' among them"):
+        Tasks("jobs", levels=["high"])
+
+
+def test_async_tasks_beside_others_and_async_callers(url: str) -> None:
+    jobs = Tasks("jobs", url=url)
+
+    @jobs.task()
+    async def fetch(n: int) -> str:
+        await asyncio.sleep(0.001)
+        return f"{current_job().id}: {n}"
+
+    @jobs.task()
+    def plain(n: int) -> str:
+        return f"{current_job().id}: {threading.current_thread().name}"
+
+    async def main() -> list[tuple[str, str]]:
+        sent = await asyncio.gather(*(fetch.asubmit(n) for n in range(20)), plain.asubmit(1))
+        worker = jobs.worker(burst=True, concurrency=8)
+        running = asyncio.get_running_loop().run_in_executor(None, worker.run)
+        results = await asyncio.gather(*(job.aresult(timeout=60) for job in sent))
+        await running
+        return [(job.id, result) for job, result in zip(sent, results, strict=True)]
+
+    found = asyncio.run(main())
+    assert [result.partition(":")[0] for _, result in found] == [id for id, _ in found]
+    assert "redisq-task" in found[-1][1]
+
+
+def test_chains_hand_results_on(jobs: Tasks) -> None:
+    @jobs.task()
+    def fetch(path: str) -> Size:
+        return Size(3, 4)
+
+    @jobs.task()
+    def area(size: Size, factor: int) -> int:
+        return size.width * size.height * factor
+
+    @jobs.task()
+    def tell(text: str = "fine") -> str:
+        return text
+
+    job = fetch.submit("a", then=[area.after("size", factor=10), tell.after()])
+    failing = fetch.submit("b", then=tell.after("text"))
+    with pytest.raises(BadArguments, match="factor"):
+        fetch.submit("a", then=area.after("size"))
+    with pytest.raises(BadArguments, match="Expected `int`"):
+        area.after("size", factor="much")
+    run(jobs)
+    assert [step.result(timeout=0) for step in job.then] == [120, "fine"]
+    with pytest.raises(JobFailed, match=r"UnfitArguments.*Expected `str`"):
+        failing.then[0].result(timeout=0)
+
+
+def test_what_follows_a_dead_job_raises_its_error(jobs: Tasks) -> None:
+    @jobs.task(retries=0)
+    def broken() -> str:
+        raise OSError("disk")
+
+    @jobs.task()
+    def tell(text: str) -> str:
+        return text
+
+    job = broken.submit(then=tell.after("text"))
+    with pytest.raises(TimeoutError):
+        job.then[0].result(timeout=0)
+    run(jobs)
+    with pytest.raises(JobFailed, match="OSError: disk"):
+        job.then[0].result(timeout=0)
+
+
+def test_hooks_and_log_lines_know_the_job(jobs: Tasks, caplog: pytest.LogCaptureFixture) -> None:
+    told: list[tuple[str, str, Any]] = []
+    log = logging.getLogger("app")
+    caplog.handler.addFilter(JobFilter())
+
+    @jobs.task(retries=0)
+    def divide(a: int, b: int) -> float:
+        log.warning("dividing")
+        return a / b
+
+    @jobs.hook("before")
+    def before(job: Running) -> None:
+        told.append(("before", job.task, job.attempt))
+
+    @jobs.hook("after")
+    def after(job: Running, result: Any) -> None:
+        told.append(("after", job.task, result))
+        raise RuntimeError("a hook's own fault")
+
+    @jobs.hook("failed")
+    def failed(job: Running, error: BaseException) -> None:
+        told.append(("failed", job.task, type(error)))
+
+    good, bad = divide.submit(6, 3), divide.submit(1, 0)
+    run(jobs)
+    assert good.result(timeout=0) == 2.0
+    assert told == [
+        ("before", "divide", 1),
+        ("after", "divide", 2.0),
+        ("before", "divide", 1),
+        ("failed", "divide", ZeroDivisionError),
+    ]
+    lines = [record for record in caplog.records if record.name == "app"]
+    assert [(r.job, r.task, r.queue, r.attempt) for r in lines] == [  # type: ignore[attr-defined]
+        (good.id, "divide", "jobs", 1),
+        (bad.id, "divide", "jobs", 1),
+    ]
+    assert "a hook's own fault" in caplog.text
+    with pytest.raises(LookupError, match="no job runs here"):
+        current_job()
+    with pytest.raises(BadInput, match="one of before, after, failed"):
+        jobs.hook("never")  # type: ignore[arg-type]
+
+
+def test_schedules_follow_the_code(client: redis.Redis, clock: FakeClock) -> None:
+    old, new = (of(Tasks("jobs"), client, clock) for _ in range(2))
+    seen = []
+
+    @old.cron("0 6 * * *")
+    @old.task()
+    def gone() -> None: ...
+
+    @old.cron("0 * * * *", text="old")
+    @old.task(name="note")
+    def old_note(text: str) -> None: ...
+
+    @new.cron("*/5 * * * *", zone="Europe/Berlin", text="new")
+    @new.task(name="note")
+    def note(text: str) -> None:
+        seen.append((text, current_job().id.partition("@")[0]))
+
+    queue: DelaySet[Any] = new.queue("jobs")
+    old.declare_schedules()
+    run(old)
+    assert {one.name for one in queue.periodics()} == {"gone~cron", "note~cron"}
+    run(new)
+    (there,) = queue.periodics()
+    assert (there.name, there.cron, there.zone, there.task) == (
+        "note~cron",
+        "*/5 * * * *",
+        "Europe/Berlin",
+        "note",
+    )
+    clock.advance(5 * 60_000)
+    queue.tick()
+    run(new)
+    assert seen == [("new", "note~cron")]
+    with pytest.raises(BadArguments, match="unexpected"):
+        old.cron("* * * * *", text="x", more=1)(old.task(name="other")(note.function))
+    with pytest.raises(BadInput, match="has a schedule already"):
+        new.cron("* * * * *", text="x")(note)
+    with pytest.raises(BadInput, match="above"):
+        new.cron("* * * * *")(lambda: None)  # type: ignore[arg-type]
+
+
+def test_a_waiting_job_takes_at_most_350_bytes(jobs: Tasks, client: redis.Redis) -> None:
+    @jobs.task()
+    def thumbnail(path: str) -> None: ...
+
+    def used() -> int:
+        return int(client.info("memory")["used_memory"])
+
+    thumbnail.submit("x")
+    before, n = used(), 5000
+    for _ in range(n):
+        thumbnail.submit("x" * 59)  # with the task's name 100 bytes
+    (entry,) = jobs.queue("jobs").page("waiting", None, 1, payloads=True).entries
+    (last,) = jobs.queue("jobs").page("waiting", None, 1, n, payloads=True).entries
+    assert last.payload is not None and len(last.payload) == 100
+    assert entry.task == "thumbnail"
+    assert (used() - before) / n <= 350
