@@ -6,4 +6,4 @@
 -- USES: held
 -- FLAGS: allow-oom
 -- Returns one word per id, as `held_settle`.
-return held_settle(function(id) redis.call('XACK', stream, group, id) end)
+return held_settle(journal, function(id) redis.call('XACK', stream, group, id) end)

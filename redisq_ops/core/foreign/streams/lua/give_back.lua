@@ -6,4 +6,4 @@
 -- USES: held
 -- FLAGS: allow-oom
 -- Returns one word per id, as `held_settle`.
-return held_settle(function(id) redis.call('XNACK', stream, group, 'FAIL', 'IDS', 1, id) end)
+return held_settle(journal, function(id) redis.call('XNACK', stream, group, 'FAIL', 'IDS', 1, id) end)

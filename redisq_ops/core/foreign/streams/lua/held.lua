@@ -2,12 +2,12 @@
 -- operation's entry in the audit log, so a step sent again answers as before. `journal`: that entry; the
 -- stream itself on a cluster, which keeps the two in different slots. A `consumer` '' stands for entries
 -- that nobody has (XNACK, Redis 8.8), which are idle for -1.
--- KEYS: stream journal
+-- KEYS: stream
 -- NEEDS: group consumer min_idle seq
 -- USES: corrupt_values type_check
--- Calls `settle` for each entry that the consumer holds, long enough. Returns one word per id: moved |
+-- `held_settle(journal, settle)` calls `settle` for each entry that the consumer holds, long enough. Returns one word per id: moved |
 -- same (not pending any more) | changed.
-local function held_settle(settle)
+local function held_settle(journal, settle)
   local logged, words, given = journal ~= stream, {}, 0
   if logged then
     type_check_key(journal, 'hash')
