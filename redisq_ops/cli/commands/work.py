@@ -101,6 +101,7 @@ class WorkOptions:
 def work(s: Session, given: WorkOptions) -> int:
     """Run a handler for every entry of a queue, until stopped (Ctrl+C or SIGTERM).
 
+    An object of redisq_ops.tasks runs its tasks, and names its queues itself.
     A program gets the payload on stdin; its output is the result. Exit code 0 means done, 100 dead
     at once, any other failed; the end of stderr is kept as the error. If a queue does not exist
     yet, the worker waits for it; it does not create it.
@@ -112,6 +113,7 @@ def work(s: Session, given: WorkOptions) -> int:
       redisq work jobs:handle --queue mail --concurrency 8
       redisq work --exec './convert --to pdf' --timeout 60s --processes 2
       redisq work jobs:handle --burst
+      redisq work shop:jobs --concurrency 100
     """
     from redisq_ops.core.worker import run_processes
     from redisq_ops.core.worker.health import health_address
@@ -157,7 +159,8 @@ def work(s: Session, given: WorkOptions) -> int:
     )
     with _ctrl_c_noticed() as interrupted:
         _worker(s, replace(job, ping=None))  # report invalid options once, not in every process
-        _tell_absent(s, job)
+        if tasks is None:  # whose names are not typed
+            _tell_absent(s, job)
         if not given.once:  # a burst reports paused queues at its end
             _tell_paused(s, job)
             if sys.stderr.isatty():  # a log needs no greeting

@@ -103,7 +103,8 @@ class RebalancingQueue(ShardedQueue[C_co, ShardT]):
 
     async def _get(self, id: str) -> Entry | None:
         found = await ShardedQueue._get(self, id)
-        if not self.layout or (found is not None and not self.old_shards):
+        live = found is not None and found.state != "done"
+        if not self.layout or (live and not self.old_shards):
             return found
         places = sorted((await self._shards_of([id]))[id])
         names = ("transit", "meta", "err", "body")
@@ -123,7 +124,7 @@ class RebalancingQueue(ShardedQueue[C_co, ShardT]):
             if await self._arrival_times([left]) != [None]:  # it arrived: this copy is void
                 return await self._found(id, [place for place in places if place != k])
             state = self._state(left.state, left.at, now)
-            return found or record.readable(id, state, left.at, line, error, payload)
+            return found if live else record.readable(id, state, left.at, line, error, payload)
         return found
 
     async def _arrival_times(self, entries: Sequence[InTransit]) -> list[float | None]:

@@ -187,10 +187,10 @@ class DelaySet(PeriodicEntries[C_co], TimedQueue[C_co]):
 
     async def _get_waiting(self, id: str) -> Entry | None:
         key = self.keys["result_at"]
-        ((_, result),), at = await both(
+        ((here, result),), at = await both(
             self._ends([id]), Call(("ZSCORE", key, id), number, key=key)
         )
-        if result is None:
+        if here or result is None:  # what is here and in no state is on its way to another shard
             return None
         return Entry(id, "done", since_ms=moment(at), record=result, task=task_of(id))
 

@@ -39,8 +39,8 @@ class ShardedDelaySet(ShardedTimedQueue[C_co, DelaySet[None]], DelaySet[C_co]):
         ]
 
     async def _clear_given_up(self, parts: Sequence[DelaySet[None]]) -> None:
-        await together(self._copy_results(part) for part in parts)
         await ShardedTimedQueue._clear_given_up(self, parts)
+        await together(self._copy_results(part) for part in parts)
 
     async def _copy_results(self, part: DelaySet[None]) -> None:
         """Copy what handlers returned to the first shard; a copy of an id that is there stays."""
