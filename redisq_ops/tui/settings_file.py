@@ -7,7 +7,7 @@
     dead_by = "payload.tenant"
 
     [dashboard.keys]
-    explain = "x"
+    explain = "u"
 
     [dashboard.columns]
     dead = ["id", "error", "since"]

@@ -38,7 +38,7 @@ theme = "light"
 refresh = "2s"
 dead_by = "payload.tenant"
 [keys]
-explain = "x"
+explain = "u"
 replay = "ctrl+r,V"
 [columns]
 dead = ["id", "error"]
@@ -57,7 +57,7 @@ warning = ["dead>1000"]
 def test_the_whole_of_it_is_read() -> None:
     found = read_settings(tomllib.loads(WHOLE), "[dashboard]")
     assert (found.theme, found.refresh_s, found.dead_by) == ("light", 2.0, "payload.tenant")
-    assert found.keys == {"explain": "x", "replay": "ctrl+r,V"}
+    assert found.keys == {"explain": "u", "replay": "ctrl+r,V"}
     assert found.columns == {"dead": frozenset({"id", "error"})}
     assert found.filters == {"1": "error~SMTP", "2": "attempts>5"}
     assert found.alerts is not None
@@ -174,7 +174,7 @@ def show(
 
 def test_keys_columns_and_filters_are_as_the_file_has_them() -> None:
     async def body(app: Top, source: Seeded, pilot: Pilot[Exception]) -> None:
-        assert app.theme == "light" and "x Explain" in text(app)
+        assert app.theme == "light" and "u Explain" in text(app)
         await pilot.press("5")
         await settled(app, pilot)
         lines = text(app).splitlines()

@@ -47,7 +47,7 @@ def test_the_manual_has_all_keys() -> None:
 def test_every_view_has_a_key_and_every_change_takes_shift() -> None:
     views = [b for b in keys.LOOK if b.action.startswith("view(")]
     assert [b.action for b in views] == [f"view('{view.name_}')" for view in ALL]
-    assert [keys.sign(b.key) for b in views] == list("1d23456789n0cml,evb")
+    assert [keys.sign(b.key) for b in views] == list("1d23456789n0cml,evx")
     assert all(b.key.isupper() for b in keys.CHANGE)
     assert not any(b.key.isupper() for b in (*keys.LOOK, *keys.LEAVE))
 

@@ -23,7 +23,7 @@ def test_tasks_are_shown_with_what_they_are_from_and_filtered(
     redisq("discover", "--register", "--yes")
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
-        await press(pilot, "b")
+        await press(pilot, "x")
         await see(pilot, "rq_tasks.fine", "rq_tasks.fails", "p95", "ValueError", "all 4 done and")
         await press(pilot, "p")
         await see(pilot, "times of", "4 runs")
@@ -39,7 +39,7 @@ def test_a_queue_whose_tasks_are_unknown_says_why(url: str, client: Any, redisq:
     redisq("discover", "--register", "--yes")
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
-        await press(pilot, "b")
+        await press(pilot, "x")
         await see(pilot, "no run of a task is known in resque:low: Resque keeps nothing")
 
     drive(url, body, queue="resque:low")

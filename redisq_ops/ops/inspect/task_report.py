@@ -122,7 +122,7 @@ class TaskReader:
         """from when on all runs were seen"""
 
     async def read(self, now_ms: int) -> TaskReport:
-        """In a fixed number of round trips, for any number of entries."""
+        """In at most three round trips, and one for each page of the entries that are read."""
         counts: Counts = await self.queue.counts.op(now_ms)
         reads, (owner, ours) = await both(
             together(self._state(state, counts, now_ms) for state in ("done", *ERRORS_IN)),

@@ -49,7 +49,7 @@ ALL: tuple[type[QueueView], ...] = (
 
 def numbered() -> list[tuple[str, type[QueueView]]]:
     """The views with their keys: digits, then letters."""
-    return list(zip("1d23456789n0cml,evb", ALL, strict=True))
+    return list(zip("1d23456789n0cml,evx", ALL, strict=True))
 
 
 def listing(state: str | None) -> View | None:

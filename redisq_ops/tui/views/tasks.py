@@ -1,4 +1,4 @@
-"""`b`: the tasks of a queue: rates, failures, run times, the latest error."""
+"""`x`: the tasks of a queue: rates, failures, run times, the latest error."""
 
 from __future__ import annotations
 

@@ -293,7 +293,7 @@ refresh = "2s"
 preview = "closed"
 
 [dashboard.keys]
-explain = "x"
+explain = "u"
 
 [dashboard.columns]
 dead = ["id", "error", "since"]
