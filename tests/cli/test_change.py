@@ -175,7 +175,7 @@ def test_every_verb_of_the_core_is_offered_where_it_can_start(redisq: Redisq) ->
         expected = {verb for verb, (sources, _) in VERBS.items() if state in sources}
         expected -= {"hard"} if noun != "trash" else set()
         renamed = {"empty" if verb == "hard" else verb for verb in expected}
-        others = {"acknowledge", "edit", "group", "groups", "schedule"}
+        others = {"acknowledge", "edit", "group", "groups", "schedule", "stop"}
         assert offered - others == renamed | {"ls"}
 
 

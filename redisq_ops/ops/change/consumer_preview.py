@@ -8,7 +8,7 @@ from ..inspect.consumers import SILENT_MS, independent_groups
 from ..terminal import age, count
 from . import consumer_steps
 from .confirmation import typed_number
-from .held_entries import HeldEntries
+from .held_entries import HeldEntries, verb_of
 from .preview import Preview
 from .wording import claimed_by, meaning, state_entries
 
@@ -25,7 +25,7 @@ def consumer_preview(
     """What `ConsumerSteps` will do. ``to`` is empty while the receiver isn't named yet."""
     n, queue, lines = len(held.ids), held.queue.name, list[str]()
     typed = typed_number(n)
-    verb = consumer_steps.verb_of(to, remove=remove, acknowledge=acknowledge)
+    verb = verb_of(to, remove=remove, acknowledge=acknowledge)
     if remove or n:
         receiver = "the consumer you name" if to == "" else to
         means = meaning("acknowledge" if acknowledge else "requeue", held.queue)

@@ -23,6 +23,7 @@ from .held_entries import (
     add_ids,
     check_settleable,
     checked_receiver,
+    verb_of,
 )
 from .steps import ChangeSteps
 
@@ -215,10 +216,3 @@ class ConsumerSteps(ChangeSteps):
             done = self.outcome.done
             await audit_log.note(self.queue, self.op, done=done)
         return done
-
-
-def verb_of(to: str | None, *, remove: bool, acknowledge: bool) -> str:
-    """The verb of a change of what a consumer holds."""
-    if remove:
-        return "remove"
-    return "claim" if to is not None else "acknowledge" if acknowledge else "requeue"

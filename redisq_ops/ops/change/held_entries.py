@@ -176,3 +176,10 @@ async def _groups_with(queue: Queue[Any], consumer: str, group: str) -> list[str
                 ]
                 start += len(page)
     return found
+
+
+def verb_of(to: str | None, *, remove: bool, acknowledge: bool) -> str:
+    """The verb of a change of what a consumer holds."""
+    if remove:
+        return "remove"
+    return "claim" if to is not None else "acknowledge" if acknowledge else "requeue"

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import sqlglot
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 from sqlglot import exp
 
 from redisq_ops.ops.redaction import Redaction
@@ -33,7 +34,8 @@ class SparkEngine:
             spark.udf.register(made.name, function)
 
     def relation(self, rows: pa.Table) -> DataFrame:
-        return self._spark.createDataFrame(rows)
+        # Without a schema, Spark Connect refuses a table that is empty.
+        return self._spark.createDataFrame(rows, from_arrow_schema(rows.schema))
 
     def query(self, name: str, values: Mapping[str, Value], **inputs: DataFrame) -> DataFrame:
         views = {each: self._view(frame) for each, frame in inputs.items()}

@@ -36,6 +36,7 @@ class TasksView(QueueView):
     orders = (
         SortOrder("rate", None, True, "most frequent first", "rarest first"),
         SortOrder("task", lambda t: t.task),
+        SortOrder("ended", lambda t: t.ended, True),
         SortOrder("failed", lambda t: t.failed, True),
         SortOrder("p50", lambda t: t.p50_ms, True),
         SortOrder("p95", lambda t: t.p95_ms, True),

@@ -45,7 +45,7 @@ def test_what_is_no_end_ends_nothing(client: redis.Redis, kind: str) -> None:
     before = picture(client)
     outcome: Any
     for outcome in ("failed", "nack", "", None):
-        with pytest.raises(BadInput, match="ack, result, fail, reject, release"):
+        with pytest.raises(BadInput, match="ack, result, fail, give_up, reject, release"):
             queue.settle([Settlement(held, outcome)])
     with pytest.raises(BadInput, match="must be bytes, not str"):
         queue.settle([Settlement(held, "fail", "no answer")])  # type: ignore[arg-type]

@@ -5,8 +5,8 @@
 -- KEYS: stream
 -- NEEDS: group consumer min_idle seq
 -- USES: corrupt_values type_check
--- `held_settle(journal, settle)` calls `settle` for each entry that the consumer holds, long enough. Returns one word per id: moved |
--- same (not pending any more) | changed.
+-- `held_settle(journal, settle)` calls `settle` for each entry that the consumer holds, long enough.
+-- Returns one word per id: moved | same (not pending any more) | changed.
 local function held_settle(journal, settle)
   local logged, words, given = journal ~= stream, {}, 0
   if logged then
