@@ -197,7 +197,7 @@ def test_keys_columns_and_filters_are_as_the_file_has_them() -> None:
         assert "overview can't be filtered by attempts>5: there is no field" in text(app)
         await pilot.press("question_mark", "slash", *"explain")
         await settled(app, pilot)
-        assert re.search(r"x +Explain", text(app))
+        assert re.search(r"u +Explain", text(app))
 
     show(body, read_settings(tomllib.loads(WHOLE), "D"))
 

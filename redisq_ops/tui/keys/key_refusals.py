@@ -124,7 +124,7 @@ def _unfit_command(app: Top, verb: str) -> str:
         return (why := queue.no_commands.get(word, "")) and f"{why}."
     if verb in OF_CLIENTS and view.name_ == "clients":
         return ""
-    if view.name_ == "consumers" and verb in ("move", "purge", "request cancel"):
+    if view.name_ == "consumers" and verb in ("move", "request cancel"):
         grouped = queue is not None and "HasConsumerGroups" in queue.features
         return "" if grouped else f"{_GROUPLESS}."
     if verb.startswith("request ") and view.holds != "requests":
