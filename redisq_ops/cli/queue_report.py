@@ -60,10 +60,15 @@ class Contents:
             raise BadInput("--html needs Jinja and Vega: pip install 'redisq-ops[report]'")
         if html is not None and (html.is_dir() or not html.absolute().parent.is_dir()):
             raise BadInput(f"--html {html}: must be a file in an existing folder")
-        if parquet is not None and parquet.exists() and not parquet.is_dir():
+        if parquet is not None and not _nearest(parquet).is_dir():
             raise BadInput(f"--parquet {parquet}: must be a folder")
         if self.client is not None:
             _check_pattern(self.client)
+
+
+def _nearest(path: Path) -> Path:
+    """The path, or the nearest one above it that exists."""
+    return path if path.exists() else _nearest(path.absolute().parent)
 
 
 def _check_pattern(text: str) -> None:

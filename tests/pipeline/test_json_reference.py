@@ -38,6 +38,15 @@ def history(url: str) -> None:
     client.close()
 
 
+def rounded(tables: Any) -> Any:
+    """The same with numbers of nine digits: the last ones depend on the order of a sum."""
+    if isinstance(tables, dict):
+        return {name: rounded(value) for name, value in tables.items()}
+    if isinstance(tables, list):
+        return [rounded(value) for value in tables]
+    return float(f"{tables:.9g}") if isinstance(tables, float) else tables
+
+
 @pytest.mark.slow
 @pytest.mark.alike
 def test_spark_s_commands_print_what_they_declare_and_the_figures_of_a_real_history(
@@ -86,7 +95,7 @@ def test_spark_s_commands_print_what_they_declare_and_the_figures_of_a_real_hist
     without_spark: dict[str, list[dict[str, Any]]] = {}
     for row in map(json.loads, redisq("report", "--json").splitlines()):
         without_spark.setdefault(row["table"], []).append(row)
-    assert without_spark == report
+    assert rounded(without_spark) == rounded(report)
 
     (counted,) = of("mail", report["throughput"])
     assert {n: counted[n] for n in ("submitted", "taken", "done", "failed", "dead", "grown")} == {

@@ -338,6 +338,7 @@ def test_a_report_compares_two_times_and_its_backlog_begins_with_the_history(
         ("op-2", "limit = 4", None),
     ]
     assert "lower bound" not in "".join(notes(figures))
+    assert "The dead letters are all that there are now, whenever they died." in notes(figures)
     shown = "".join(Elements(page(figures)).text)
     assert "Compared with 2026-03-01 12:00:00 – 12:00:00 UTC" in shown
     assert "dead letters, group new1–new" in shown and "dead letters, group old–1gone" in shown
@@ -746,6 +747,7 @@ def test_a_page_without_what_writes_it_is_refused_before_spark_starts(
         (["report", "--client", "("], 2, "--client"),
         (["report", "--client", "acme"], 2, "a group that matches the client"),
         (["report", "--html", "/nowhere/report.html"], 2, "must be a file in an existing folder"),
+        (["report", "--parquet", f"{__file__}/x"], 2, "must be a folder"),
         (["report", "--lake", "/nowhere"], 2, "no lake at /nowhere"),
         (["critical-path", "mail/r", "--queue", "push"], 1, "isn't in queue push"),
     ],
@@ -758,3 +760,36 @@ def test_bad_arguments_are_refused_before_spark_starts(
     assert run(["--url", url, "spark", *words]) == code
     err = capsys.readouterr().err
     assert message in err and len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["nowhere"], 1, "nowhere"),
+        (["--since", "1h", "--until", "2h"], 2, "--since is not before --until"),
+        (["--against", "yesterday", "--since", "48h"], 2, "is not before the report's"),
+        (["--client", "("], 2, "--client"),
+        (["--html", "/nowhere/report.html"], 2, "must be a file in an existing folder"),
+        (["--parquet", f"{__file__}/x"], 2, "must be a folder"),
+    ],
+)
+def test_bad_arguments_are_refused_in_one_line(
+    words: list[str], code: int, message: str, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from redisq_ops.cli.main import run
+
+    assert run(["--url", url, "report", *words]) == code
+    err = capsys.readouterr().err
+    assert message in err and len(err.splitlines()) == 1
+
+
+def test_more_rows_than_fit_into_memory_are_refused(
+    client: redis.Redis, url: str, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    from redisq_ops.cli.commands import report
+    from redisq_ops.cli.main import run
+
+    worked(client)
+    monkeypatch.setattr(report, "MOST_ROWS", 5)
+    assert run(["--url", url, "report", "mail"]) == 1
+    assert "history is too large for redisq report (5 rows" in capsys.readouterr().err

@@ -181,6 +181,8 @@ def notes(figures: Figures) -> list[str]:
         lines.append(
             f"{figures.unread - figures.gaps:,} rows could not be read and are not counted."
         )
+    if figures.tables["dead_groups"]:
+        lines.append("The dead letters are all that there are now, whenever they died.")
     fairness = figures.tables["fairness"]
     if fairness and not figures.weights_known:
         lines.append("Clients' weights are unknown: all count as 1.")
