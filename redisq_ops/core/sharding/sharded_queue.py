@@ -295,9 +295,9 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
         left: Sequence[int] = (),
         last: bool = False,
     ) -> MovedRange:
-        """As for one shard, in all at once: each moves an equal share of ``n``, its first ones.
+        """As for one shard, in all at once: each moves its first ones, an equal share of ``n``.
 
-        Shards that a resize adds meanwhile are left to the next step, so that none moves more.
+        Shards that a resize adds meanwhile wait for the next step: ``n`` is shared out by then.
         """
         parts = self._all_shards()
         share = -(-n // len(parts))
