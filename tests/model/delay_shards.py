@@ -64,15 +64,14 @@ class ShardedDelayModel(InTime, DelayModel):
         self.put(entries, self.rng.choice(["new", "move"]))
 
     def move_whole(self) -> None:
-        """Of each shard the first of its share."""
+        """Of each shard that the process knows the first of its share."""
         verb, source, target = self.rng.choice(WHOLE)
         n, high_water = self.rng.choice([1, 3, 100]), self.now - self.rng.choice([0, 0, LEASE])
         self.operations += 1
         step = Step(f"{verb}-{self.operations}", 1)
         entry, where = self.entry(), self.where()
-        shards = max(entry.shards, entry.old_shards)
-        # Who knew of others asks those first; what is new is asked for its share of all.
         known = max(self.queue.shards, self.queue.old_shards)
+        unknown = max(entry.shards, entry.old_shards) > known  # some are left to the next step
         there: dict[int, list[Unit]] = {}
         for unit in sorted((u for u in self.of(source) if u.at <= high_water), key=place):
             there.setdefault(where[unit.id], []).append(unit)
@@ -81,16 +80,13 @@ class ShardedDelayModel(InTime, DelayModel):
                 step.op, step.seq, n, source=source, target=target, high_water_ms=high_water
             )
         )
-        met = [
-            u
-            for k, units in there.items()
-            for u in units[: -(-n // (known if k < known else shards))]
-        ]
+        met = [u for k, units in there.items() if k < known for u in units[: -(-n // known)]]
         meant = [unit for unit in met if unit.since <= high_water]
         for unit in meant:
             self.moved(unit, step, source, target, LEASE)
         left = len(met) - len(meant)
-        assert (front.moved, sum(front.left), front.over) == (len(meant), left, not there)
+        over = not there and not unknown
+        assert (front.moved, sum(front.left), front.over) == (len(meant), left, over)
         if step.rows and target != "gone":
             self.steps.append(step)
 

@@ -19,7 +19,6 @@ from redisq_ops.core.redis.operation import run
 from .fairs import NAMES, Producing
 from .model import Step, Unit
 from .shards import Shards
-from .wire import picture
 
 USUAL = {"weight": 1, "cap": 0, "blocked": 0}
 
@@ -57,10 +56,10 @@ class ShardedFairModel(Shards, Producing):
     def put(self, client: str, entries: list[tuple[str, bytes]]) -> None:
         call = self.queue.submit.op(client, entries)
         if self.conf.get("closed"):
-            before = picture(self.client)
+            before = self.picture()
             with suppress(QueueClosed):  # or all of it is found in other shards than the home
                 assert self.book(client, entries, run(self.client, call)) == []
-            assert picture(self.client) == before
+            assert self.picture() == before
             return
         for id in self.book(client, entries, self.run(call)):
             if id not in self.sent:  # one that was purged for good and comes again has its place

@@ -25,7 +25,7 @@ import redis
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.clock import FakeClock, checked_ms
 from redisq_ops.core.model.entry import Delivery, Settlement
-from redisq_ops.core.model.errors import Superseded
+from redisq_ops.core.model.errors import QueueClosed, Superseded
 from redisq_ops.core.model.keys import registry_key
 from redisq_ops.core.model.settings import DEFAULTS
 from redisq_ops.core.model.states import EDIT, VERBS, Verb
@@ -33,7 +33,7 @@ from redisq_ops.core.redis.operation import Description, run
 from redisq_ops.ops.change.audit_log import note
 
 from .seeds import watching
-from .wire import run_twice
+from .wire import Picture, picture, run_twice
 
 LEASE = 30_000
 HOUR = 3_600_000
@@ -174,6 +174,13 @@ class Model(ABC):
             lost = self.rng.random() < 0.2
             return run_twice(self.client, description, self.flush_scripts if lost else lambda: None)
         return run(self.client, description)
+
+    def refused(self, submission: Description[Any]) -> None:
+        """A queue that drains takes nothing in."""
+        before = self.picture()
+        with pytest.raises(QueueClosed):
+            self.run(submission)
+        assert self.picture() == before
 
     # --- rules ---------------------------------------------------------------------------------
 
@@ -583,6 +590,9 @@ class Model(ABC):
         return self.rng.randbytes(self.rng.randrange(1, 30)) + b"\x00\xff\r\n \xc3|"
 
     # --- the checks ----------------------------------------------------------------------------
+
+    def picture(self) -> Picture:
+        return picture(self.client)
 
     def key(self, part: str) -> str:
         name: str = self.queue.keys[part]

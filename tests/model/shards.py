@@ -24,7 +24,7 @@ from redisq_ops.core.redis.operation import Description, run, together
 from redisq_ops.core.redis.transport import exchange
 
 from .model import SETS, Model, Step, Unit, place
-from .wire import picture, run_twice
+from .wire import Picture, picture, run_twice
 
 MOST = 5
 """shards at most; all of them are looked at after every step"""
@@ -169,6 +169,13 @@ class Shards(Model):
         assert said[0] == back and said[1] <= touched
 
     # --- the checks ----------------------------------------------------------------------------
+
+    def picture(self) -> Picture:
+        """Without what shards given up replied: they still turn late producers away."""
+        entry = self.entry()
+        given_up = self.places()[max(entry.shards, entry.old_shards) :]
+        replies = {keys["callers"].encode() for keys in given_up}
+        return {key: value for key, value in super().picture().items() if key not in replies}
 
     def places(self) -> list[Keys]:
         return [Keys(f"q/{k}" if k else "q") for k in range(MOST)]

@@ -25,7 +25,7 @@ from ..model.keys import Keys, registry_key
 from ..model.open_resize import OpenResize
 from ..model.settings import MAX_BATCH
 from ..redis import acl_rights
-from ..redis.operation import C_co, Call, Description, attempt, operation, together
+from ..redis.operation import C_co, Call, Description, attempt, both, operation, together
 from ..redis.parsers import integers, scored
 from .merge import MergedReads
 from .shard_map import MAX_SHARDS, ShardT, checked_shards
@@ -295,11 +295,14 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
         left: Sequence[int] = (),
         last: bool = False,
     ) -> MovedRange:
-        """As for one shard, in all at once: each moves an equal share of ``n``, its first ones."""
-        share = -(-n // len(self._all_shards()))
+        """As for one shard, in all at once: each moves its first ones, an equal share of ``n``.
 
-        def each() -> Description[list[MovedRange]]:
-            return together(
+        Shards that a resize adds meanwhile wait for the next step: ``n`` is shared out by then.
+        """
+        parts = self._all_shards()
+        share = -(-n // len(parts))
+        found, _ = await both(
+            together(
                 part.move_range.op(
                     op,
                     step,
@@ -310,14 +313,15 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
                     left=left[k : k + 1] or (0,),
                     last=last,
                 )
-                for k, part in enumerate(self._all_shards())
-            )
-
-        found = await self._with_known_shards(each)
+                for k, part in enumerate(parts)
+            ),
+            self._refresh(),
+        )
         moved = sum(front.moved for front in found)
         behind = tuple(front.left[0] for front in found)
         done = sum(front.done for front in found)
-        return MovedRange(moved, behind, all(front.over for front in found), done)
+        over = all(front.over for front in found) and len(self._all_shards()) <= len(parts)
+        return MovedRange(moved, behind, over, done)
 
     async def _undo(self, undo: UndoStep) -> tuple[int, int]:
         found = await self._on_each_shard(lambda part: part._undo(undo))

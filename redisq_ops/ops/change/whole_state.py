@@ -113,8 +113,10 @@ class WholeStateSteps(EntrySteps):
         """The step after those under way; None if these may move all that is wanted."""
         size, last = self._asked, False
         if self._room is not None:
+            shards = len(self.action.queue.shard_keys)
             room = self._room - sum(step.size for step in self._under_way)
-            size, last = min(size, room), size >= room
+            room -= room % shards  # they move equal shares, and together no more than is wanted
+            size, last = min(size, room), size + shards > room
         if size < 1:
             return None
         number = self.number + len(self._under_way) + 1

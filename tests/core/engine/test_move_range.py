@@ -16,6 +16,7 @@ from redisq_ops.core.queues.carmine import ShardedCarmineQueue
 from redisq_ops.core.queues.circular import ShardedCircularQueue
 from redisq_ops.core.queues.delay import ShardedDelaySet
 from redisq_ops.core.redis.operation import run
+from redisq_ops.core.sharding.shard_map import home
 from redisq_ops.ops.change.audit_log import Author, begin, find
 from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.undo import UndoSteps
@@ -423,3 +424,29 @@ def test_what_an_undo_put_back_is_told_from_older_entries_in_another_shard(
     assert queue.counts().dead == len(ids)
     front(queue, "now", "waiting")
     assert queue.counts().dead == 0
+
+
+def grown(client: redis.Redis, ids: list[str]) -> ShardedDelaySet[Any]:
+    """Dead entries, as a process has them that doesn't know yet of four shards instead of one."""
+    clock = FakeClock()
+    queue, other = (ShardedDelaySet(client, "q", shards=1, clock=clock) for _ in range(2))
+    queue.schedule([(id, b"x") for id in ids], after_ms=0)
+    bury(queue)
+    assert other.resize(4) == 0 and len(queue.shard_keys) == 1
+    return queue
+
+
+def test_a_step_moves_no_more_where_shards_are_added_meanwhile(client: redis.Redis) -> None:
+    queue = grown(client, [f"e{k}" for k in range(60)])
+    say = {"source": "dead", "target": "trash", "high_water_ms": queue.now()}
+    step = queue.move_range("op", 1, 3, **say)
+    assert (step.moved, step.over, queue.counts().trash) == (3, False, 3)
+    queue.move_range("op", 2, 100, left=step.left, **say)  # by now it knows of all shards
+    assert (queue.counts().dead, queue.counts().trash) == (0, 60)
+
+
+def test_a_state_is_not_over_while_added_shards_have_entries(client: redis.Redis) -> None:
+    ids = [id for id in (f"e{k}" for k in range(60)) if home(id, 4) != 0]
+    queue = grown(client, ids)
+    front(queue, "op", "trash")
+    assert (queue.counts().dead, queue.counts().trash) == (0, len(ids))

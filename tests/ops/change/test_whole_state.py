@@ -542,6 +542,23 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]
     return happens
 
 
+def test_max_is_kept_where_shards_are_added_meanwhile(
+    redisq: Redisq, client: redis.Redis, meanwhile: Callable[[Callable[[], object]], None]
+) -> None:
+    queue = ShardedDelaySet(client, "later", shards=2)
+    queue.schedule([(f"e{n}", b"x") for n in range(300)], after_ms=0)
+    while taken := queue.take(100, consumer="w").deliveries:
+        queue.settle([Settlement(one, "reject", ERROR.encoded()) for one in taken])
+    assert queue.resize(1) == 0
+    meanwhile(lambda: queue.resize(4))
+    (ended,) = redisq.rows("dlq", "purge", "later", "--max", "123", "--yes", code=3)
+    # 50 in the first step, of the shard that it knew; four shards then move equal shares.
+    assert (ended["matched"], ended["done"], ended["skipped"]) == (123, 122, {"changed": 1})
+    assert (queue.counts().dead, queue.counts().trash) == (178, 122)
+    told = [item for event in queue.history(500) for item in event.what.get("op", ())]
+    assert sum(int(item.split("|")[3]) for item in told) == 122
+
+
 def test_what_left_is_counted_and_what_came_later_is_left(
     redisq: Redisq, client: redis.Redis, meanwhile: Callable[[Callable[[], object]], None]
 ) -> None:
