@@ -146,6 +146,7 @@ def run(redisq: Redisq, client: redis.Redis, tmp_path: Path, configuration: Path
     configuration.write_text(hook + '[contexts.prod]\nurl = "redis://h"\nread_only = true\n')
     collect("ConfigurationValue", "config")
     collect("Context", "config", "--contexts")
+    collect("NotifiedRecipient", "check", "--notify-test", code=3)
     return collect
 
 
@@ -186,7 +187,6 @@ def _looks(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]
     collect("MonitorCheck", "check", "--warning", "dead>0", code=None)
     collect("MonitorCheck", "check", "nothing-of-that-name", code=3)
     collect("RuleStanding", "check", "--explain", code=None)
-    collect("NotifiedRecipient", "check", "--notify-test", code=3)
     collect("MonitorCheck", "watch", "--listen", "127.0.0.1:0", "--for", "1ms")
     collect("AclRule", "acl", "viewer")
     for address in (
@@ -390,7 +390,6 @@ def every_look(collect: Collector, names: Sequence[str]) -> None:
     collect("Diagnosis", "doctor", code=None)
     collect("EntryCount", "select", "--all-queues", "--count", code=None)
     collect("RuleStanding", "check", "--explain", code=None)
-    collect("NotifiedRecipient", "check", "--notify-test", code=3)
     collect("MonitorCheck", "watch", "--listen", "127.0.0.1:0", "--for", "1ms")
     collect("ConsumerReport", "consumers", "ls", code=None)
     for name in names:
