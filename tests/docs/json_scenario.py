@@ -125,6 +125,9 @@ def deployment(client: redis.Redis) -> None:
     client.sadd("processes", WEB)
     info = {"hostname": "web", "pid": 1, "started_at": 1.0, "queues": ["low"], "concurrency": 1}
     client.sadd("processes", "gone:1:0123456789ab")
+    now = datetime.now(UTC)
+    client.hset(f"{now:%Y%m%d}-marks", f"{now:%Y-%m-%dT%H:%M:%SZ}", "4f2c mail")
+    client.hset(f"j|{now:%y%m%d}|{now.hour}:{now:%M}", mapping={"A|p": 1, "A|ms": 3})
     client.hset(
         WEB,
         mapping={"info": json.dumps(info), "busy": 0, "beat": 1.0, "quiet": "false"},
@@ -206,6 +209,7 @@ def _looks(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]
     collect("Client", "client", "ls", "jobs")
     collect("PeriodicEntry", "periodic", "ls")
     collect("Task", "tasks")
+    collect("Task", "tasks", "sidekiq")
     collect("Setting", "retention", "mail")
     collect("Condition", "wait", "when", "waiting>=0", "--queue", "mail")
     collect("DiscoveredQueue", "discover")
