@@ -237,11 +237,11 @@ def _require_utf8(command: Any, context: Any) -> None:
     def convert(self: Any, value: Any, param: Any, context: Any) -> Any:
         if isinstance(value, str) and not _is_utf8(value):
             self.fail("not UTF-8", param, context)
-        return value
+        return super(type(self), self).convert(value, param, context)
 
     for param in command.params:
         free = (param.metavar or "") in ("EXPR", "REGEX") or "FILE" in (param.metavar or "")
-        if param.type.name in ("str", "text") and not free:
+        if param.type.name in ("str", "text", "path") and not free:
             param.type = type("Utf8", (type(param.type),), {"convert": convert})()
     if hasattr(command, "list_commands"):
         for name in command.list_commands(context):

@@ -35,7 +35,8 @@ _SYNONYMS: Final = {
 _DEFAULT_COMMAND: Final = {"inspect": "queue", "wait": "request"}
 """group -> the command to suggest if a name follows the group directly"""
 _VERB_GROUPS: Final = (
-    *("queue", "request", "periodic", "client", "delay", "trash", "dlq", "done", "workers"),
+    *("queue", "request", "periodic", "client", "waiting", "pending", "delay", "dlq"),
+    *("done", "trash", "workers"),
 )
 """the groups to look through for a verb that was written without its group: `redisq pause`"""
 
@@ -83,11 +84,14 @@ def _suggestion(error: Any, message: str, path: str, command: Any, root: Any) ->
             return f"write {path} {usual} {found[1]}"
         verbs = {group: root.get_command(None, group).commands for group in _VERB_GROUPS}
         known = {*command.commands, *(verb for of in verbs.values() for verb in of)}
-        for name in (found[1], *names, *get_close_matches(found[1], known, 1)):
-            if name in command.commands:
+        # `stop` is a verb of workers, and of other tools' queues.
+        for alike in ((*names[:1], found[1]), names[1:], get_close_matches(found[1], known, 1)):
+            if not command.commands.keys().isdisjoint(alike):
                 break
-            if groups := [group for group, of in verbs.items() if name in of]:
-                return "write " + " or ".join(f"redisq {group} {name}" for group in groups)
+            if ways := [
+                f"{group} {name}" for name in alike for group, of in verbs.items() if name in of
+            ]:
+                return "write " + " or ".join(f"redisq {way}" for way in ways)
     if "unexpected extra argument" in message and command.name == "ls" and path == "redisq ls":
         return "redisq inspect queue NAME shows one queue"
     return ""

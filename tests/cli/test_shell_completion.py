@@ -48,7 +48,7 @@ def completed(line: str, shell: str = "bash", code: str = "", **environment: str
 
 @pytest.mark.slow
 def test_commands_and_their_options() -> None:
-    assert completed("redisq rep") == ["replay"]
+    assert completed("redisq rep") == ["replay", "report"]
     assert {"ls", "replay", "purge"} <= set(completed("redisq dlq "))
     assert completed("redisq dlq replay --older") == ["--older-than"]
     assert {"--dry-run", "--yes", "--rate"} <= set(completed("redisq purge --"))

@@ -125,6 +125,9 @@ def deployment(client: redis.Redis) -> None:
     client.sadd("processes", WEB)
     info = {"hostname": "web", "pid": 1, "started_at": 1.0, "queues": ["low"], "concurrency": 1}
     client.sadd("processes", "gone:1:0123456789ab")
+    now = datetime.now(UTC)
+    client.hset(f"{now:%Y%m%d}-marks", f"{now:%Y-%m-%dT%H:%M:%SZ}", "4f2c mail")
+    client.hset(f"j|{now:%y%m%d}|{now.hour}:{now:%M}", mapping={"A|p": 1, "A|ms": 3})
     client.hset(
         WEB,
         mapping={"info": json.dumps(info), "busy": 0, "beat": 1.0, "quiet": "false"},
@@ -146,6 +149,7 @@ def run(redisq: Redisq, client: redis.Redis, tmp_path: Path, configuration: Path
     configuration.write_text(hook + '[contexts.prod]\nurl = "redis://h"\nread_only = true\n')
     collect("ConfigurationValue", "config")
     collect("Context", "config", "--contexts")
+    collect("NotifiedRecipient", "check", "--notify-test", code=3)
     return collect
 
 
@@ -186,7 +190,6 @@ def _looks(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]
     collect("MonitorCheck", "check", "--warning", "dead>0", code=None)
     collect("MonitorCheck", "check", "nothing-of-that-name", code=3)
     collect("RuleStanding", "check", "--explain", code=None)
-    collect("NotifiedRecipient", "check", "--notify-test", code=3)
     collect("MonitorCheck", "watch", "--listen", "127.0.0.1:0", "--for", "1ms")
     collect("AclRule", "acl", "viewer")
     for address in (
@@ -206,6 +209,7 @@ def _looks(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]
     collect("Client", "client", "ls", "jobs")
     collect("PeriodicEntry", "periodic", "ls")
     collect("Task", "tasks")
+    collect("Task", "tasks", "sidekiq")
     collect("Setting", "retention", "mail")
     collect("Condition", "wait", "when", "waiting>=0", "--queue", "mail")
     collect("DiscoveredQueue", "discover")
@@ -390,7 +394,6 @@ def every_look(collect: Collector, names: Sequence[str]) -> None:
     collect("Diagnosis", "doctor", code=None)
     collect("EntryCount", "select", "--all-queues", "--count", code=None)
     collect("RuleStanding", "check", "--explain", code=None)
-    collect("NotifiedRecipient", "check", "--notify-test", code=3)
     collect("MonitorCheck", "watch", "--listen", "127.0.0.1:0", "--for", "1ms")
     collect("ConsumerReport", "consumers", "ls", code=None)
     for name in names:

@@ -55,6 +55,12 @@ NOT_RUN = {
 }
 """commands that are left out, and why"""
 
+BULLMQ_SHOP = """python - <<'END'
+import os
+from tests.foreign_keys.bullmq_program import VERSIONS, packages
+os.environ["NODE_PATH"] = str(packages(VERSIONS[0]))
+os.execvp("node", ["node", os.environ["PYTHONPATH"] + "/tests/docs/incidents/bullmq_shop.cjs"])
+END"""
 PREPARED: dict[str, str] = {
     # Each framework itself writes its queues, and its workers fail.
     "how-to/work-with-celery.md": "python -m tests.docs.incidents.celery_shop",
@@ -73,12 +79,8 @@ script = os.environ["PYTHONPATH"] + "/tests/docs/incidents/arq_shop.py"
 os.environ["PYTHONPATH"] = str(packages())
 os.execv(sys.executable, [sys.executable, script])
 END""",
-    "how-to/work-with-bullmq.md": """python - <<'END'
-import os
-from tests.foreign_keys.bullmq_program import VERSIONS, packages
-os.environ["NODE_PATH"] = str(packages(VERSIONS[0]))
-os.execvp("node", ["node", os.environ["PYTHONPATH"] + "/tests/docs/incidents/bullmq_shop.cjs"])
-END""",
+    "how-to/work-with-bullmq.md": BULLMQ_SHOP,
+    "how-to/edit-entries.md": BULLMQ_SHOP + "\nredisq discover --register --yes",
     "how-to/work-with-bull.md": """python - <<'END'
 import os
 from tests.foreign_keys.bull_program import VERSIONS, packages
@@ -194,8 +196,9 @@ class Reader:
         }
 
     def python(self, line: int, text: str) -> None:
-        if name := re.match(r"# (\w+\.py)\n", text):
-            (self.home / name[1]).write_text(text)
+        if name := re.match(r"# (\w+)\.py\n", text):
+            (self.home / f"{name[1]}.py").write_text(text)
+            sys.modules.pop(name[1], None)  # another page may have a file of this name
         code = "\n" * (line - 1) + text.replace(ADDRESS, self.url)
         with contextlib.redirect_stdout(io.StringIO()):
             exec(compile(code, self.page, "exec"), self.names)

@@ -280,12 +280,12 @@ return redis.call('DEL', task)
 """
 
 
-def specimen(client: redis.Redis) -> None:
-    """Tasks in every state of the queue ``low``, and some of another queue."""
+def specimen(client: redis.Redis, unique: bool = True) -> None:
+    """Tasks in every state of the queue ``low``, some of them unique, and some of another queue."""
     program, now = Program(client), int(time.time())
     for n in range(4):
         order = {"order": n, "region": "eu"}
-        program.send(f"bad{n}", "order:charge", order, retry=1, unique_s=9000)
+        program.send(f"bad{n}", "order:charge", order, retry=1, unique_s=unique * 9000)
         program.archives(program.dequeue(), f"no card for order {n}", now - 400 + n)
         program.send(f"again{n}", "order:charge", {"order": 10 + n})
         program.retries(program.dequeue(), "the bank did not answer", now + 900 + n, now - 60)
@@ -294,8 +294,12 @@ def specimen(client: redis.Redis) -> None:
         program.send(f"run{n}", "order:pack", {"order": n})
         program.dequeue()
     for n in range(6):
-        program.send(f"w{n}", data={"user": n}, headers={"trace": "x"}, unique_s=9000 + n)
-        program.send(f"s{n}", data={"user": n, "late": True}, at=now + 9000 + n, unique_s=10_000)
+        program.send(
+            f"w{n}", data={"user": n}, headers={"trace": "x"}, unique_s=unique * (9000 + n)
+        )
+        program.send(
+            f"s{n}", data={"user": n, "late": True}, at=now + 9000 + n, unique_s=unique * 10_000
+        )
     for n in range(4):
         program.send(f"g{n}", "mail:digest", {"part": n}, group="ann")
         program.send(f"h{n}", "mail:digest", {"part": n}, group="eve")

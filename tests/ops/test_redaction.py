@@ -8,6 +8,7 @@ import pickle
 import random
 import re
 import string
+import time
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -308,9 +309,13 @@ LOOKS = {
     "pending ls": ["pending ls mail", "pending ls stream:stream"],
     "pending purge": ["pending purge mail --dry-run"],
     "pending requeue": ["pending requeue mail --dry-run"],
+    "pending stop": ["pending stop arq:arq:queue/a --dry-run",
+                     "pending stop arq:arq:queue/a --yes"],
     "purge": ["purge mail/r1/1 --dry-run"],
     "queue destroy": ["queue destroy mail --dry-run"],
     "replay": ["replay mail/r1/1 --dry-run"],
+    "report": ["report mail", "report mail later fairly --payloads",
+               "report mail --payloads --html {html}"],
     "request cancel": ["request cancel mail/r1 --dry-run"],
     "requeue": ["requeue mail/r1/3 --dry-run"],
     "results": ["results mail/r1", "results mail/r1 --raw"],
@@ -320,6 +325,7 @@ LOOKS = {
     ],
     "sql": ["sql {query} --payloads"],
     "submit": ["submit {input} --queue mail --dry-run"],
+    "tasks": ["tasks", "tasks mail --by payload.to", "tasks sidekiq:default"],
     "top": ["top --once", "top --once --queue mail"],
     "trash empty": ["trash empty mail --dry-run"],
     "trash ls": ["trash ls mail"],
@@ -327,6 +333,8 @@ LOOKS = {
     "undo": ["undo {op} --dry-run"],
     "wait request": ["wait request mail/r1 --timeout 0s"],
     "wait when": ["wait when dead>0 --queue mail"],
+    "waiting edit": ["waiting edit sidekiq:default --patch {args} --dry-run",
+                     "waiting edit sidekiq:default --patch {args} --yes"],
     "waiting ls": ["waiting ls mail", "waiting ls sidekiq:default", "waiting ls fairly"],
     "waiting move": ["waiting move mail --to copy --dry-run"],
     "waiting purge": ["waiting purge mail --dry-run"],
@@ -338,7 +346,12 @@ LOOKS = {
     "periodic run": ["periodic run later/nightly --yes"],
     "periodic rm": ["periodic rm later/odd --dry-run"],
     "playback": [f"playback {{recording}} {look}" for look in ("ls", "log", "consumers")],
+    "watch": ["watch --for 1ms --listen 127.0.0.1:0"],
     "workers ls": ["workers ls mail", "workers ls sidekiq:default"],
+    "workers quiet": ["workers quiet sidekiq {worker} --dry-run",
+                      "workers quiet sidekiq {worker} --yes"],
+    "workers stop": ["workers stop sidekiq {worker} --dry-run",
+                     "workers stop sidekiq {worker} --yes"],
     "apply": ["apply {plan} --dry-run", "apply {plan} --yes --report {report}"],
 }  # fmt: skip
 """commands that print something of entries, as they do so"""
@@ -393,6 +406,8 @@ def every_command() -> set[str]:
 
 HOSTILE = "\x1b]52;c;aGk=\x07\u202e\u3164\u2800\u200b\ue000\r\x9b2J"
 """characters that a terminal acts on, or that nobody sees"""
+WORKER = "box:1:0123456789ab"
+"""a process of Sidekiq"""
 
 
 @pytest.fixture
@@ -452,8 +467,16 @@ def planted(client: redis.Redis) -> str:
     client.hset("bull:shop:j1", mapping=kept | {"finishedOn": "2", "progress": form})
     client.zadd("bull:shop:completed", {"j1": 2})
     client.sadd("queues", "default")
-    client.lpush("queue:default", json.dumps(job), cut)
+    client.lpush("queue:default", json.dumps(job | {"jid": "c" * 24}), cut)
     client.zadd("dead", {json.dumps(job): 1.5, cut: 2.5})
+    client.set("arq:job:a", pickle.dumps({"t": 1, "f": "charge", "a": (form,), "k": {}, "et": 1}))
+    client.zadd("arq:queue", {"a": 1})
+    client.set("arq:in-progress:a", 1)
+    client.sadd("processes", WORKER)
+    info = {"hostname": "box", "pid": 1, "queues": ["default"], "tag": form}
+    client.hset(WORKER, mapping={"info": json.dumps(info), "beat": time.time(), "busy": 1})
+    run = {"queue": "default", "payload": json.dumps(job), "run_at": 1}
+    client.hset(f"{WORKER}:work", "t1", json.dumps(run))
     client.xadd("stream", {"password": SECRET, "body": form})
     client.xgroup_create("stream", "g", "0")
     client.xreadgroup("g", "w", {"stream": ">"})
@@ -467,7 +490,7 @@ def test_secret_is_in_no_output_of_any_command(
     configuration: Path, client: redis.Redis, planted: str, redisq: Redisq, tmp_path: Path
 ) -> None:
     assert every_command() == LOOKS.keys() | NO_LOOKS
-    files = {name: tmp_path / name for name in ("plan", "report", "out", "input")}
+    files = {name: tmp_path / name for name in ("plan", "report", "out", "html", "input")}
     files["input"].write_text(f"password={SECRET}\n")
     op = redisq.rows("requeue", "mail/r1/3", "--yes")[-1]["op"]
     redisq("dlq", "purge", "mail/r1/6", "--yes")
@@ -478,6 +501,8 @@ def test_secret_is_in_no_output_of_any_command(
         **{name: str(path) for name, path in files.items()},
         "op": op,
         "group": planted,
+        "worker": WORKER,
+        "args": json.dumps([{"op": "add", "path": "/args/-", "value": {"password": SECRET}}]),
         "copy": json.dumps([{"op": "copy", "from": "", "path": "/x"}]),
         "payload": json.dumps({"password": SECRET, "n": 1}),
         "where": f"payload.password={SECRET}",
@@ -498,6 +523,7 @@ def test_secret_is_in_no_output_of_any_command(
             )
             if "--raw" not in line:  # the bytes, where no terminal is
                 assert all(printable(x) == x for x in said.split("\n")), (line, said)
+            said += files["html"].read_text() if "{html}" in line else ""
             leaks += [f"{line} {more}: {said}" for secret in (SECRET, "tok_abc") if secret in said]
     assert not leaks, leaks[0]
     assert ran > 100, ran

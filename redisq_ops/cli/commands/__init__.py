@@ -19,7 +19,7 @@ COMMANDS = {
     "explain": ("explain", "Explain why an entry, request or queue does not progress."),
     "select": ("select", "List or count the entries that match an expression."),
     "sql": ("sql", "Run a SQL query over queues, dead letters and history."),
-    "tasks": ("tasks", "List the tasks of queues: rate, failures, run times, last error."),
+    "tasks": ("tasks", "List the tasks of queues: runs, rate, failures, run times."),
     "history": ("overview", "Show the latest events of a queue."),
     "waiting": ("states", "List and change waiting entries."),
     "pending": ("states", "List and change pending entries: those that consumers hold."),

@@ -76,12 +76,12 @@ def watch(s: Session, given: WatchOptions) -> int:
     told = None if s.config.notify is None else Background(notifier(s))
     stopped = Event()
     with ExitStack() as stack:
-        stack.enter_context(closing(serve(s, given.judging.pattern or "*", given.listen)))
         check = Check(s, given.judging, rules, None if told is None else told.tell)
         tasks: list[tuple[float, Check | Recording]] = [(interval_ms / 1000, check)]
         if given.record is not None:
             file = stack.enter_context(closing(RecordingFile(given.record, given.most * 1_000_000)))
             tasks.append((SAMPLE_S, Recording(s, file)))
+        stack.enter_context(closing(serve(s, given.judging.pattern or "*", given.listen)))
         if told is None:
             say("nobody is told of trouble: the configuration has no table [notify]")
         else:

@@ -83,6 +83,7 @@ class OperatorChanges(ParallelReads[C_co]):
         program. None: it refuses none for that reason."""
         return None
 
+    @operation
     async def check_owners_rights(self) -> None:
         """Raise `Forbidden` unless the user can change the settings of the queue's owner."""
 

@@ -12,7 +12,7 @@ from ..engine.operator_changes import ChangeUndo
 from ..model.errors import Refused
 from ..model.quoting import bytes_of
 from ..redis import acl_rights
-from ..redis.operation import C_co
+from ..redis.operation import C_co, operation
 from .changes import ForeignChanges
 
 UNDO = "elements"
@@ -44,6 +44,7 @@ class Element:
 class ElementChanges(ForeignChanges[C_co]):
     """A queue whose owner's own settings operators can change."""
 
+    @operation
     async def check_owners_rights(self) -> None:
         await acl_rights.to_change_elements(self)
 

@@ -314,7 +314,7 @@ async def _as_owner(queue: HasOwnersPause[Any], paused: bool, author: Author) ->
             raise NotFound(f"queue {queue.name} was paused or resumed by somebody else just now")
         return bool(word == "ok")
 
-    await queue.check_owners_rights()  # before the audit log has it
+    await queue.check_owners_rights.op()  # before the audit log has it
     steps = SettingsSteps(
         queue,
         "pause" if paused else "resume",

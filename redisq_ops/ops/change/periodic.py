@@ -250,7 +250,7 @@ async def carry_out(change: PeriodicChange, author: Author) -> ChangeOutcome:
         step, inverse = _run(change, spec, await change.queue.now.op())
     else:
         step, inverse = _set(change)
-    await change.queue.check_owners_rights()  # before the audit log has it
+    await change.queue.check_owners_rights.op()  # before the audit log has it
     what = f"periodic entry {change.name}"
     steps = SettingsSteps(change.queue, f"periodic-{change.verb}", what, [step], inverse)
     return await take_all(ChangeRun(steps, author))

@@ -232,8 +232,8 @@ def arq_stated(client: Any) -> Stated:
     }
 
 
-def asynq_tasks(client: Any) -> Stated:
-    asynq_program.specimen(client)
+def asynq_tasks(client: Any, unique: bool = True) -> Stated:
+    asynq_program.specimen(client, unique)
     return {
         "waiting": numbered("w", 6),
         "pending": [*numbered("run", 4), *numbered("h", 4)],
@@ -526,6 +526,7 @@ ASYNQ = Specimen(
     meanwhile={
         "with a worker": lambda client, id: client.hset(f"asynq:{{low}}:t:{id}", "state", "active")
     },
+    unedited=r"(bad|w|s)\d",
 )
 CELERY = Specimen(
     "celery:celery",
@@ -602,10 +603,11 @@ AS_JSON = {
         unedited="(?!)",
     ),
     "arq-json": replace(ARQ, fill=arq_json, unedited="(?!)"),
+    "asynq-not-unique": replace(ASYNQ, fill=partial(asynq_tasks, unique=False), unedited="(?!)"),
     "laravel-json": replace(
         LARAVEL, fill=partial(laravel_jobs, handler="Fine@run"), unedited="(?!)"
     ),
 }
-"""jobs of programs whose usual form of arguments can't be edited, with arguments as JSON"""
+"""jobs whose form in `SPECIMENS` can't be edited, in one that can: JSON, without a lock"""
 EDITS = frozenset(("statements", "undo", "edited", "races", "touched", "types", "rights"))
 """checks of what an edit does"""

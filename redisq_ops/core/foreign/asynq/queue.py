@@ -23,7 +23,7 @@ from ...redis.whole_keys import members, set_members
 from ..attachments import attached, fields
 from ..changes import JOB_VERBS, PURGED_DONE, RUN_AGAIN
 from ..declarations import Declared, List, Zset
-from ..edits import Rewrite
+from ..edits import HasEdits, Rewrite
 from ..elements import Element
 from ..ended_totals import CountsEnds
 from ..job_hashes import JobHash, JobHashQueue
@@ -47,6 +47,7 @@ DEADLINES = {"active": "lease", TAKEN: "aggregation_sets"}
 class AsynqQueue(
     CountsEnds[C_co],
     JobHashQueue[C_co],
+    HasEdits[C_co],
     HasSchedules[C_co],
     HasKeyPause[C_co],
     SendsCommands[C_co],
