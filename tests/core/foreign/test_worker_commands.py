@@ -312,6 +312,17 @@ def test_workers_of_celery_take_no_task_of_a_paused_queue(redisq: Redisq, client
         redisq("queue", "resume", CELERY, *YES)
         app.send_task("shop.fine", ("third",))
         wait(lambda: ran("third"))
+        redisq("queue", "pause", CELERY, *YES)
+    with celery_program.worker(client, "celery,other"):
+        app.send_task("shop.fine", ("later",))
+        wait(lambda: ran("later"))
+        assert "(workers started later take tasks)" in redisq("explain", CELERY)
+        redisq("queue", "resume", CELERY, *YES)
+        redisq("queue", "pause", CELERY, *YES)
+        app.send_task("shop.fine", ("last",))
+        app.send_task("shop.fine", ("beside it",), queue="other")
+        wait(lambda: ran("beside it"))
+        assert not ran("last"), "it was asked, too"
     assert not client.keys("*reply.celery.pidbox*"), "no list of answers is left"
 
 
