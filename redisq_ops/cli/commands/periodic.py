@@ -236,7 +236,8 @@ def resume(s: Session, *, address: str = _ADDRESS, go: Go) -> int:
 
 @command(periodic, "run", prints=_CHANGE)
 def run(s: Session, *, address: str = _ADDRESS, go: Go) -> int:
-    """Run a periodic entry once, now. Its schedule stays as it is.
+    """Run a periodic entry once, now, beside its schedule. Of another program's schedule, the next
+    planned run may happen now instead: the preview says so.
 
     Examples:
       redisq periodic run later/report --yes

@@ -90,7 +90,7 @@ class PlanOutput(TypedDict):
     periodic: NotRequired[str]
     """only `periodic …`: periodic entry"""
     next_ms: NotRequired[Time | None]
-    """only `periodic …`: its next run afterwards"""
+    """only `periodic …`: its next run afterwards; null: none, or its program sets it later"""
     value: NotRequired[int | None]
     """only `request …`, `client …`: new value"""
     entries: NotRequired[int]

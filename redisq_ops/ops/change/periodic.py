@@ -57,9 +57,9 @@ class PeriodicChange:
 
     @property
     def next_ms(self) -> int | None:
-        """Its next run afterwards; None: there will be none."""
+        """Its next run afterwards; None: there will be none, or its program sets it later."""
         paused = self.paused if self.paused is not None else self.before and self.before.paused
-        if paused or self.verb == "rm":
+        if paused or self.verb == "rm" or self.requeue is not None:
             return None
         return self.before.next_ms if self.at_ms is None and self.before else self.at_ms
 
@@ -211,6 +211,11 @@ def periodic_preview(
             f"{theirs.program}: {theirs.cron or 'schedule unknown'}, {shown(theirs.task or '?')}"
         ]
         lines += [note] if (note := theirs.notes.get(change.verb)) else []
+        if change.requeue is not None and theirs.next_ms is not None:
+            lines.append(
+                f"the run of {date(theirs.next_ms, zone)} happens now instead; the next one is the"
+                " one after it"
+            )
     for name, old, after in change.differences:
         if name == "payload":
             lines.append(f"payload: {len(old):,} bytes to {len(after):,} bytes")

@@ -94,8 +94,11 @@ class BlockingReasons(ReasonParts):
                 facts=facts | (self._op_facts(latest) if latest else {}),
             )
             return
-        change = self._change("pause", f"paused = {why}")
+        as_owner = isinstance(self.queue, HasOwnersPause)
+        what = f"as {self.queue.owner} does" if as_owner else f"paused = {why}"
+        change = self._change("pause", what)
         by = f": {why!r}, {self._by(None)}" if change is None else f" {self._by(change)}"
+        by += f": {why}" if as_owner and change is not None else ""
         yield Reason(
             "paused",
             f"queue {self.queue.name} is paused{by}",

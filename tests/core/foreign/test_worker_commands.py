@@ -121,6 +121,28 @@ def test_celery_ends_a_task_and_a_worker(redisq: Redisq, client: Client) -> None
 
 
 @pytest.mark.slow
+def test_celery_ends_a_task_that_is_in_no_key(redisq: Redisq, client: Client) -> None:
+    """Without `acks_late` it is acknowledged when it begins."""
+    app = celery_program.app_on(client)
+    app.send_task("shop.early", task_id="loops")
+    with celery_program.worker(client, pool="prefork"):
+        wait(lambda: client.get("started") and not client.hlen("unacked"))
+        redisq("discover", "--register", "--yes")
+        said = redisq.refusal("pending", "stop", f"{CELERY}/other", *YES, code=1)
+        assert "no key shows that job other runs; no worker has it (1 of 1 that heard" in said
+        with listener(client) as deaf:
+            deaf.psubscribe("/0.celery.pidbox")
+            deaf.get_message(timeout=5)
+            said = redisq.refusal("pending", "stop", f"{CELERY}/other", *YES, code=1)
+        assert "whether it runs is unknown (1 of 2 that heard the question answered)" in said
+        assert not redisq.rows("log"), "nothing was sent"
+        redisq("pending", "stop", f"{CELERY}/loops", *YES)
+        wait(lambda: app.AsyncResult("loops").state == "REVOKED")
+    said = redisq.refusal("pending", "stop", f"{CELERY}/loops", *YES, code=1)
+    assert "no key shows that job loops runs; no worker of Celery listens" in said
+
+
+@pytest.mark.slow
 def test_arq_cancels_a_job(redisq: Redisq, client: Client) -> None:
     arq_program.enqueue(client, ("lasts", [], {"_job_id": "loops"}))
     with arq_program.started(client, "serve") as process:
@@ -273,7 +295,10 @@ def test_workers_of_celery_take_no_task_of_a_paused_queue(redisq: Redisq, client
         redisq("discover", "--register", "--yes")
         redisq("queue", "pause", CELERY, *YES)
         (row,) = (row for row in redisq.rows("ls") if row["name"] == CELERY)
-        assert row["paused"].startswith("at celery@")
+        assert row["paused"].startswith("asked at 20")
+        assert "(workers started later take tasks): celery@" in row["paused"]
+        shown = redisq("explain", CELERY)
+        assert "because 'deploy' (op pause-" in shown and f": {row['paused']}" in shown
         redisq("queue", "pause", CELERY, *YES)
         assert redisq.code == 0 and redisq.err == ""
         app.send_task("shop.fine", ("second",))
@@ -287,6 +312,17 @@ def test_workers_of_celery_take_no_task_of_a_paused_queue(redisq: Redisq, client
         redisq("queue", "resume", CELERY, *YES)
         app.send_task("shop.fine", ("third",))
         wait(lambda: ran("third"))
+        redisq("queue", "pause", CELERY, *YES)
+    with celery_program.worker(client, "celery,other"):
+        app.send_task("shop.fine", ("later",))
+        wait(lambda: ran("later"))
+        assert "(workers started later take tasks)" in redisq("explain", CELERY)
+        redisq("queue", "resume", CELERY, *YES)
+        redisq("queue", "pause", CELERY, *YES)
+        app.send_task("shop.fine", ("last",))
+        app.send_task("shop.fine", ("beside it",), queue="other")
+        wait(lambda: ran("beside it"))
+        assert not ran("last"), "it was asked, too"
     assert not client.keys("*reply.celery.pidbox*"), "no list of answers is left"
 
 

@@ -27,7 +27,7 @@ class BullSchedules(ScheduleProgram):
 
     notes: ClassVar[Mapping[str, str]] = {
         "rm": "its next job goes with it, unless that waits or runs already",
-        "run": "its next job waits now, as `job.promote()` does it; the schedule goes on from it",
+        "run": "its next job waits now, as `job.promote()` does it",
     }
 
     async def read(self, queue: Any) -> list[OwnersSchedule]:

@@ -1,12 +1,14 @@
 """The pause of a queue of Celery: its workers are asked to take no more tasks from it, and answer.
 
 Celery keeps no note of it: a worker that starts later takes tasks. redisq notes in its own keys
-which workers it asked, so that the pause is seen, and that these and no others are asked to go on.
+when it asked which workers, so that the pause is seen, and that these and no others are asked to
+go on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
 from typing import Any, ClassVar
 from urllib.parse import quote, unquote
 
@@ -19,8 +21,8 @@ from ...redis.parsers import optional
 from ..elements import Element, ElementChanges
 from .control import Answers, ask
 
-_AT = "at "
-"""how the note begins; names of workers follow"""
+_ASKED = " (workers started later take tasks): "
+"""what is in the note between the time of asking and the names of the workers"""
 INVERSE = "consumers"
 
 
@@ -40,15 +42,16 @@ class HasConsumersPause(ElementChanges[C_co], HasOwnersPause[C_co]):
 
     @operation
     async def set_owners_pause(self, op: str, step: int, paused: bool) -> str:
-        noted = await self._noted()
+        note = await self._note()
+        noted = _names(note)
         if not paused and not noted:
             return "same"
         asked = await self._ask("active_queues", {})
         names = _consuming(asked, self.own_name) if paused else [*asked.said.keys() & {*noted}]
         if paused and not names:
             raise NotFound(f"no worker that answered takes tasks from {self.own_name}")
-        before, after = _note(noted), _note({*names, *noted} if paused else ())
-        element = Element("hash", bytes_of(self.keys["cfg"]), b"paused", before, after)
+        after = _noting({*names, *noted}, await self._now()) if paused else None
+        element = Element("hash", bytes_of(self.keys["cfg"]), b"paused", note, after)
         word = await self.change_elements(op, step, "pause" if paused else "resume", [element])
         if word == "changed" or not names:
             return word
@@ -82,13 +85,20 @@ class HasConsumersPause(ElementChanges[C_co], HasOwnersPause[C_co]):
 
     async def _noted(self) -> list[str]:
         """The workers that were asked to take no more tasks, and not yet to go on."""
+        return _names(await self._note())
+
+    async def _note(self) -> bytes | None:
         key = self.keys["cfg"]
-        found = await Call(("HGET", key, "paused"), optional, key=key)
-        return unquote(found.decode()).removeprefix(_AT).split(", ") if found else []
+        return await Call(("HGET", key, "paused"), optional, key=key)
 
 
-def _note(names: Collection[str]) -> bytes | None:
-    return quote(_AT + ", ".join(sorted(names)), safe="").encode() if names else None
+def _noting(names: Collection[str], now_ms: int) -> bytes:
+    when = datetime.fromtimestamp(now_ms // 1000, UTC)
+    return quote(f"asked at {when}{_ASKED}{', '.join(sorted(names))}", safe="").encode()
+
+
+def _names(note: bytes | None) -> list[str]:
+    return unquote(note.decode()).partition(_ASKED)[2].split(", ") if note else []
 
 
 def _consuming(asked: Answers, queue: str) -> list[str]:

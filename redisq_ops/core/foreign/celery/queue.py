@@ -21,7 +21,7 @@ from ...engine.relation import Links
 from ...model.activity import Activity
 from ...model.attachment import Attachment
 from ...model.entry import Entry, State
-from ...model.errors import Refused, Unfit
+from ...model.errors import NotFound, Refused, Unfit
 from ...model.queue_position import QueuePosition
 from ...model.quoting import bytes_of, legal, raw_of, text
 from ...model.states import Verb
@@ -228,7 +228,8 @@ class CeleryQueue(
     async def order(self, word: WorkerWord, target: str) -> Order | None:
         """As `app.control.shutdown(destination=…)` and `app.control.terminate(ID)`: the workers
         themselves know whether they are meant. All of them hear it, so the one that is to end has
-        to answer a ping first."""
+        to answer a ping first. A task that was acknowledged when it began is in no key: the workers
+        are asked for it (`query_task`), and those that have it are told."""
         channel, own = channel_of(self.at, self.client), text(raw_of(target))
         if word == "stop":
             if target not in [process.name for process in await self.worker_processes.op()]:
@@ -243,7 +244,22 @@ class CeleryQueue(
         ]
         arguments = {"task_id": own, "terminate": True, "signal": "SIGTERM"}
         found = [await self._as_it_is(row) for row in rows]
-        return Order(found, channel, control("revoke", arguments)) if found else None
+        to = () if found else await self._having(own)
+        return Order(found, channel, control("revoke", arguments, to))
+
+    async def _having(self, id: str) -> list[str]:
+        """The workers that say that they have the task. Raises `NotFound` if none does."""
+        asked = await ask(self.at, self.client, "query_task", {"ids": [id]})
+        names = [name for name, has in asked.said.items() if isinstance(has, dict) and id in has]
+        if names:
+            return names
+        told = f"queue {self.name}: no key shows that job {legal(bytes_of(id))} runs"
+        if not asked.heard:
+            raise NotFound(f"{told}; no worker of Celery listens for control messages")
+        answered = f"{len(asked.said)} of {asked.heard} that heard the question answered"
+        if len(asked.said) < asked.heard:
+            raise NotFound(f"{told}; whether it runs is unknown ({answered})")
+        raise NotFound(f"{told}; no worker has it ({answered})")
 
     async def _as_it_is(self, row: LocatedEntry) -> Element:
         """A message that a worker has."""

@@ -83,7 +83,8 @@ class RqScheduler(DueScores):
     }
     notes: ClassVar[Mapping[str, str]] = {
         "run": "it is due now, and enqueued when rq-scheduler looks again, every minute unless it"
-        " is set otherwise; its next time is counted from then",
+        " is set otherwise; an interval is counted from then, and a cron expression's next time"
+        " stays as it is",
     }
 
     def due_key(self, queue: Any) -> bytes:
