@@ -265,6 +265,8 @@ def test_every_command_of_a_queue_can_be_asked_for(client: redis.Redis) -> None:
     asked = {name.partition("|")[0] for each in packages for name in every_command(each)}
     admin: Any = client
     known = admin.command()
-    assert len(asked) > 50 and asked <= known.keys()
-    movable = {name for name in asked if "movablekeys" in map(str, known[name]["flags"])}
+    assert len(asked) > 50 and asked - known.keys() <= {"xnack"}, "only Redis 8.8 has it"
+    movable = {
+        name for name in asked & known.keys() if "movablekeys" in map(str, known[name]["flags"])
+    }
     assert movable == {"xreadgroup"}

@@ -52,9 +52,10 @@ TRIES = {
     # Reads only: what can't be read is put off, or ends a call that has already written.
     "fair/pack_lists.lua": ["pcall(accounts_change, ", "pcall(accounts_parse, "],
     "fair/take.lua": ["pcall(accounts_load, "],
-    # Who hasn't the right to publish changes a request all the same.
+    # Who hasn't the right to publish changes an entry all the same.
     "request/control_request.lua": ["redis.pcall('PUBLISH', "],
     "request/request_completion.lua": ["redis.pcall('PUBLISH', "],
+    "delay/results.lua": ["redis.pcall('PUBLISH', "],
     "request/retire_requests.lua": ["pcall(request_get, "],
     # What can't be read is left to the scripts that say what is wrong.
     "request/fast_path.lua": ["redis.pcall("],

@@ -180,19 +180,25 @@ class DelaySet(PeriodicEntries[C_co], TimedQueue[C_co]):
         found = await together(self._entries(state, part) for state, part in rows.items())
         known = {entry.id: entry for part in found for entry in part}
         due = {id for id, at in rows.get("delayed", ()) if at is not None and at <= now}
-        return [
-            replace(entry, state="waiting") if entry is not None and id in due else entry
-            for id, entry in ((id, known.get(id)) for id in ids)
-        ]
+        known |= {id: replace(known[id], state="waiting") for id in due & known.keys()}
+        known |= await self._done([id for id in ids if id not in known])
+        return [known.get(id) for id in ids]
 
     async def _get_waiting(self, id: str) -> Entry | None:
+        return (await self._done([id])).get(id)
+
+    async def _done(self, ids: Sequence[str]) -> dict[str, Entry]:
+        """The entries among these of which only a result is kept."""
+        if not ids:
+            return {}
         key = self.keys["result_at"]
-        ((here, result),), at = await both(
-            self._ends([id]), Call(("ZSCORE", key, id), number, key=key)
-        )
-        if here or result is None:  # what is here and in no state is on its way to another shard
-            return None
-        return Entry(id, "done", since_ms=moment(at), record=result, task=task_of(id))
+        ends, times = await both(self._ends(ids), Call(("ZMSCORE", key, *ids), list[Any], key=key))
+        return {
+            id: Entry(id, "done", since_ms=moment(at), record=result, task=task_of(id))
+            for id, (here, result), at in zip(ids, ends, times, strict=True)
+            # What is here and in no state is on its way to another shard.
+            if not here and result is not None
+        }
 
     @operation
     async def outcomes(self, ids: Sequence[str]) -> list[EntryOutcome]:
