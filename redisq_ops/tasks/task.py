@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
+from redisq_ops.core.model.clock import checked_moment
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.keys import checked_name
 from redisq_ops.core.model.settings import DEFAULTS
@@ -132,12 +133,16 @@ class Task(Generic[P, R]):
         then: Step | Sequence[Step] = kwargs.pop("then", [])
         level = self.priority if priority is None else self.owner.level(priority)
         times: dict[str, Any] = {}
+        if in_ is not None and at is not None:
+            raise BadInput("in_ or at: give one of them")
+        if unique == "":
+            raise BadInput("unique is empty: give a text, or leave it out")
         if in_ is not None:
             times["after_ms"] = timedelta(seconds=seconds(in_, "in_"))
         if at is not None:
             if not isinstance(at, datetime):
                 raise BadInput(f"at is an aware datetime, not {type(at).__name__}")
-            times["at_ms"] = at
+            times["at_ms"] = checked_moment(at, "at")
         id = f"{self.name}~{ulid() if unique is None else unique}"
         checked_name(id, "unique" if unique is not None else "task")
         kept = self.signature.encode(args, kwargs)

@@ -45,6 +45,9 @@ def test_bad_input_is_refused_in_one_line(redisq: Redisq, rq: Any) -> None:
     assert "no queue 'nope'" in redisq.refusal("tasks", "nope", code=1)
     assert "no queue matches 'x*'" in redisq.refusal("tasks", "x*", code=1)
     assert "'soon' is not a time span" in redisq.refusal("tasks", "--last", "soon", code=2)
+    for last in ("0s", "2d"):
+        said = redisq.refusal("tasks", "--last", last, code=2)
+        assert said == f"--last {last}: give more than 0s and at most 1d"
     assert "--by" in redisq.refusal("tasks", "--by", "age", code=2)
     assert "--by" in redisq.refusal("tasks", "--by", "banana", code=2)
 

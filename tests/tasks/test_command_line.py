@@ -83,4 +83,6 @@ def test_a_worker_runs_them_and_operators_see_the_task(tasks: Tasks, redisq: Red
 def test_mistakes_are_one_line(tasks: Tasks, redisq: Redisq) -> None:
     said = redisq.refusal("work", "shop_jobs:jobs", "--queue", "mail", code=2)
     assert said == "shop_jobs:jobs names its queues itself: leave --queue out"
+    said = redisq.refusal("work", "shop_jobs:mail", code=2)
+    assert said == "mail is a task: name its Tasks, as in shop_jobs:jobs"
     assert "can't be imported" in redisq.refusal("work", "shop_jobs:nothing", code=2)

@@ -122,10 +122,12 @@ def test_arguments_are_checked_before_anything_is_sent(
     [
         ({"in_": -1}, "in_ is seconds"),
         ({"at": 5}, "at is an aware datetime"),
-        ({"at": datetime(2026, 1, 1)}, "no time zone"),
-        ({"in_": 1, "at": datetime.now(UTC)}, "give one of them"),
+        ({"at": datetime(2026, 1, 1)}, "^at 2026-01-01T00:00:00 has no time zone"),
+        ({"at": datetime(2000, 1, 1, tzinfo=UTC)}, "^at of "),
+        ({"in_": 1, "at": datetime.now(UTC)}, "^in_ or at: give one of them"),
         ({"priority": "high"}, "jobs has default"),
         ({"unique": "a b"}, "unique"),
+        ({"unique": ""}, "unique is empty"),
     ],
 )
 def test_options_are_checked_too(jobs: Tasks, options: Any, said: str) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
 from redisq_ops.ops.filter.time import duration_ms
 
@@ -41,12 +42,14 @@ def tasks(
       redisq tasks mail --by payload.type
     """
     from redisq_ops.core.redis.operation import apart, together
-    from redisq_ops.ops.inspect.task_report import TaskReader
+    from redisq_ops.ops.inspect.task_report import MOST_MS, TaskReader
 
     from ..address import queues_named
     from ..filter_options import value_counts
 
     span, field = duration_ms(last), value_counts(by).field
+    if not 0 < span <= MOST_MS:
+        raise BadInput(f"--last {last}: give more than 0s and at most 1d")
     queues, unread = queues_named(s, names or [])
     now = s.run(queues[0].now.op()) if queues else 0
     found = s.run(

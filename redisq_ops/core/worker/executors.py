@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from queue import SimpleQueue
 from threading import Event, Thread
 from time import monotonic
@@ -75,11 +76,19 @@ class TaskSlots(Slots):
     def __init__(self, size: int, handler: Handler, post: Post, random: Random) -> None:
         self._handler, self._post, self._random = handler, post, random
         self._ready = Event()
-        self._thread = Thread(
-            target=lambda: asyncio.run(self._main(size)), name="redisq-tasks", daemon=True
-        )
+        self._thread = Thread(target=self._run, args=(size,), name="redisq-tasks", daemon=True)
         self._thread.start()
         self._ready.wait()
+
+    def _run(self, size: int) -> None:
+        with asyncio.Runner() as runner:
+            loop = runner.get_loop()
+            main = loop.create_task(self._main(size))
+            while not main.done():
+                # sys.exit() in a task that a handler began stops the loop; whoever awaits that
+                # task gets the exception, too.
+                with suppress(SystemExit, KeyboardInterrupt):
+                    loop.run_until_complete(main)
 
     async def _main(self, size: int) -> None:
         self._loop = asyncio.get_running_loop()

@@ -173,6 +173,10 @@ def load_handler(spec: str) -> Handler | HasTasks:
     except (Exception, SystemExit) as error:  # importing runs code, and that may raise anything
         text = " ".join(f"{type(error).__name__}: {error}".split())
         raise BadInput(f"handler {spec!r} can't be imported: {text}") from error
+    if isinstance(owner := getattr(found, "owner", None), HasTasks):
+        names = vars(sys.modules[module])
+        tasks = next((each for each in names if names[each] is owner), "TASKS")
+        raise BadInput(f"{name} is a task: name its Tasks, as in {module}:{tasks}")
     return found if isinstance(found, HasTasks) else as_handler(found)
 
 

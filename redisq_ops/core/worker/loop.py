@@ -142,6 +142,7 @@ class Worker:
         self._leave_by = inf
         self._quick = False  # whether the latest full batch was done within LINGER_S
         self._quiet_until = 0.0
+        self._wakes_at = 0.0  # when the loop's thread ends its wait without a message
         self._limits: list[Limit] | None = None  # limits that a burst waits for; None: not read yet
         self._refused: Forbidden | None = None
 
@@ -194,6 +195,7 @@ class Worker:
                 with self._turn:
                     self._confirm_end()
                     patience = self._patience()
+                    self._wakes_at = monotonic() + patience
                 self._wait(patience)
                 with self._turn:
                     if self._stops and not withdrawn:
@@ -214,7 +216,7 @@ class Worker:
         """Settle and take the next entry in the only slot's thread.
 
         Handing over to the loop's thread and back would take as long as the exchange itself. The
-        loop is woken if nothing runs afterwards.
+        loop is woken if nothing runs afterwards, or if a time-out ends before it would wake.
         """
         if self._stops or not self._turn.acquire(blocking=False):
             self._inbox.put(ended)
@@ -223,7 +225,8 @@ class Worker:
             self._handler_ended(*ended)
             if self._exchange_is_due(monotonic()):
                 self._exchange()
-            if not self._sources.running():
+            due = min(self._time_outs(), default=inf)
+            if not self._sources.running() or due < self._wakes_at:
                 self._inbox.put(None)
         except Exception as error:
             self._inbox.put(error)
@@ -291,9 +294,7 @@ class Worker:
         if self._exchange_is_due(now) or self._is_done():
             return 0.0
         until = [self._leave_by if self._stops else self._upkeep.due_at]
-        if self._timed:
-            limited = (w for w in self._sources.unsettled() if w.timeout_s is not None)
-            until += [(w.started or now) + (w.timeout_s or 0.0) for w in limited]
+        until += self._time_outs()
         if not self._exchanges.busy:  # its reply comes as a message
             if self._sources.since is not None:
                 until.append(max(self._quiet_until, self._sources.since + LINGER_S))
@@ -301,6 +302,14 @@ class Worker:
                 until += [max(self._quiet_until, source.look_at) for source in self._sources]
                 self._listen()
         return max(0.0, min(until) - now)
+
+    def _time_outs(self) -> list[float]:
+        """When handlers will have taken too long."""
+        if not self._timed:
+            return []
+        now = monotonic()
+        limited = (w for w in self._sources.unsettled() if w.timeout_s is not None)
+        return [(w.started or now) + (w.timeout_s or 0.0) for w in limited]
 
     def _wants_work(self) -> bool:
         """Whether there is room for a whole batch, or an idle slot."""

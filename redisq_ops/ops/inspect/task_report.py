@@ -113,7 +113,7 @@ class TaskReader:
         redaction: Redaction = NO_REDACTION,
     ) -> None:
         self.queue = queue
-        self._span_ms = min(span_ms, MOST_MS)
+        self._span_ms = span_ms
         self._by = by
         self._redaction = redaction
         self._runs: dict[_Run, None] = {}

@@ -26,7 +26,7 @@ from redisq_ops.core.queues.delay import DelaySet, Periodic
 from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.worker import Worker, loop, queue_source, upkeep, wake_up
-from redisq_ops.core.worker.handler import Work, exec_handler
+from redisq_ops.core.worker.handler import Handler, Work, exec_handler
 from redisq_ops.core.worker.retry import Reject, Retry
 from redisq_ops.core.worker.wake_up import WakeUp, WakeUpListener
 from redisq_ops.demo.server import EmbeddedServer
@@ -521,6 +521,44 @@ def test_a_handler_that_hangs_behind_quick_ones_is_noticed(client: Client) -> No
     error = entry(queue, "r1/5").error
     assert error is not None and error.type == "Timeout"
     assert queue.counts().done == 4
+
+
+def test_a_time_out_counts_behind_a_handler_that_has_none_and_exits(client: Client) -> None:
+    released = threading.Event()
+    queue = mail(client, b"", b"")
+
+    def handle(work: Work) -> None:
+        if work.number == 2:
+            released.wait(10)
+        time.sleep(0.05)  # the loop rests by now, and the slot takes the next entry itself
+        sys.exit(3)
+
+    limited = Handler(handle, timeout_s=lambda work: 0.1 if work.number == 2 else None)
+    with working(queue, limited):
+        until(lambda: entry(queue, "r1/2").state == "delayed")
+        released.set()
+    errors = [entry(queue, id).error for id in ("r1/1", "r1/2")]
+    assert [error and error.line for error in errors] == [
+        "SystemExit: 3",
+        "Timeout: not done after 0.1 s",
+    ]
+
+
+def test_a_task_of_a_handler_that_exits_leaves_all_slots_working(client: Client) -> None:
+    async def leave() -> None:
+        sys.exit(3)
+
+    async def handle(work: Work) -> None:
+        if work.request == "r1":
+            await asyncio.gather(leave())
+
+    queue = mail(client, b"")
+    with working(queue, handle, concurrency=2):
+        until(lambda: entry(queue).state == "delayed")
+        queue.submit([b""] * 4, id="r2")
+        until(lambda: queue.counts().done == 4)
+    failed = entry(queue)
+    assert failed.error is not None and failed.error.line == "SystemExit: 3"
 
 
 def test_a_task_that_takes_too_long_is_cancelled(client: Client) -> None:
