@@ -69,8 +69,8 @@ def conform(client: Any, specimen: Specimen) -> Iterator[str]:
         for name, check in CHECKS.items():
             if name in specimen.skips:
                 continue
-            stage.put_back()
             try:
+                stage.put_back()
                 yield from (f"{name}: {finding}" for finding in check(stage))
             except Exception as error:
                 yield f"{name}: {type(error).__name__}: {error}"

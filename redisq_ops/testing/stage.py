@@ -80,11 +80,7 @@ class Stage:
         self.deeds: dict[Deed, Sequence[State]] = dict(self.queue.actions)
         if isinstance(self.queue, HasEdits):
             self.deeds["edit"] = self.queue.editable_states
-        self._shown_first = {
-            entry.id: entry.payload or b""
-            for state in self.deeds.get("edit", ())
-            for entry in self.queue.page(state, max=1000, payloads=True).entries
-        }
+        self._shown_first: dict[str, bytes] = {}
 
     @property
     def theirs(self) -> Picture:
@@ -131,6 +127,11 @@ class Stage:
     def put_back(self, picture: Picture | None = None) -> None:
         (picture or self.picture).put_back(self.client)
         self.queue = self._opened()
+        self._shown_first = self._shown_first or {
+            entry.id: entry.payload or b""
+            for state in self.deeds.get("edit", ())
+            for entry in self.queue.page(state, max=1000, payloads=True).entries
+        }
 
     def ids(self, state: State, size: int = 1000) -> list[str]:
         """The ids of a state, by pages of ``size``; raises `RedisqError` if they don't end."""

@@ -181,7 +181,7 @@ def program_stage(client: redis.Redis, kind: str) -> Stage:
             built.operations[f"{verb} of {state}"] = operation
     for op, target in undone.items():
         built.operations[f"undo of {op}"] = _undo(op, target)
-    if isinstance(queue, HasOwnersPause):
+    if isinstance(queue, HasOwnersPause) and kind != "celery":  # no worker is there that answers
         built.operations["pause"] = lambda queue: queue.set_owners_pause("op", 1, True)
     parts = [part for part in (*FIXED, *queue.key_types) if not part.endswith("_")]
     named = [(base, "op") for base in ("op_",)] + [("op_", "undone"), ("undo_", "op:1")]

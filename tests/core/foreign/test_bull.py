@@ -187,7 +187,7 @@ def test_release_3_conforms(client: Client) -> None:
     def does(method: str, client: Any, id: str) -> None:
         Program(client, VERSIONS[1]).does(id, method)
 
-    methods = {name: partial(does, name) for name in ("retry", "promote", "remove")}
+    methods = {name: partial(does, name) for name in ("retry", "promote", "remove", "update")}
     verbs = {key: methods[of.args[0]] for key, of in BULL.own_verbs.items()}  # type: ignore[attr-defined]
     assert [*conform(client, replace(BULL, fill=fill, own_verbs=verbs))] == []
 

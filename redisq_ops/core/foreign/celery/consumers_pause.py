@@ -33,6 +33,7 @@ class HasConsumersPause(ElementChanges[C_co], HasOwnersPause[C_co]):
     )
 
     async def pause_refused(self) -> str | None:
+        self.refuse_several_slots()
         asked = await self._ask("active_queues", {})
         if asked.said or (not asked.heard and await self._noted()):
             return None
