@@ -188,6 +188,7 @@ def its_incidents_stand_out(figures: "Figures", synthetic_history: SyntheticHist
     }
     assert notes(figures) == [
         "Percentiles are exact.",
+        "The dead letters are all that there are now, whenever they died.",
         "Clients' weights are unknown: all count as 1.",
     ]
     assert figures.step_ms == 5 * MINUTE and figures.anomaly_ms == MINUTE

@@ -35,7 +35,7 @@ CHANGES = {
     "dramatiq": ("dlq", "purge", ONCE, 1.3, 1.2),
     "sidekiq": ("dlq", "replay", READS, 0.5, 2.5),
     "resque": ("dlq", "replay", READS, 0.5, 5.0),
-    "celery": ("dlq", "replay", READS, 3.4, 5.5),
+    "celery": ("dlq", "replay", READS, 3.4, 5.7),
     "arq": ("waiting", "purge", ONCE, 1.5, 1.2),
     "asynq": ("dlq", "replay", ONCE, 2.3, 1.2),
     "laravel": ("dlq", "purge", ONCE, 2.5, 2.2),
