@@ -164,7 +164,7 @@ async def carry_out_group(change: GroupChange, author: Author) -> ChangeOutcome:
 
     places = [str(each or "-") for each in (to, was, read)]
     inverse = " ".join(["place", quote(bytes_of(group), safe="%"), *places])
-    what = f"group {group} to {to}" if to else f"group {group}"
+    what = f"group {group}{f' from {was}' if was else ''}{f' to {to}' if to else ''}"
     steps = SettingsSteps(queue, f"group-{change.verb}", what, [step], lambda op: inverse)
     return await take_all(ChangeRun(steps, author))
 

@@ -260,5 +260,5 @@ def why_not(operation: Operation) -> str:
     if operation.verb == "undo":
         return "an undo can't be undone: repeat the change instead"
     if operation.done:
-        return f"a {operation.verb} has no undo"
+        return f"{operation.verb} can't be undone"
     return "it changed nothing"

@@ -417,4 +417,5 @@ def rows_in_millis(table: pa.Table) -> list[Row]:
             column = column.cast(in_ms, safe=False).cast(pa.int64())
         names.append(f"{field.name.removesuffix('_at')}_ms" if is_time else field.name)
         columns.append(column)
-    return pa.table(columns, names=names).to_pylist()  # type: ignore[no-any-return]
+    found: list[Row] = pa.table(columns, names=names).to_pylist()
+    return found
