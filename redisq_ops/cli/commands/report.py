@@ -76,11 +76,10 @@ def report(s: Session, given: ReportOptions) -> int:
         return rows
 
     with progress("working the tables out") as meter, memory_bound():
-        letters = engine.relation(read("dead", Span(None, None)))
         report = QueueReport(
             engine,
             engine.relation(read("history", span)),
-            letters,
+            engine.relation(read("dead", Span(None, None))),
             given.payloads,
             None if engine.finds_clients else tables.weights(),
         )
@@ -88,7 +87,7 @@ def report(s: Session, given: ReportOptions) -> int:
             report.earlier = engine.relation(read("history", span.before))
         if compared is not None:
             events = engine.relation(read("history", compared))
-            report.against = QueueReport(engine, events, letters)
+            report.against = QueueReport(engine, events, report.dead)
         if contents.parquet is not None:
             report.write(contents.parquet, meter)
         figures = report.figures(progress=meter)

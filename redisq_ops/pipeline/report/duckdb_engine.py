@@ -43,6 +43,7 @@ class DuckDBEngine:
             }
         )
         self._names = (f"r{n}" for n in count())
+        self._kept: list[duckdb.DuckDBPyRelation] = []
         self._database.execute(
             "create macro timestamp_millis(ms) as make_timestamp(cast(1000 * ms as bigint))"
         )
@@ -71,9 +72,12 @@ class DuckDBEngine:
         return self._database.sql(_translated(query_text(name).format(**values, **views)))
 
     def kept(self, relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+        if any(relation is each for each in self._kept):
+            return relation
         name = next(self._names)
         relation.create(name)
-        return self._database.table(name)
+        self._kept.append(self._database.table(name))
+        return self._kept[-1]
 
     def rows(self, relation: duckdb.DuckDBPyRelation, limit: int | None = None) -> pa.Table:
         return (relation if limit is None else relation.limit(limit)).to_arrow_table()
