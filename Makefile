@@ -15,10 +15,10 @@ demo: .venv/demo  ## a server of its own, a lively queue, and redisq-top on it
 	@$(BIN)/redisq demo
 
 test: .venv/dev  ## the whole suite
-	$(BIN)/pytest -n 3 --dist worksteal --reruns 1 -rR --durations 30
+	$(BIN)/pytest -n 3 --dist worksteal --reruns 1 --rerun-except pytest-timeout --instafail -rR --durations 30
 
 quick: .venv/dev  ## every quick test, with a quarter of its cases
-	$(BIN)/pytest -n 3 --dist worksteal -m "not slow"
+	$(BIN)/pytest -n 3 --dist worksteal --instafail -m "not slow"
 
 lint: .venv/dev  ## style, format, types, layers, names in Lua
 	$(BIN)/ruff check

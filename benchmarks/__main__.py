@@ -28,6 +28,7 @@ NAMES = (
 # Run only by name: they install other programs, or take many minutes.
 ONLY_BY_NAME = (
     "peers",
+    "tasks",
     "slow_link",
     "plans",
     "moves",
@@ -35,6 +36,7 @@ ONLY_BY_NAME = (
     "replay",
     "spark_write",
     "spark_export",
+    "spark_job",
     "spark",
 )
 

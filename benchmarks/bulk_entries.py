@@ -68,9 +68,9 @@ def seed(queue: RequestQueue[redis.Redis]) -> None:
     """A waiting request of each priority, and `BATCH` pending, delayed and dead entries each."""
     for state in ("pending", "delayed", "dead"):
         queue.submit([PAYLOAD] * BATCH, id=state, limit=1000)
-        taken = queue.take(BATCH, consumer="worker-1", lease_ms=DAY_MS).deliveries
+        taken = queue.take(BATCH, consumer="worker-1", lease=DAY_MS / 1000).deliveries
         if state == "delayed":
-            queue.settle([Settlement(delivery, "fail", ERROR, DAY_MS) for delivery in taken])
+            queue.settle([Settlement(delivery, "fail", ERROR, DAY_MS / 1000) for delivery in taken])
         if state == "dead":
             queue.settle([Settlement(delivery, "reject", ERROR) for delivery in taken])
     for priority in range(PRIORITIES):

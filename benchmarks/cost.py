@@ -79,7 +79,7 @@ KINDS = {
     "delay set": MeasuredQueue(
         "delay set",
         lambda client: DelaySet(client, "bench"),
-        _each(lambda queue, nth, ids: queue.schedule(_with_payload(ids), after_ms=0)),
+        _each(lambda queue, nth, ids: queue.schedule(_with_payload(ids), after=0)),
     ),
     "circular queue": MeasuredQueue(
         "circular queue",

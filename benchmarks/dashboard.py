@@ -53,7 +53,7 @@ def fill_delayed(queue: DelaySet[redis.Redis], entries: int) -> None:
     """Up to ``entries`` delayed entries that become ready in the course of tomorrow."""
     for start in range(queue.counts().delayed, entries, BATCH):
         rows = [(f"e{n}", PAYLOAD) for n in range(start, start + BATCH)]
-        queue.schedule(rows, after_ms=DAY_MS + DAY_MS * start // entries)
+        queue.schedule(rows, after=(DAY_MS + DAY_MS * start // entries) / 1000)
 
 
 def fetch_view(client: redis.Redis, view: View, queue: str, start: int, rows: int) -> Snapshot:
@@ -133,7 +133,7 @@ def walk_views(url: str, ends: dict[View, int], keys: int = 0) -> tuple[float, f
                 top.run_for(SETTLE_S)
                 continue
             total = f"{ends[view.name_]:,}"
-            top_line = f"1 of {total} · {view.orders[0].words}"
+            top_line = f"1 of {total} · {view.usual.words}"
             top.press_keys(key)
             top.until(top_line)
             for _ in range(10):

@@ -20,7 +20,7 @@ PERIODIC = 100
 def put(queue: DelaySet[redis.Redis]) -> None:
     for start in range(0, ENTRIES, BATCH):
         batch = [(f"e{n}", b"x" * 100) for n in range(start, start + BATCH)]
-        queue.schedule(batch, at_ms=0)
+        queue.schedule(batch, at=0)
 
 
 def work_off(queue: DelaySet[redis.Redis]) -> None:

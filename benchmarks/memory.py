@@ -60,7 +60,7 @@ def main() -> None:
             later = DelaySet(client, "c")
             for start in range(0, MANY // 10, 100):
                 rows = [(f"e{i}", PAYLOAD) for i in range(start, start + 100)]
-                later.schedule(rows, after_ms=3_600_000)
+                later.schedule(rows, after=3600)
             bytes_each = (used(client) - base) / (MANY // 10)
             print(
                 f"  a delayed entry of 100 B in the delay set: {bytes_each:,.0f} B "

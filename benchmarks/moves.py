@@ -36,7 +36,7 @@ def put(queue: Any, pairs: Sequence[tuple[str, bytes]]) -> None:
     if queue.kind == "request":
         queue.submit([payload for _, payload in pairs], id=pairs[0][0], limit=1000)
     elif queue.kind == "delay":
-        queue.schedule(pairs, after_ms=0)
+        queue.schedule(pairs, after=0)
     elif queue.kind == "circular":
         queue.push(pairs)
     elif queue.kind == "fair":

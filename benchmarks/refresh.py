@@ -39,7 +39,7 @@ def fill(client: redis.Redis) -> list[RequestQueue[redis.Redis]]:
     for n in range(QUEUES):
         name = f"q{n:03}"
         if n % 10 == 8:
-            DelaySet(client, name).schedule([(f"e{k}", b"x") for k in range(20)], after_ms=600_000)
+            DelaySet(client, name).schedule([(f"e{k}", b"x") for k in range(20)], after=600)
         elif n % 10 == 9:
             FairQueue(client, name).submit("acme", [b"x"] * 5)
         else:

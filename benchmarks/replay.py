@@ -81,7 +81,7 @@ def requests(client: redis.Redis, n: int) -> None:
 
 def delayed(client: redis.Redis, n: int) -> None:
     queue = DelaySet(client, "mail")
-    queue.schedule([("first", PAYLOAD)], after_ms=DAY_MS)
+    queue.schedule([("first", PAYLOAD)], after=DAY_MS / 1000)
     bury: Any = client.register_script(_BURY)
     start = queue.now() - 2 * n  # a death each millisecond, the latest one a while ago
     for first in range(0, n, 1000):

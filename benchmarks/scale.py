@@ -48,7 +48,7 @@ def overviews(client: redis.Redis) -> None:
         if i % 2:
             RequestQueue(client, f"q{i}").submit([PAYLOAD] * 5, id="r")
         else:
-            DelaySet(client, f"q{i}").schedule([("e", PAYLOAD)], after_ms=60_000)
+            DelaySet(client, f"q{i}").schedule([("e", PAYLOAD)], after=60)
     deployment = Deployment(client)
     wall_ms, round_trips = [], 0
     for _ in range(ROUNDS):

@@ -64,7 +64,7 @@ def fill(client: redis.Redis, first: int, last: int, start_ms: int = START_MS) -
     """Dead letters ``first`` to ``last``, a second apart."""
     queue = DelaySet(client, "mail")
     if first == 1:
-        queue.schedule([("alive", b"x")], after_ms=10**10)
+        queue.schedule([("alive", b"x")], after=10**7)
     bury: Any = client.register_script(_BURY)
     for low in range(first, last + 1, 1000):
         bury(keys=[queue.keys.base], args=[low, min(low + 999, last), start_ms, b"x" * 100])

@@ -25,6 +25,7 @@ from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import ServerAddress, connect
 from redisq_ops.demo.server import EmbeddedServer, binaries
 from redisq_ops.pipeline.lake.lake_export import export
+from redisq_ops.pipeline.lake.lake_table import Lake
 from redisq_ops.pipeline.session.spark_session import session
 from redisq_ops.pipeline.source.connection import Server
 
@@ -93,7 +94,7 @@ def make_export(spark: SparkSession, url: str) -> Callable[[], float]:
     def run() -> float:
         with tempfile.TemporaryDirectory() as folder:
             start = time.perf_counter()
-            done = export(Server(ServerAddress(url)), read, "dead", folder, queues=["mail"])
+            done = export(Server(ServerAddress(url)), read, "dead", Lake(folder), queues=["mail"])
             assert done.rows == MANY, done
             return time.perf_counter() - start
 

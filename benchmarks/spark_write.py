@@ -9,28 +9,18 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import redis
 
 from redisq_ops.core.model.clock import ServerClock
-from redisq_ops.core.model.entry import Settlement
 from redisq_ops.core.model.settings import LIMIT, PRIORITY
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.queues.request.digest import Digest
 from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.core.redis.operation import run, together
-from redisq_ops.ops.change.audit_log import Author
-from redisq_ops.pipeline.jobs import replay, submit
-from redisq_ops.pipeline.jobs.replay_plan import (
-    STEP,
-    ReplayPlan,
-    ReplayRequest,
-    create_plan,
-    plan_headers,
-)
+from redisq_ops.pipeline.jobs import submit
 from redisq_ops.pipeline.jobs.submit import SubmitTasks
 from redisq_ops.pipeline.session.spark_jobs import collect_reports
 from redisq_ops.pipeline.session.spark_session import session
@@ -47,7 +37,6 @@ if TYPE_CHECKING:
 
 REQUESTS, EACH = 2000, 100
 ENTRIES = REQUESTS * EACH
-DEAD = 50_000
 SUBMIT = "RequestQueue.submit, one process"
 CONF = (
     "spark.driver.memory=2g",
@@ -186,44 +175,10 @@ def generated(spark: SparkSession) -> DataFrame:
     )
 
 
-def measure_replay(spark: SparkSession, client: redis.Redis, folder: Path) -> None:
-    server = Server(ServerAddress(url_of(client)))
-    request = ReplayRequest("replay", "dead", "all", Author("benchmark", "here"), parts=2)
-    planning: list[float] = []
-    rates: list[float] = []
-    costs: list[float] = []
-    for round in range(ROUNDS):
-        empty(client)
-        queue = RequestQueue(client, "mail")
-        queue.submit([b"x" * 100] * DEAD, id="r1", limit=1000)
-        while taken := queue.take(500, consumer="w").deliveries:
-            queue.settle([Settlement(delivery, "reject", b"{}") for delivery in taken])
-        headers = plan_headers(server, request, ["mail"])
-        options = {"table": "dead", "queue": "mail", "url": server.target.url}
-        frame = spark.read.format("redisq").options(**options).load()
-        path = folder / f"{url_of(client)[-5:]}-{round}"
-        start = time.perf_counter()
-        plan = create_plan(frame, headers, request, path)
-        planning.append(DEAD / (time.perf_counter() - start) / 1000)
-        seconds: list[float] = []
-        us, _ = server_us(client, partial(_apply, spark, server, plan, seconds))
-        assert queue.counts().waiting == DEAD and queue.counts().dead == 0
-        rates.append(DEAD / seconds[0] / 1000)
-        costs.append(us / DEAD)
-    print(f"{'replay: choosing':<34} {spread(planning, 'k entries/s')}")
-    print(f"{'replay: carrying out':<34} {spread(rates, 'k entries/s')}")
-    print(f"{'replay: server time':<34} {spread(costs, 'µs an entry')}; steps of {STEP}")
-
-
-def _apply(spark: Any, server: Server, plan: ReplayPlan, seconds: list[float]) -> None:
-    seconds.append(timed(lambda: replay.apply(spark, server, plan)))
-
-
 def main() -> None:
     spark = session("benchmark", master="local[2]", conf=CONF)
     with tempfile.TemporaryDirectory() as folder, servers() as each:
         for name, client in each:
-            print(f"-- {name}, {ENTRIES:,} entries; replay of {DEAD:,}")
+            print(f"-- {name}, {ENTRIES:,} entries")
             measure_submit(spark, client, Path(folder))
-            measure_replay(spark, client, Path(folder))
     spark.stop()

@@ -84,7 +84,7 @@ def submitted(client: redis.Redis) -> dict[str, Cost]:
     calls: dict[str, Callable[[], object]] = {
         "a bare XADD by redis-py": lambda: plain.xadd("stream", {"field": PAYLOAD}),
         "submit of one entry": lambda: queue.submit([PAYLOAD], id=f"r{next(ids)}"),
-        "schedule of one entry": lambda: later.schedule([(f"e{next(ids)}", PAYLOAD)], after_ms=1),
+        "schedule of one entry": lambda: later.schedule([(f"e{next(ids)}", PAYLOAD)], after=0.001),
     }
 
     def repeated(call: Callable[[], object]) -> Callable[[], None]:

@@ -2,26 +2,28 @@
 
     from redisq_ops import RequestQueue, Worker, connect
 
-    queue = RequestQueue(connect("redis://127.0.0.1:6379/0"), "mail")
+    queue = RequestQueue(connect(), "mail")
     queue.submit([b"one", b"two"], id="monday")
     Worker(queue, lambda work: work.payload.upper(), burst=True).run()
     print([part.result for part in queue.results("monday")])
 
 Clients: `connect`, `aconnect`. Queues: `RequestQueue`, `DelaySet` (with `Periodic`), `FairQueue`,
-`CircularQueue`, `CarmineQueue`, each also ``Sharded…`` over several hash slots; of other programs:
-`SidekiqQueue`, `ResqueQueue` (with `Job`), `StreamQueue`. Workers: `Worker`, `Work`, `Retry`,
-`Reject`, `unless_done`, `run_processes`, `LeaseReclaimer`. By hand: `Delivery`, `Settlement`,
-`Failure`. Waiting for requests: `wait`, `async_wait`. Errors: `errors`, all subclasses of
-`errors.RedisqError`.
+`CircularQueue`, `CarmineQueue`, each also ``Sharded…`` over several hash slots, with a
+`RetryPolicy` (`exponential`); of other programs: `SidekiqQueue`, `ResqueQueue` (with `Job`),
+`StreamQueue`. Workers: `Worker`, `Work`, `Retry`, `Reject`, `unless_done`, `run_processes`,
+`LeaseReclaimer`. By hand: `Delivery`, `Settlement`, `Failure`. Waiting for requests: `wait`,
+`async_wait`. Errors: `errors`, all subclasses of `errors.RedisqError`.
 
-Times are integer ms or timedelta and datetime objects, payloads are bytes. Delivery is at least
-once. A name is imported when it is first used, so importing the package alone is cheap.
+Times that you give are seconds, or timedelta and datetime objects; those that you get are ms, and
+their names end in ``_ms``. Payloads are bytes. Delivery is at least once. A name is imported when
+it is first used, so importing the package alone is cheap.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .clients import aconnect, connect
     from .core.engine.wait import async_wait, wait
     from .core.foreign.resque import ResqueQueue
     from .core.foreign.ruby_jobs import Job
@@ -29,12 +31,12 @@ if TYPE_CHECKING:
     from .core.foreign.streams import StreamQueue
     from .core.model import errors
     from .core.model.entry import Delivery, Failure, Settlement
+    from .core.model.retry_policy import RetryPolicy, exponential
     from .core.queues.carmine import CarmineQueue, ShardedCarmineQueue
     from .core.queues.circular import CircularQueue, ShardedCircularQueue, unless_done
     from .core.queues.delay import DelaySet, Periodic, ShardedDelaySet
     from .core.queues.fair import FairQueue, ShardedFairQueue
     from .core.queues.request import RequestQueue, ShardedRequestQueue
-    from .core.redis.client import aconnect, connect
     from .core.worker import Worker, run_processes
     from .core.worker.handler import Work
     from .core.worker.lease_reclaimer import LeaseReclaimer
@@ -56,6 +58,7 @@ __all__ = [
     "RequestQueue",
     "ResqueQueue",
     "Retry",
+    "RetryPolicy",
     "Settlement",
     "ShardedCarmineQueue",
     "ShardedCircularQueue",
@@ -70,6 +73,7 @@ __all__ = [
     "async_wait",
     "connect",
     "errors",
+    "exponential",
     "run_processes",
     "unless_done",
     "wait",
@@ -89,6 +93,7 @@ _HOMES = {
     "RequestQueue": "queues.request",
     "ResqueQueue": "foreign.resque",
     "Retry": "worker.retry",
+    "RetryPolicy": "model.retry_policy",
     "Settlement": "model.entry",
     "ShardedCarmineQueue": "queues.carmine",
     "ShardedCircularQueue": "queues.circular",
@@ -99,9 +104,10 @@ _HOMES = {
     "StreamQueue": "foreign.streams",
     "Work": "worker.handler",
     "Worker": "worker",
-    "aconnect": "redis.client",
+    "aconnect": ".clients",
     "async_wait": "engine.wait",
-    "connect": "redis.client",
+    "connect": ".clients",
+    "exponential": "model.retry_policy",
     "run_processes": "worker",
     "unless_done": "queues.circular",
     "wait": "engine.wait",
@@ -113,7 +119,7 @@ def __getattr__(name: str) -> object:
         return import_module(".core.model.errors", __name__)
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".core.{_HOMES[name]}", __name__), name)
+    return getattr(import_module(f".{_HOMES[name]}", f"{__name__}.core"), name)
 
 
 def __dir__() -> list[str]:

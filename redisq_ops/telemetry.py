@@ -114,7 +114,7 @@ class Telemetry:
         if hasattr(queue, "traceparent") and "traceparent" not in given:
             carrier = dict[str, str]()
             _propagator.inject(carrier, trace.set_span_in_context(span))
-            given["traceparent"] = carrier.get("traceparent", "")
+            given |= {"traceparent": carrier.get("traceparent", "")}
         with _ended(span):
             return await op(*args, **given)
 

@@ -39,6 +39,10 @@ class Redisq:
         """The objects that were printed."""
         return [json.loads(line) for line in self(*words, "--json", code=code).splitlines()]
 
+    def processes(self, *words: str, code: int | None = 0) -> list[dict[str, Any]]:
+        """The worker processes that `redisq workers ls` prints, without what consumers hold."""
+        return [row for row in self.rows("workers", "ls", *words, code=code) if "host" in row]
+
     def refusal(self, *words: str, code: int) -> str:
         """The one line that says no, without its ``redisq: ``; Spark may have been started."""
         out = self(*words, code=code)
@@ -61,7 +65,7 @@ def everywhere(
         [
             Settlement(done, "result", b"fine"),
             Settlement(dead, "reject", error),
-            Settlement(delayed, "fail", error, 60_000),
+            Settlement(delayed, "fail", error, 60),
             Settlement(again, "fail", error),
         ]
     )

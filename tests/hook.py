@@ -16,7 +16,7 @@ from .ports import free_port
 
 
 class Hook:
-    """Listens on loopback. ``answer``: a status, or ``hang``, ``drip``, ``close``."""
+    """On loopback. ``answer``: a status, or ``hang``, ``drip``, ``close``, ``big`` (10 MB)."""
 
     def __init__(self, answer: int | str = 200) -> None:
         self.answer = answer
@@ -24,6 +24,8 @@ class Hook:
         """the JSON of each request"""
         self.heads: list[dict[str, str]] = []
         self.over = Event()
+        self.written = 0
+        """bytes of an answer that is ``big``"""
         hook = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -51,6 +53,13 @@ class Hook:
             with suppress(OSError):
                 while not self.over.wait(0.1):
                     to.wfile.write(b"H")
+        elif self.answer == "big":
+            to.send_response(200)
+            to.end_headers()
+            with suppress(OSError):
+                for _ in range(160):
+                    to.wfile.write(b"x" * 65_536)
+                    self.written += 65_536
         elif isinstance(self.answer, int):
             to.send_response(self.answer)
             to.send_header("Location", f"{self.url}/elsewhere")

@@ -56,6 +56,7 @@ LUA = {
     "unpack",
     "error",
     "pcall",
+    "rawget",
     "setmetatable",
 }
 

@@ -33,7 +33,7 @@ def take_all(queue: Any, n: int = 500, worker: str = "w") -> list[Delivery]:
 
 
 def settle(
-    queue: Any, outcome: Any, *deliveries: Delivery, delay: int = 0, value: bytes = b""
+    queue: Any, outcome: Any, *deliveries: Delivery, delay: float = 0, value: bytes = b""
 ) -> list[str]:
     words: list[str] = queue.settle([Settlement(d, outcome, value, delay) for d in deliveries])
     return words

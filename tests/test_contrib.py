@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ import pytest
 import redis
 import yaml
 
+from redisq_ops.cli.commands.watch import STOP_S
 from redisq_ops.cli.output_types.json_schema import schema_names, schema_text
 from redisq_ops.core.queues.delay import DelaySet
 
@@ -66,7 +68,7 @@ def test_each_command_runs(
         places = {"0.0.0.0:9808": "127.0.0.1:0", words[-1]: str(tmp_path / "queues.rec")}
         listen = [] if "--listen" in words else ["--listen", "127.0.0.1:0"]
         words = [places.get(word, word) for word in words]
-        assert redisq(*words, *listen, "--for", "500ms").startswith("OK: 0 queues")
+        assert redisq(*words, *listen, "--for", "500ms").startswith("UNKNOWN: no queue")
         assert (tmp_path / "queues.rec").stat().st_size
         return
     (tmp_path / "jobs.py").write_text("def handle(delivery): return None\n")
@@ -105,6 +107,34 @@ def test_a_worker_is_given_longer_to_stop_than_it_takes() -> None:
     assert int(COMPOSE["services"]["worker"]["stop_grace_period"].removesuffix("s")) > GRACE_S
     worker = MANIFESTS[0]["spec"]["template"]["spec"]
     assert worker["terminationGracePeriodSeconds"] > GRACE_S
+
+
+def test_a_watch_is_given_longer_to_stop_than_a_message_may_take() -> None:
+    unit = (CONTRIB / "systemd" / "redisq-watch.service").read_text()
+    stop = re.search(r"^TimeoutStopSec=(\d+)$", unit, re.M)
+    assert stop is not None and int(stop[1]) > STOP_S
+    assert int(COMPOSE["services"]["watch"]["stop_grace_period"].removesuffix("s")) > STOP_S
+
+
+def test_the_image_is_made_of_what_there_is() -> None:
+    """It can't be built here. Its state is kept where the service `watch` mounts a volume."""
+    dockerfile = (CONTRIB / "docker" / "Dockerfile").read_text()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (command,) = json.loads(re.findall(r"^ENTRYPOINT (.*)$", dockerfile, re.M)[0])
+    extras = re.findall(r"(?:\.|redisq-ops)\[(\w+)\]'", dockerfile)
+    assert command in project["scripts"]
+    assert len(extras) == 2 and set(extras) <= project["optional-dependencies"].keys()
+    for words in re.findall(r"^COPY (?!--from)(.*)$", dockerfile, re.M):
+        assert all((ROOT / file).exists() for file in words.split()[:-1])
+    watch = COMPOSE["services"]["watch"]
+    state = f"{watch['environment']['XDG_STATE_HOME']}/redisq"
+    (user,) = re.findall(r"^USER (\d+)$", dockerfile, re.M)
+    assert f"install -d -o {user} -m 700 {state}" in dockerfile
+    assert f"state:{state}" in watch["volumes"] and watch["command"][-1].startswith(f"{state}/")
+    for service in COMPOSE["services"].values():
+        if "build" in service:
+            context = CONTRIB / "docker" / service["build"]["context"]
+            assert (context / service["build"]["dockerfile"]).is_file()
 
 
 @pytest.mark.slow

@@ -50,8 +50,8 @@ def test_a_corrupt_record_is_listed_with_why(redisq: Redisq, client: redis.Redis
     assert told == {"r1/1": None, "r1/2": "the record of r1/2 is corrupt", "r1/3": None}
     assert redisq.err == "mail: 1 entry has a corrupt record (r1/2)\n"
     assert "the record of r1/2 is corrupt" in redisq("select", "mail", code=3)
-    assert redisq.rows("inspect", "entry", "mail/r1/2")[0]["problem"]
-    assert redisq.rows("inspect", "entry", "mail/r1/3")[0]["problem"] is None
+    assert redisq.rows("inspect", "mail/r1/2")[0]["problem"]
+    assert redisq.rows("inspect", "mail/r1/3")[0]["problem"] is None
     (group,) = redisq.rows("dlq", "groups", "mail", code=3)
     assert group["entries"] == 2
     assert len(redisq("export", "--queue", "mail", code=3).splitlines()) == 2 + 2 + 6
@@ -73,12 +73,12 @@ def test_a_corrupt_registry_entry_is_one_queue_less(redisq: Redisq, client: redi
     assert len(rows) == 4
     broken = {row["queue"]: row["faults"] for row in redisq.rows("fsck", code=1)}
     assert broken["mail"] == [] and all(broken[name] for name in ("bad", "worse", "\udcff"))
-    assert len(redisq.rows("select", "--all-queues", code=3)) == 8 - 1
+    assert len(redisq.rows("select", "*", code=3)) == 8 - 1
     assert redisq.err.count("not looked at: the registry entry of") == 3
     assert redisq.rows("log", code=3) == []
     assert redisq.refusal("dlq", "ls", "bad", code=1) == "the registry entry of bad is corrupt"
     assert "mail" in redisq("top", "--once", code=3)
-    assert redisq.rows("inspect", "entry", "r1/3")[0]["queue"] == "mail"
+    assert redisq.rows("inspect", "r1/3")[0]["queue"] == "mail"
 
 
 def test_fsck_names_a_counter_that_stops_the_queue(redisq: Redisq, client: redis.Redis) -> None:
@@ -93,7 +93,7 @@ def test_fsck_names_a_counter_that_stops_the_queue(redisq: Redisq, client: redis
 
 def test_infinite_scores_and_any_bytes_are_shown(redisq: Redisq, client: redis.Redis) -> None:
     later = DelaySet(client, "later")
-    later.schedule([(f"e{n}", b"x") for n in range(4)], after_ms=600_000)
+    later.schedule([(f"e{n}", b"x") for n in range(4)], after=600)
     odd: dict[Any, Any] = {"e0": "inf", "e1": "-inf", b"\xff": 1e300, b"": 0.5}
     client.zadd("redisq:{later}:delay", odd)
     rows = redisq.rows("delay", "ls", "--queue", "later")
@@ -119,7 +119,7 @@ def test_what_is_foreign_in_streams_and_errors_is_passed_over(
     assert row["error"]["type"] == "error" and row["error"]["message"].startswith("[[[")
     client.xadd("redisq:{mail}:s:r1", {"somebody": "else's"})
     assert len(redisq.rows("waiting", "ls", "mail")) == 4
-    assert redisq.rows("inspect", "queue", "mail")
+    assert redisq.rows("inspect", "mail")
 
 
 def test_a_clients_corrupt_account_hides_no_other_client(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pydoc
 import re
+from pathlib import Path
 from typing import Any
 
 import grimp
@@ -21,7 +22,7 @@ from redisq_ops.tui.views import ALL
 URL = "redis://127.0.0.1:1/0"
 SUBMIT = (
     "(payloads: Iterable[bytes], *, id: str, priority: int = 50, limit: int = 100, "
-    "max_payload: int = 1048576, traceparent: str = '') -> SubmittedRequest"
+    "max_payload: int = 1048576, traceparent: str = '', follows: str = '') -> SubmittedRequest"
 )
 CLASSES: list[type[Queue[Any]]] = [
     *filter(None, map(queue_class, dict.fromkeys([*KINDS, *LAYOUTS]))),
@@ -65,12 +66,25 @@ def test_help_of_a_queue_class_begins_with_what_a_user_does() -> None:
     assert not re.findall(r"^ \|  (_[a-z]\w*)\(", help_, re.MULTILINE), "a private method"
 
 
-def test_completion_offers_public_names_only() -> None:
-    names = dir(RequestQueue(None, "mail"))
-    assert {"submit", "take", "settle", "results", "counts"} <= set(names)
-    assert not [name for name in names if name.startswith("_")]
-    # What only other kinds have isn't offered, nor found.
-    assert not {"clients", "worker_processes", "schedule"} & set(names)
+PAGE = (Path(__file__).parent.parent / "docs/reference/python.md").read_text()
+MEMBERS = {
+    name: {word.strip() for word in words.split(",")}
+    for name, words in re.findall(r"^::: \S+\.(\w+)\n(?: .*\n)*? +members: \[(.*)\]", PAGE, re.M)
+}
+SHOWN = [
+    getattr(redisq_ops, name) for name in redisq_ops.__all__ if name.endswith(("Queue", "Set"))
+]
+
+
+@pytest.mark.parametrize("cls", SHOWN, ids=lambda cls: cls.__name__)
+def test_help_and_completion_show_what_programs_call_and_the_page_has_the_same(
+    cls: type[Queue[Any]],
+) -> None:
+    own = {name for name in dir(cls) if not name.startswith("_")}
+    whole = MEMBERS[cls.__name__.removeprefix("Sharded")] | MEMBERS["Queue"] | {"client"}
+    assert own == whole | ({"resize"} if cls.__name__.startswith("Sharded") else set())
+    completions = set(dir(cls(None, getattr(cls, "kind", "") + ":q")))
+    assert own | {"keys", "name", "prefix"} == completions
 
 
 def test_every_public_name_is_documented() -> None:
@@ -80,15 +94,16 @@ def test_every_public_name_is_documented() -> None:
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 def test_every_public_method_of_a_queue_is_documented(cls: type[Queue[Any]]) -> None:
-    methods = [name for name in dir(cls) if name[0] != "_" and callable(getattr(cls, name))]
+    names = {name for base in cls.__mro__[:-1] for name in vars(base) if name[0] != "_"}
+    methods = [name for name in names if callable(getattr(cls, name))]
     bare = [name for name in methods if not inspect.getdoc(getattr(cls, name))]
     assert len(methods) > 20 and bare == []
 
 
 def test_a_feature_is_a_class_that_a_queue_is_an_instance_of() -> None:
     assert features(RequestQueue) == {"HasRequests", "HasPriorityLevels"}
-    assert features(DelaySet) == {"HasTimeline", "HasPeriodicEntries"}
-    assert features(CircularQueue) == frozenset()
+    assert features(DelaySet) == {"HasTimeline", "HasPeriodicEntries", "TakesEntries"}
+    assert features(CircularQueue) == {"TakesEntries"}
     known = {feature.__name__ for feature in FEATURES}
     assert {name for cls in CLASSES for name in features(cls)} == known, "some kind has each"
     assert {view.needs for view in ALL} - {None} <= known, "what a view of the dashboard needs"

@@ -77,8 +77,9 @@ def test_spans_of_a_producer_and_a_worker_process_are_linked(url: str, tmp_path:
             env=environment,
             capture_output=True,
             text=True,
-            check=True,
+            check=False,
         )
+        assert done.returncode in (0, 3), done.stderr  # 3: a handler failed
         assert "secret" not in done.stdout
         return list(exported(done.stdout))
 
@@ -168,7 +169,7 @@ def test_every_kind_of_queue_reports_spans(
 ) -> None:
     telemetry = Telemetry(provider)
     later = telemetry.queue(DelaySet(client, "later"))
-    later.schedule([("e1", b"x")], after_ms=0)
+    later.schedule([("e1", b"x")], after=0)
     fair = telemetry.queue(FairQueue(client, "fair"))
     fair.submit("acme", [b"x", b"y"])
 

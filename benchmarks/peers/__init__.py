@@ -27,6 +27,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import redis
 
@@ -64,9 +65,15 @@ def rate(row: Row, environment: Environment, url: str) -> float:
     setting = row.setting
     what = "submit" if row.task == "submit" else "work"
     words = [what, setting.mode, url, str(setting.jobs)]
+    values = figures(environment, row.peer.script, words)
+    return values["jobs"] / values["seconds"]
+
+
+def figures(environment: Environment, script: Path, words: Sequence[str]) -> dict[str, float]:
+    """What a script reports. Raises `PeerFailed`."""
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
-            [*environment.command, str(row.peer.script), *words],
+            [*environment.command, str(script), *words],
             env={**os.environ, **environment.variables},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -76,9 +83,8 @@ def rate(row: Row, environment: Environment, url: str) -> float:
         try:
             assert process.stdout is not None
             for line in _lines(process.stdout.fileno()):
-                with suppress(ValueError, KeyError, TypeError):
-                    values = json.loads(line)
-                    return float(values["jobs"] / values["seconds"])
+                with suppress(ValueError, AttributeError, TypeError):
+                    return {name: float(value) for name, value in json.loads(line).items()}
         finally:
             # Kill the group: celery's child reports the figure, and its parent would live on.
             with suppress(ProcessLookupError):

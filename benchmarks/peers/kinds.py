@@ -33,7 +33,7 @@ def request(client: redis.Redis) -> tuple[Any, Put]:
 
 def delay(client: redis.Redis) -> tuple[Any, Put]:
     queue = DelaySet(client, NAME)
-    return queue, in_batches(lambda jobs: queue.schedule(jobs, at_ms=0))
+    return queue, in_batches(lambda jobs: queue.schedule(jobs, at=0))
 
 
 def circular(client: redis.Redis) -> tuple[Any, Put]:

@@ -1,7 +1,7 @@
 """Shared by the scripts of all peers; standard library only, because it runs in every environment.
 
 A script is started as ``SCRIPT work|submit MODE URL JOBS`` and prints one JSON line:
-``{"jobs": …, "seconds": …}``.
+``{"jobs": …, "seconds": …}``, of *work* also ``cpu``, seconds of this process's CPU time.
 
 *work*: the script fills the queue, then runs the worker in the same process. The time is from the
 first call of the handler to the last one, so starting, connecting, filling and stopping do not
@@ -23,17 +23,18 @@ JOBS = int(sys.argv[4])
 PAYLOAD = "x" * 100
 
 _counter = itertools.count(1)  # its next() is one step, so handlers in threads may share it
-_first = 0.0
+_first = _first_cpu = 0.0
 
 
 def handled(*_: object) -> None:
     """The handler: count, and end the process after the last job."""
-    global _first
+    global _first, _first_cpu
     nth = next(_counter)
     if nth == 1:
-        _first = time.perf_counter()
+        _first, _first_cpu = time.perf_counter(), time.process_time()
     elif nth == JOBS:
-        report(JOBS - 1, time.perf_counter() - _first)
+        cpu = time.process_time() - _first_cpu
+        report(JOBS - 1, time.perf_counter() - _first, cpu=cpu)
 
 
 def report(jobs: int, seconds: float, **more: float) -> None:

@@ -29,6 +29,8 @@ def sections(command: Any, path: str) -> Iterator[str]:
         for name in sorted(command.list_commands(within)):
             yield from sections(command.get_command(within, name), f"{path} {name}".strip())
         return
+    if command.hidden:
+        return
     words = [each.metavar or each.name.upper() for each in command.params if _argument(each)]
     yield from (f"### redisq {path}", "", "```text", " ".join(["redisq", path, *words]), "```", "")
     yield from (_escaped(" ".join((command.help or "").split())), "")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.model.errors import BadInput, NotFound, Unreachable
-from redisq_ops.ops.hint import hint
+from redisq_ops.ops.queue_names import check_named, has_pattern, is_named
 
 from .session import Session
 
@@ -44,20 +43,14 @@ def every_queue(s: Session) -> tuple[list[Queue[Any]], dict[str, str]]:
 
 
 def queues_named(s: Session, names: Sequence[str]) -> tuple[list[Queue[Any]], dict[str, str]]:
-    """The queues of these names; of a name with ``*``, those that match; without names, all, no
-    entry in two of them. Also by name why others can't be looked at."""
-    if names and not any("*" in name for name in names):
+    """The queues of these names and patterns; without names, all, no entry in two of them. Also by
+    name why others can't be looked at."""
+    if names and not has_pattern(names):
         return [s.run(s.deployment.queue(name)) for name in dict.fromkeys(names)], {}
     queues, refused = every_queue(s)
-    for name in names:
-        if not any(fnmatchcase(each, name) for each in (*refused, *(q.name for q in queues))):
-            raise NotFound(f"no queue matches {name!r} ({hint('ls')} shows what there is)")
-
-    def named(name: str) -> bool:
-        return not names or any(fnmatchcase(name, pattern) for pattern in names)
-
-    unread = {name: why for name, why in refused.items() if named(name)}
-    return [queue for queue in queues if named(queue.name)], unread
+    check_named(names, (*refused, *(queue.name for queue in queues)))
+    unread = {name: why for name, why in refused.items() if is_named(name, names)}
+    return [queue for queue in queues if is_named(queue.name, names)], unread
 
 
 def _unanswered(s: Session, queues: Sequence[Queue[Any]]) -> dict[str, str]:
@@ -84,13 +77,16 @@ def place(s: Session, address: str, what: str) -> Address:
     return found
 
 
-def request_at(s: Session, text: str, queue: str | None) -> tuple[RequestQueue[Any], str]:
-    """A request, by its address or id, or by its id in ``queue``."""
+def request_at(s: Session, text: str) -> tuple[RequestQueue[Any], str]:
+    """A request, by its address or id."""
+    return request_of(s.run(s.deployment.resolve(text)))
+
+
+def request_of(address: Address) -> tuple[RequestQueue[Any], str]:
+    """The request at an address."""
     from redisq_ops.ops.required_features import requests_of
 
-    if queue is not None:
-        return requests_of(s.run(s.deployment.queue(queue))), text
-    address = s.run(s.deployment.resolve(text))
     if address.id is None:
-        raise BadInput(f"{text!r} is a queue; name a request, as QUEUE/REQUEST or by its id")
+        name = address.queue.name
+        raise BadInput(f"{name!r} is a queue; name a request, as QUEUE/REQUEST or by its id")
     return requests_of(address.queue), address.id

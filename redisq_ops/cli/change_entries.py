@@ -33,7 +33,7 @@ from .confirm_and_run import (
     tell_recovered,
     tell_unfinished,
 )
-from .entries import ready_time, targets_of, tell_cancelled
+from .entries import chosen_states, ready_time, targets_of, tell_cancelled
 from .options import Go, Ramping, Selecting, When
 from .output import reading, say
 from .plan_output import draft, written
@@ -111,16 +111,11 @@ def _verb_and_states(
     if hard:
         verb = "hard"
     possible = [one for one in VERBS[verb][0] if one != "trash" or not hard]
-    if not state:
-        return verb, possible
     if hard and state == "trash":
         places = selecting.addresses or [selecting.queue or "QUEUE"]
-        how = hint("trash", "empty", *places)
+        how = hint("trash", "rm", *places)
         raise BadInput(f"to remove what is in the trash for good, use {how}")
-    chosen = [one for one in possible if one == state]
-    if not chosen:
-        raise BadInput(f"{verb} is for {' or '.join(possible)} entries, not {state!r}")
-    return verb, chosen
+    return verb, chosen_states(verb, possible, state)
 
 
 def prepared_for(

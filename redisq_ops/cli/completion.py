@@ -9,19 +9,20 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from redisq_ops.core.engine.queue import Queue
     from redisq_ops.core.redis.operation import BlockingClient
     from redisq_ops.tui.host import KnownNames
 
 WITHIN_S = 0.3
 """how long to wait for the server's reply"""
 MOST = 200
-_PLAIN = re.compile(r"(?:[\w.:@%+,=^~-]|[^\x00-\x7f])+", re.ASCII)
+_PLAIN = re.compile(r"(?:[\w./:@%+,=^~-]|[^\x00-\x7f])+", re.ASCII)
 """form of the names offered: these characters are safe in zsh, which evaluates names, and bash,
 which expands them; `_offered` checks the others with `quoting.shown`"""
 
@@ -55,15 +56,81 @@ def queues(incomplete: str) -> list[str]:
 
 
 def addresses(incomplete: str) -> list[str]:
-    """Names of queues, and addresses that are known without a server, with this beginning."""
-    known = _KNOWN.get()
-    return queues(incomplete) + ([] if known is None else _begun(known.addresses, incomplete))
+    """Names of queues with this beginning; behind a queue's name and a slash, its open requests."""
+    if (known := _KNOWN.get()) is not None:
+        return queues(incomplete) + _begun(known.addresses, incomplete)
+    name, slash, _ = incomplete.partition("/")
+    return _offered(_in_queue(name, _requests), incomplete) if slash else queues(incomplete)
 
 
-def clients(incomplete: str) -> list[str]:
-    """Names of clients that are known without a server, with this beginning."""
-    known = _KNOWN.get()
-    return [] if known is None else _begun(known.clients, incomplete)
+def clients(ctx: Any, incomplete: str) -> list[str]:
+    """Clients of the queue on the line, with this beginning."""
+    if (known := _KNOWN.get()) is not None:
+        return _begun(known.clients, incomplete)
+    return _offered(_in_queue(_queue_of(ctx), _clients), incomplete)
+
+
+def workers(ctx: Any, incomplete: str) -> list[str]:
+    """Consumers and worker processes of the queue on the line, with this beginning."""
+    if _KNOWN.get() is not None:
+        return []
+    return _offered(_in_queue(_queue_of(ctx), _workers), incomplete)
+
+
+def settings(incomplete: str) -> list[str]:
+    """Settings of a queue, with an equals sign."""
+    from dataclasses import fields
+
+    from redisq_ops.core.model.settings import Settings
+
+    return [f"{one.name}=" for one in fields(Settings) if one.name.startswith(incomplete)]
+
+
+def _queue_of(ctx: Any) -> str:
+    """The queue that the words before name."""
+    return str(ctx.params.get("name") or ctx.params.get("queue") or "")
+
+
+async def _requests(queue: Queue[Any]) -> list[str]:
+    from redisq_ops.core.engine.optional_features import HasRequests
+
+    found = await queue.requests.op(0, MOST) if isinstance(queue, HasRequests) else []
+    return [f"{queue.name}/{one.id}" for one in found]
+
+
+async def _clients(queue: Queue[Any]) -> list[str]:
+    from redisq_ops.core.engine.optional_features import HasClients
+
+    found = (await queue.clients.op(0, MOST)).clients if isinstance(queue, HasClients) else ()
+    return [one.client for one in found]
+
+
+async def _workers(queue: Queue[Any]) -> list[str]:
+    from redisq_ops.core.redis.operation import both
+    from redisq_ops.ops.inspect.consumers import consumer_reports
+    from redisq_ops.ops.inspect.worker_processes import processes_of
+
+    reports, processes = await both(consumer_reports(queue), processes_of(queue))
+    consumers = (one.name for report in reports for one in report.consumers)
+    return [*dict.fromkeys((*consumers, *(one.name for one in processes)))]
+
+
+def _in_queue(name: str, names: Callable[[Queue[Any]], Awaitable[list[str]]]) -> list[str]:
+    """Names that a queue has; none if there is no such queue, or no answer in time."""
+    # Before the time-out starts, as in `queues`; `names` imports them again, at no cost.
+    from redisq_ops.core.engine import optional_features  # noqa: F401
+    from redisq_ops.core.queues import request  # noqa: F401
+    from redisq_ops.core.redis.operation import run
+    from redisq_ops.ops.deployment import Deployment
+    from redisq_ops.ops.inspect import consumers, worker_processes  # noqa: F401
+
+    async def read(deployment: Deployment) -> list[str]:
+        return await names(await deployment.queue(name))
+
+    def ask(client: BlockingClient, prefix: str) -> list[str]:
+        return run(client, read(Deployment(client, prefix=prefix)))
+
+    return _asked(ask) if name else []
 
 
 def operations(incomplete: str) -> list[str]:
@@ -93,11 +160,13 @@ def _offered(names: Iterable[str], incomplete: str) -> list[str]:
     return [name for name in begun if _PLAIN.fullmatch(name) and shown(name) == name][:MOST]
 
 
-def states(incomplete: str) -> list[str]:
-    """Names of states with this beginning."""
-    from redisq_ops.core.model.entry import STATES
+def states_among(possible: Sequence[str]) -> Callable[[str], list[str]]:
+    """Completes the states that a command can change."""
 
-    return _offered(STATES, incomplete)
+    def states(incomplete: str) -> list[str]:
+        return _offered(possible, incomplete)
+
+    return states
 
 
 def schemas(incomplete: str) -> list[str]:
@@ -109,17 +178,20 @@ def schemas(incomplete: str) -> list[str]:
 
 def fields(incomplete: str) -> list[str]:
     """The fields of entries by which entries can be counted."""
-    from redisq_ops.ops.filter.fields import FIELDS
+    from redisq_ops.ops.filter.fields import FIELDS, PLACES
 
-    return [name for name in FIELDS if name.startswith(incomplete)]
+    names = (*FIELDS, *(f"{place}." for place in PLACES))
+    return [name for name in names if name.startswith(incomplete)]
 
 
 def grouped_by(incomplete: str) -> list[str]:
     """The fields by which dead letters can be grouped, behind those that are typed already."""
+    from redisq_ops.ops.filter.fields import PLACES
     from redisq_ops.ops.groups.group_by import NAMED
 
     typed, comma, begun = incomplete.rpartition(",")
-    return [f"{typed}{comma}{name}" for name in ("error", *NAMED) if name.startswith(begun)]
+    names = ("error", *NAMED, *(f"{place}." for place in PLACES))
+    return [f"{typed}{comma}{name}" for name in names if name.startswith(begun)]
 
 
 def conditions(incomplete: str) -> list[str]:

@@ -172,7 +172,7 @@ def ended(
     skipped = ", ".join(f"{count(n)} {reason}" for reason, n in outcome.skipped.items())
     done = f"{count(outcome.done)} of {count(outcome.matched)}"
     line = f"{what}: {done}" + (f", skipped {skipped}" if skipped else "")
-    conclude(printable(f"{line} (op {outcome.op})"))
+    conclude(printable(line + (f" (op {outcome.op})" if outcome.op else "")))
     for reason in filter(SKIPPED.__contains__, outcome.skipped):
         say(f"{reason}: such entries {SKIPPED[reason]}")
     if undo and outcome.done and outcome.op:

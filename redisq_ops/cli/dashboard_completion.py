@@ -46,4 +46,5 @@ def _leaves(command: Any, context: Any, path: tuple[str, ...]) -> Iterator[Compl
         yield Completion(" ".join(path), command.get_short_help_str(90))
         return
     for name in command.list_commands(context):
-        yield from _leaves(command.get_command(context, name), context, (*path, name))
+        if not (found := command.get_command(context, name)).hidden:
+            yield from _leaves(found, context, (*path, name))

@@ -1,4 +1,4 @@
-"""`redisq dlq edit`, `redisq delay edit`: change payloads, in an editor or by a patch."""
+"""`redisq edit`: changes payloads, in an editor or by a patch."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .confirm_and_run import (
     nothing_matched,
     tell_interrupted,
 )
-from .entries import targets_to_read
+from .entries import chosen_states, targets_to_read
 from .options import Go, Selecting
 from .output import emit, printable, progress, reading, say, untouched
 from .payload_argument import text_or_file
@@ -40,7 +40,8 @@ from .session import Session
 
 def edit(
     s: Session,
-    state: State,
+    possible: tuple[State, ...],
+    given: str | None,
     selecting: Selecting,
     patch_text: str | None,
     payload: str | None,
@@ -50,12 +51,13 @@ def edit(
     if patch_text is not None and payload is not None:
         raise BadInput("give either --patch or --payload")
     patch = None if patch_text is None else Patch.parse(_text(patch_text, "--patch"))
-    found = list(targets_to_read(s, (state,), selecting))
+    found = list(targets_to_read(s, chosen_states("edit", possible, given), selecting))
     if len(found) > 1:
         raise BadInput(
             "edit is for entries of one queue: " + ", ".join(t.queue.name for t in found)
         )
     (target,) = found
+    state = target.state
     editable(target.queue, state)
     rate = selecting.conditions.scan_rate
     with reading(f"looking through {target.queue.name}", rate=rate) as meter:
@@ -102,7 +104,7 @@ def _nothing(s: Session, preview: Preview) -> int:
 def _replacement(s: Session, selection: Selection, given: str | None) -> Change | None:
     """One entry's new payload, from ``given`` or the editor; None if it did not change."""
     (id,) = selection.ids()
-    entry = s.run(selection.queue.get.op(id))
+    (entry,) = s.run(selection.queue.get_in.op([id], selection.state))
     if entry is None or entry.payload is None:
         raise NotFound(f"{selection.queue.name}/{id} has no payload any more")
     if given is not None:

@@ -1,18 +1,19 @@
-"""The entries that a command selects: `ls` of a state, `redisq delay schedule`."""
+"""The entries that a command selects: `ls` of a state, `redisq delay add`."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from redisq_ops.core.engine.optional_features import (
     HasConsumerGroups,
     HasDoneEntries,
-    HasRequests,
 )
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import server_ms
+from redisq_ops.core.model.clock import MOST_MS
 from redisq_ops.core.model.entry import GONE, Entry, State
 from redisq_ops.core.model.errors import BadInput, Exists, WrongKind
 from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
@@ -25,9 +26,10 @@ from redisq_ops.ops.filter.target import Target, targets
 from redisq_ops.ops.filter.time import duration_ms, moment_ms
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.inspect.cancelled_trash import cancelled_trash
+from redisq_ops.ops.required_features import done_unlisted
 from redisq_ops.ops.terminal import kind_of, no_list
 
-from .address import queue_named
+from .address import queue_named, queues_named
 from .filter_options import filtered, pages, reads_payloads
 from .options import Selecting, When
 from .output import age, emit, printable, say, when
@@ -50,6 +52,28 @@ def targets_of(
     return s.run(targets(deployment, addresses, filter, states, queue, verb=verb, check=check))
 
 
+def chosen_states(verb: str, possible: Sequence[State], given: str | None) -> Sequence[State]:
+    """The states to look for entries in: that of ``--state``, or all that are possible."""
+    chosen = [state for state in possible if given in (None, "", state)]
+    if not chosen:
+        raise BadInput(f"{verb} is for {' or '.join(possible)} entries, not {given!r}")
+    return chosen
+
+
+def targets_to_list(
+    s: Session, state: State, selecting: Selecting, *, everything: bool = False
+) -> tuple[list[Target], dict[str, str]]:
+    """The queues, requests and entries to list: those named, those that match a name with ``*``;
+    with ``everything`` all queues if nothing is named. Also why queues can't be looked at."""
+    names = selecting.addresses or ([selecting.queue] if selecting.queue else [])
+    some = bool(names) or not everything or s.config.values["queue"].origin != "default"
+    if some and not any("*" in name for name in names):
+        return targets_of(s, (state,), selecting), {}
+    filter = replace(filtered(selecting.conditions, s.utc), redaction=s.redaction)
+    queues, unread = queues_named(s, names)
+    return [Target(queue, state, filter) for queue in queues], unread
+
+
 def targets_to_read(s: Session, states: Sequence[State], selecting: Selecting) -> Iterator[Target]:
     """As `targets_of`; reports each target whose filter excludes all of its entries, and why."""
     for target in targets_of(s, states, selecting):
@@ -66,8 +90,12 @@ def tell_mismatch(target: Target) -> None:
 def listed(s: Session, state: State, selecting: Selecting) -> int:
     """``ls``: with --json all entries, else the first 100 or ``--max``."""
     most = selecting.conditions.max or (None if s.json else 100)
-    broken = False
-    for target in targets_to_read(s, (state,), selecting):
+    found_targets, unread = targets_to_list(s, state, selecting)
+    for name, why in unread.items():
+        say(printable(f"{name}: not looked at: {why}"))
+    broken = bool(unread)
+    for target in found_targets:
+        tell_mismatch(target)
         queue, filter = target.queue, replace(target.filter, max=most)
         scan = Scan(queue, state, filter, now := s.run(queue.now.op()), partly=True)
         found: list[Entry] = []
@@ -96,6 +124,8 @@ def listed(s: Session, state: State, selecting: Selecting) -> int:
             say(f"{queue.name}: {scan.window_text}")
         if unknown:
             say(unknown)
+        for name in scan.absent:
+            say(printable(f"{queue.name}: no {state} entry that was read has {name}"))
         broken = tell_unread([scan]) or broken
         tell_cancelled(s, target)
     return PARTLY_DONE if broken else DONE
@@ -109,13 +139,6 @@ def unknown_state(s: Session, scan: Scan) -> str:
     if scan.found or state not in s.run(queue.counts.op()).unknown:
         return ""
     return f"{queue.name}: {no_list(queue.kind, state, queue.unlisted.get(state))}"
-
-
-def done_unlisted(queue: Queue[Any]) -> str:
-    """Why no done entry of a queue is listed."""
-    if isinstance(queue, HasRequests):
-        return "of done entries only the results are kept (redisq results)"
-    return f"done entries are not listed in a {queue.kind} queue"
 
 
 def tell_cancelled(s: Session, target: Target) -> None:
@@ -141,7 +164,10 @@ def _print_table(queue: str, state: State, rows: list[Entry], now: int) -> None:
 def ready_time(s: Session, asked: When, now_ms: int) -> int:
     """The ready time that ``--at`` (its next occurrence) or ``--in`` names."""
     if asked.at is not None and asked.after is None:
-        return moment_ms(asked.at, now_ms, ahead=True, utc=s.utc)
+        at_ms = moment_ms(asked.at, now_ms, ahead=True, utc=s.utc)
+        if at_ms >= MOST_MS:
+            raise BadInput(f"--at {asked.at}: give a time before the year 5138")
+        return max(0, at_ms)
     if asked.after is not None and asked.at is None:
         return now_ms + duration_ms(asked.after)
     raise BadInput("give either --at or --in")
@@ -152,13 +178,15 @@ def schedule(s: Session, address: str, payload: str, asked: When) -> int:
     if not slash:
         raise BadInput(f"{address!r} lacks an id: QUEUE/ID")
     s.writable()
-    ready_ms = ready_time(s, asked, s.run(server_ms()))
+    now_ms = s.run(server_ms())
+    ready_ms = ready_time(s, asked, now_ms)
     content = payload_bytes(payload)
     there = s.run(s.deployment.named(known_name(name, "queue name")))
     queue = there or DelaySet(s.client, name, prefix=s.deployment.prefix)
     if not isinstance(queue, DelaySet):
         raise WrongKind(f"queue {name} is {kind_of(queue.kind)}, not a delay set")
-    (done,) = queue.schedule([(id, content)], at_ms=ready_ms)
+    at = datetime.fromtimestamp(ready_ms / 1000, UTC)
+    (done,) = queue.schedule([(id, content)], at=at)
     if done.word == "exists":
         raise Exists(f"{address} is there already, with another payload or time")
     if done.word == "trash":
@@ -167,5 +195,7 @@ def schedule(s: Session, address: str, payload: str, asked: When) -> int:
     if s.json:
         emit({"queue": queue.name, **asdict(done)})
     else:
-        print(f"{address} ready {when(done.ready_ms, s.utc)}")
+        due = when(done.ready_ms, s.utc)
+        word = "ready" if done.ready_ms > now_ms else "ready now, due"
+        print(f"{address} {word} {due}")
     return 0

@@ -15,7 +15,6 @@ from redisq_ops.ops.change.allowed import only_shown
 from redisq_ops.ops.change.wording import state_entries
 from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.filter.scan import Scan, at_least
-from redisq_ops.ops.filter.target import Target
 from redisq_ops.ops.groups.error_groups import ErrorGroup, ErrorGroups, Grouping
 from redisq_ops.ops.groups.group_by import BY_ERROR, GroupBy, group_by
 from redisq_ops.ops.groups.heavy_hitters import DistinctNames
@@ -23,9 +22,8 @@ from redisq_ops.ops.groups.traits import GroupComparison, Trait, trait_sentence
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.terminal import percent
 
-from .address import queues_named
-from .entries import targets_of, tell_mismatch, unknown_state
-from .filter_options import filtered, pages
+from .entries import targets_to_list, tell_mismatch, unknown_state
+from .filter_options import pages
 from .options import Selecting
 from .output import age, count, emit, printable, quantity, reading, say, table, tell, when
 from .rows import entries_found, entry_row, tell_unread
@@ -39,7 +37,10 @@ SHOWN = 30
 
 def grouped(s: Session, selecting: Selecting, by: str | None) -> int:
     """Print the groups of the selected dead letters, largest first."""
-    targets, refused, several = _targets(s, selecting)
+    targets, refused = targets_to_list(s, STATE, selecting, everything=True)
+    names = [*(selecting.addresses or ()), *([selecting.queue] if selecting.queue else ())]
+    everything = not names and s.config.values["queue"].origin == "default"
+    several = len(targets) != 1 or everything or "*" in "".join(names)
     for name, why in refused.items():
         say(printable(f"{name}: not looked at: {why}"))
     groups = ErrorGroups(redaction=s.redaction, by=BY_ERROR if by is None else group_by(by))
@@ -70,6 +71,10 @@ def grouped(s: Session, selecting: Selecting, by: str | None) -> int:
     for text in unknown:
         say(text)
     ranked = groups.ranked()
+    read = [scan.absent for scan in scans if scan.scanned]
+    if not ranked and read:
+        for name in set.intersection(*map(set, read)):
+            say(printable(f"no dead entry that was read has {name}"))
     for at, name in enumerate(groups.by.names if ranked and not groups.others.count else ()):
         if all(group.values[at] is None for group in ranked):
             say(printable(f"no dead entry that was read has {name}"))
@@ -79,22 +84,6 @@ def grouped(s: Session, selecting: Selecting, by: str | None) -> int:
     elif len(unknown) < len(scans) or several:
         _print(looked, groups, several)
     return PARTLY_DONE if broken else DONE
-
-
-def _targets(s: Session, selecting: Selecting) -> tuple[list[Target], dict[str, str], bool]:
-    """The dead letters of the named queues and requests; of all queues if nothing is named, of
-    those that match a name with ``*``. Also why queues can't be looked at, and whether several
-    may be looked at."""
-    names = selecting.addresses or ([selecting.queue] if selecting.queue else [])
-    patterns = [name for name in names if "*" in name]
-    if names and not patterns:
-        targets = targets_of(s, (STATE,), selecting)
-        return targets, {}, len(targets) > 1
-    if not names and s.config.values["queue"].origin != "default":
-        return targets_of(s, (STATE,), selecting), {}, False
-    filter = replace(filtered(selecting.conditions, s.utc), redaction=s.redaction)
-    queues, unread = queues_named(s, names)
-    return [Target(queue, STATE, filter) for queue in queues], unread, True
 
 
 def _rows(looked: Sequence[Grouping], groups: ErrorGroups) -> list[dict[str, Any]]:
@@ -317,7 +306,9 @@ def _describe(s: Session, contrast: GroupComparison, group: ErrorGroup) -> None:
     tell("just this group:" if shown is None else f"the queue is only shown: {shown}")
     for verb in VERBS if shown is None else ():
         if contrast.state in queue.actions.get(verb, ()):
-            tell("  " + hint("dlq", verb, queue.name, where=f"group={group.fingerprint}"))
+            state = {} if verb == "replay" else {"state": contrast.state}
+            where = f"group={group.fingerprint}"
+            tell("  " + hint(verb, queue.name, **state, where=where))
 
 
 def _describe_traits(s: Session, contrast: GroupComparison, traits: list[Trait]) -> None:

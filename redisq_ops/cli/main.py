@@ -21,7 +21,7 @@ _LONGEST = 1000
 _EXTRAS = {
     **dict.fromkeys(("pandas", "pyspark"), "spark"),
     **dict.fromkeys(("duckdb", "pyarrow", "sqlglot"), "sql"),
-    **dict.fromkeys(("jinja2", "vl_convert"), "report"),
+    **dict.fromkeys(("deltalake", "jinja2", "vl_convert"), "report"),
     "apprise": "notify",
 }
 """package that only some commands need -> the extra that has it"""

@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple, TypeGuard, TypeVar, dataclass_tra
 import typer
 from typer.models import ArgumentInfo, OptionInfo
 
-from .completion import addresses, clients, conditions, queues
+from .completion import addresses, clients, conditions, queues, settings, workers
 from .redis_import import import_redis
 from .session import Session
 
@@ -30,17 +30,20 @@ _DECLARED = "declared"
 _ARGUMENT_HELP = {
     "QUEUE": "Name of the queue.",
     "ADDRESS": "Queue, request or entry: mail, mail/r1, mail/r1/17.",
+    "[queue|request|entry] ADDRESS": "What it is, and its address: mail, mail/r1, mail/r1/17.",
     "[ADDRESS]...": "Queues, requests or entries: mail, mail/r1, mail/r1/17.",
-    "[QUEUE]": "Name of the queue; default: all queues.",
+    "[QUEUE]...": "Queues, also 'mail*'; default: all queues.",
 }
 """metavar of an argument -> its help, if it has no other"""
-_COMPLETED = {
+_COMPLETED: dict[str, Callable[..., Any]] = {
     "QUEUE": queues,
     "ADDRESS": addresses,
     "QUEUE/ID": addresses,
     "ID": addresses,
     "REQUEST": addresses,
     "CLIENT": clients,
+    "FROM": workers,
+    "NAME=VALUE": settings,
 }
 """metavar of an argument -> the function that completes it"""
 Act = TypeVar("Act", bound=Callable[..., int | None])
@@ -82,14 +85,14 @@ def flag(names: str, help: str, default: bool | None = False) -> Any:
 
 
 def argument(metavar: str, help: str = "", complete: Any = None) -> Any:
-    """A positional argument; optional if ``metavar`` is in brackets."""
+    """A positional argument; optional if all of ``metavar`` is in brackets."""
     info: ArgumentInfo = typer.Argument(
         metavar=metavar,
         help=help or _ARGUMENT_HELP.get(metavar, ""),
         show_default=False,
         autocompletion=complete or _COMPLETED.get(metavar.strip("[].…")),
     )
-    return _Declared(info, None if metavar.startswith("[") else ...)
+    return _Declared(info, None if re.fullmatch(r"\[.*\](\.\.\.)?", metavar) else ...)
 
 
 def _number(kind: type[int] | type[float], least: Any, most: Any) -> Callable[[Any], Any]:
@@ -119,13 +122,14 @@ def command(
     examples: Sequence[str] = (),
     repeats: bool = False,
     fixed: Mapping[str, object] | None = None,
+    hidden: bool = False,
 ) -> Callable[[Act], Act]:
     """Add a function as a command to a group. Its docstring is the help; it is called with the
     session and the typed values. ``examples``: for a docstring that doesn't end with examples.
 
     With ``repeats`` it has ``--watch``. ``prints``: the types of its output with ``--json``, see
     `output_types`; the class ``PlanOutput`` is written ``Plan``. ``fixed``: values of parameters
-    that are not options of this command.
+    that are not options of this command. ``hidden``: no help and no completion lists it.
     """
 
     settled = fixed or {}
@@ -137,10 +141,10 @@ def command(
             with _late_search_for_garbage():
                 import_redis()  # only now: help and completion don't need it
                 if every is None:
-                    return act(s, **values) or 0
+                    return _run(act, s, values)
                 from .watch import repeat
 
-                return repeat(lambda: act(s, **values), every, s.json)
+                return repeat(lambda: _run(act, s, values), every, s.json)
 
         own = [*_parameters(act, settled), *([_parameter("every", str | None, _EVERY)] * repeats)]
         context = Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)
@@ -149,10 +153,28 @@ def command(
         help, _, ends = cleandoc(act.__doc__ or "").partition("\n\nExamples:\n")
         # The mark keeps the lines of the last paragraph from being joined.
         epilog = "\n".join(["\b", "Examples:", ends or "\n".join(f"  {line}" for line in examples)])
-        group.command(name, help=help, short_help=_in_short(help), epilog=epilog)(run)
+        short = _in_short(help)
+        group.command(name, help=help, short_help=short, epilog=epilog, hidden=hidden)(run)
         return act
 
     return declare
+
+
+def _run(act: Callable[..., int | None], s: Session, values: Mapping[str, Any]) -> int:
+    from redisq_ops.core.model.errors import Forbidden
+
+    try:
+        return act(s, **values) or 0
+    except Forbidden as error:
+        if _changes(act):
+            error.tell_change()
+        raise
+
+
+def _changes(of: Callable[..., object]) -> bool:
+    """Whether the command asks before it changes something."""
+    kinds = [kind for _, kind, _ in _declarations(of)]
+    return Go in kinds or any(_changes(kind) for kind in kinds if _is_group(kind))
 
 
 def _is_group(kind: Any) -> TypeGuard[type[Any]]:
@@ -228,7 +250,7 @@ def _in_short(help: str) -> str:
 # --- options of several commands -----------------------------------------------------------------
 
 QUEUE = argument("QUEUE")
-ANY_QUEUE = argument("[QUEUE]")
+QUEUES = argument("[QUEUE]...")
 ADDRESS = argument("ADDRESS")
 _EVERY = option("--watch", "SPAN", "Repeat every SPAN, such as 2s, until Ctrl+C.")
 PLAN = option("--plan", "FILE", "Write the plan to FILE and change nothing.")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from redisq_ops.core.engine.queue import Queue
     from redisq_ops.ops.change.plan import Draft
     from redisq_ops.ops.change.prepare import PreparedChange
+    from redisq_ops.ops.change.preview import Preview
 
 
 def draft(path: str, verb: Verb, queues: Sequence[Queue[Any]], *, dry_run: bool) -> Draft:
@@ -35,13 +36,17 @@ def written(s: Session, file: Draft, prepared: PreparedChange, why: str) -> int:
     """Finish a plan file and print its content; exit code 0."""
     with untouched():
         s.run(prepared.write_plan(file, why, s.deployment))
-    preview = prepared.preview
-    if s.json and file.path != "-":
-        emit({"plan": preview.title, "file": file.path, "op": file.op, **preview.facts})
+    return tell_written(s, file.path, file.op, prepared.preview)
+
+
+def tell_written(s: Session, path: str, op: str, preview: Preview) -> int:
+    """Print the content of a plan file; exit code 0."""
+    if s.json and path != "-":
+        emit({"plan": preview.title, "file": path, "op": op, **preview.facts})
     elif not s.json:
         say("\n".join(indented(preview)))
         if not preview.facts["matched"]:
             say("nothing to do: the plan has no entries")
-        elif file.path != "-":
-            say(printable(f"nothing was changed; do it with: {hint('apply', str(file.path))}"))
+        elif path != "-":
+            say(printable(f"nothing was changed; do it with: {hint('apply', path)}"))
     return 0

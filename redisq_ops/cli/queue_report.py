@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.model.errors import BadInput, Refused
 
 from . import report_tables
 from .options import option, options
@@ -20,14 +20,17 @@ from .spark_session import AGE, moment, table_options, time_range
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from redisq_ops.pipeline.lake.lake_table import Lake
     from redisq_ops.pipeline.report.figures import Figures
     from redisq_ops.pipeline.report.report import Weights
 
 DAY = 86_400_000
+MOST_TASKS, MOST_TASK_BYTES = 100_000, 64 * 1024 * 1024
 PRINTS = (
     "QueueReport QueueReportLatency QueueReportThroughput QueueReportWorkers QueueReportChanges "
     "QueueReportRetries QueueReportAnomalies QueueReportDeadGroups QueueReportContrasts "
-    "QueueReportFairness QueueReportRequests QueueReportCriticalPaths QueueReportComparison"
+    "QueueReportFairness QueueReportRequests QueueReportCriticalPaths QueueReportComparison "
+    "QueueReportTasks QueueReportSamples"
 )
 """the types of the lines of JSON"""
 
@@ -51,6 +54,9 @@ class Contents:
     )
     html: Path | None = option("--html", "FILE", "Write one HTML page for all queues.")
     parquet: Path | None = option("--parquet", "DIR", "Write each table to a folder below DIR.")
+    recording: Path | None = option(
+        "--recording", "FILE", "Add the samples that redisq recording write put into FILE."
+    )
     client: str | None = option("--client", "REGEX", "Find the client in a request id: '^(\\w+)-'.")
 
     def check(self) -> None:
@@ -64,6 +70,10 @@ class Contents:
             raise BadInput(f"--parquet {parquet}: must be a folder")
         if self.client is not None:
             _check_pattern(self.client)
+        if self.recording is not None:
+            from redisq_ops.ops.recording.file import span_ms
+
+            span_ms(self.recording)
 
 
 def _nearest(path: Path) -> Path:
@@ -157,6 +167,65 @@ class ServerTables:
         options = parse_options(table_options(self.s, name, **self.options(name, span)))
         reader = TableReader(options, self.s.config.server_address())
         return reader.whole(most_rows, most_bytes)
+
+
+class LakeTables:
+    """The same of a lake. Raises `BadInput` if there is none."""
+
+    def __init__(self, lake: Lake, names: tuple[str, ...], payloads: bool) -> None:
+        from redisq_ops.pipeline.lake.lake_export import check_lake
+
+        check_lake(lake)
+        self._lake, self._names, self._payloads = lake, names, payloads
+
+    def weights(self) -> None:
+        """A lake has no weights of clients: they are unknown."""
+
+    def read(self, name: str, span: Span, most_rows: int, most_bytes: int) -> pa.Table | None:
+        from redisq_ops.pipeline.lake.lake_export import read_rows
+        from redisq_ops.pipeline.report.report import report_columns
+
+        columns = report_columns(name, payloads=self._payloads)
+        bounds = span.since, span.until
+        return read_rows(self._lake, name, columns, self._names, *bounds, most_rows, most_bytes)
+
+
+def other_tables(
+    tables: ServerTables, recording: Path | None, span: Span, now: int, *, lake: bool
+) -> dict[str, pa.Table]:
+    """The tables ``tasks``, of a server, and ``samples``, of a recording in the report's time."""
+    from redisq_ops.ops.recording.history import queue_samples
+    from redisq_ops.pipeline.source.redaction import redact_rows
+
+    found = {}
+    if not lake:
+        tasks = tables.read("tasks", Span(None, None), MOST_TASKS, MOST_TASK_BYTES)
+        if tasks is None:
+            raise Refused(f"more than {MOST_TASKS:,} tasks: name the queues")
+        found["tasks"] = redact_rows(tasks, tables.s.redaction)
+    if recording is not None:
+        until = now if span.until is None else span.until
+        since = 0 if span.since is None else span.since
+        found["samples"] = _samples(list(queue_samples(recording, tables.names, since, until)))
+    return found
+
+
+def _samples(found: Sequence[tuple[int, Mapping[str, Any]]]) -> pa.Table:
+    import pyarrow as pa
+
+    from redisq_ops.pipeline.report.figures import SAMPLED
+
+    texts = {
+        name: pa.array([row[own] for _, row in found], pa.string())
+        for name, own in (("queue", "name"), ("kind", "kind"))
+    }
+    times = {
+        "at": [at_ms for at_ms, _ in found],
+        "oldest_at": [row["oldest_ms"] for _, row in found],
+    }
+    stamps = {name: pa.array(ms, pa.timestamp("ms", "UTC")) for name, ms in times.items()}
+    counts = {name: pa.array([row[name] for _, row in found], pa.int64()) for name in SAMPLED}
+    return pa.table({**texts, **stamps, **counts})
 
 
 def write_page(s: Session, html: Path, figures: Figures, names: Sequence[str], place: str) -> None:

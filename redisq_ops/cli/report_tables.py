@@ -46,6 +46,7 @@ def print_report(s: Session, figures: Figures) -> None:
         say(f"{when(figures.begin_ms, s.utc)} to {when(figures.end_ms, s.utc)}")
     _print_deliveries(s, figures, why)
     print_groups(s, figures.tables["dead_groups"], None)
+    _print_tasks(s, figures, why)
     _print_changes(s, figures, why)
     _print_clients_and_requests(s, figures, why)
     for note in notes(figures):
@@ -105,6 +106,40 @@ def _print_deliveries(s: Session, figures: Figures, why: Mapping[str, str]) -> N
         ),
         why.get("anomalies"),
     )
+
+
+def _print_tasks(s: Session, figures: Figures, why: Mapping[str, str]) -> None:
+    from redisq_ops.ops.inspect.task_report import time_words
+    from redisq_ops.pipeline.report.figures import SAMPLED, sample_totals
+
+    if "tasks" in figures.tables:
+        _section(
+            "tasks of the last hour",
+            ["queue", "task", "ended", "failed", "p50", "p95", "last error", "of"],
+            (
+                [
+                    r["queue"],
+                    "(all)" if r["every"] else r["task"],
+                    r["ended"],
+                    r["failed"],
+                    *(time_words(r[name], r["times"]) for name in ("p50_ms", "p95_ms")),
+                    r["error_type"],
+                    r["source"],
+                ]
+                for r in figures.tables["tasks"]
+            ),
+            why.get("tasks"),
+        )
+    if "samples" in figures.tables:
+        _section(
+            "the most of a recording's samples",
+            ["queue", "samples", *(name.replace("_per_min", "/min") for name in SAMPLED)],
+            (
+                [r["queue"], r["samples"], *(r[name] for name in SAMPLED)]
+                for r in sample_totals(figures)
+            ),
+            why.get("samples"),
+        )
 
 
 def _print_changes(s: Session, figures: Figures, why: Mapping[str, str]) -> None:

@@ -9,7 +9,8 @@ from dataclasses import asdict
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
-from redisq_ops.core.model.entry import GONE, Entry, Event
+from redisq_ops.core.model.entry import GONE, Entry, Event, Failure
+from redisq_ops.core.model.rate_limit import RateLimit
 
 from .output import printable, say, table, tell, when
 from .session import Session, redaction
@@ -20,7 +21,7 @@ if TYPE_CHECKING:  # `redisq ls` needn't wait for them
     from redisq_ops.ops.filter.scan import Scan
 
     from .output_types.changes import OperationOutput
-    from .output_types.entries import EntryOutput
+    from .output_types.entries import EntryError, EntryOutput
     from .output_types.queues import ClientOutput
 
 NAMED = 8
@@ -46,9 +47,7 @@ def entry_row(queue: str, entry: Entry) -> EntryOutput:
         "attempts": attempts,
         "consumer": entry.consumer,
         "reason": entry.reason,
-        "error": None
-        if error is None
-        else {"type": error.type, "message": error.message, "traceback": error.traceback},
+        "error": None if error is None else error_row(error),
         "op": entry.op,
         "client": entry.client,
         "task": entry.task,
@@ -57,6 +56,11 @@ def entry_row(queue: str, entry: Entry) -> EntryOutput:
         "run_ms": entry.run_ms,
         "payload": entry.payload,
     }
+
+
+def error_row(error: Failure) -> EntryError:
+    """An entry's last error, of which nothing is secret any more."""
+    return {"type": error.type, "message": error.message, "traceback": error.traceback}
 
 
 def client_row(queue: str, client: Client) -> ClientOutput:
@@ -69,7 +73,20 @@ def client_row(queue: str, client: Client) -> ClientOutput:
         "weight": client.weight,
         "blocked": client.blocked,
         "cap": client.cap,
+        "rate": _rate(client),
+        "rests": client.rests,
     }
+
+
+def client_cells(client: Client) -> dict[str, Any]:
+    """A client as a row of a table."""
+    cells = asdict(client) | {"rate": _rate(client)}
+    del cells["rests"]
+    return cells
+
+
+def _rate(client: Client) -> str | None:
+    return str(RateLimit.of_hour(client.rate)) if client.rate else None
 
 
 def request_row(queue: str, request: Request) -> dict[str, Any]:

@@ -56,17 +56,23 @@ class Session:
 
         from .output import say
 
+        def warn(text: str) -> None:
+            if self.role == "worker":  # which writes nothing but log lines
+                logging.getLogger("redisq_ops").warning("%s", text)
+            else:
+                say(f"redisq: warning: {text}")
+
         config = self.config
         address, prefix = config.server_address(), config.prefix
         client = connect(address, self.role)
         if unverified(address.url):
-            say(
-                f"redisq: warning: {address} switches off the check of the server's certificate: "
+            warn(
+                f"{address} switches off the check of the server's certificate: "
                 "anybody between here and there can read and change everything"
             )
         if policy := run(client, eviction_policy()):
-            say(
-                f"redisq: warning: this server's maxmemory-policy is {policy}: once memory is "
+            warn(
+                f"this server's maxmemory-policy is {policy}: once memory is "
                 "full it deletes what queues keep; set it to noeviction"
             )
         return Deployment(client, prefix=prefix)
@@ -138,32 +144,43 @@ def command_line(typed: Sequence[str]) -> str:
     return shlex.join(["redisq", *words])
 
 
-def start_logging(verbose: int, format: str) -> None:
-    """Log lines of `redisq_ops` to stderr; ``format`` is ``text`` or ``json``."""
+def start_logging(verbose: int, format: str, *, worker: bool = False) -> None:
+    """Log lines of `redisq_ops` to stderr; ``format`` is ``text`` or ``json``.
+
+    ``worker``: log more, and the lines of all loggers: those of handlers, too. They name the entry.
+    """
     if format not in ("text", "json"):
         from redisq_ops.core.model.errors import BadInput
 
         raise BadInput(f"--log-format {format}: text or json")
-    logger = logging.getLogger("redisq_ops")
-    logger.setLevel([logging.WARNING, logging.INFO, logging.DEBUG][min(verbose, 2)])
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_JsonLines() if format == "json" else _TextLines(_TEXT))
-    logger.handlers[:] = [handler]
+    ours, root = logging.getLogger("redisq_ops"), logging.getLogger()
+    ours.setLevel(max(logging.DEBUG, logging.WARNING - 10 * (verbose + worker)))
+    handler = _Stderr(sys.stderr)
+    handler.setFormatter(_JsonLines() if format == "json" else _TextLines())
+    root.handlers[:] = [each for each in root.handlers if not isinstance(each, _Stderr)]
+    ours.handlers[:] = [] if worker else [handler]
+    if worker:
+        from redisq_ops.core.worker.handler import name_entry
+
+        handler.addFilter(name_entry)
+        root.addHandler(handler)
+        root.setLevel(logging.DEBUG if verbose > 1 else logging.INFO)
 
 
-_TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+class _Stderr(logging.StreamHandler[Any]):
+    """The handler that `start_logging` installs."""
 
 
 class _TextLines(logging.Formatter):
     """Lines without control characters. The further lines of a message are indented, so that an
-    error's text can't forge a log line."""
+    error's text can't forge a log line. A line of a handler names its entry."""
 
-    def formatMessage(self, record: logging.LogRecord) -> str:
-        record.message = _indented(record.message)
-        return super().formatMessage(record)
+    def __init__(self) -> None:
+        text = "%(asctime)s %(levelname)s %(name)s%(running)s: %(message)s"
+        super().__init__(text, defaults={"running": ""})
 
-    def formatException(self, ei: Any) -> str:
-        return "    " + _indented(super().formatException(ei))
+    def format(self, record: logging.LogRecord) -> str:
+        return _indented(super().format(record))
 
 
 def _indented(text: str) -> str:
@@ -176,10 +193,19 @@ class _JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         import json
 
-        line = {
+        line: dict[str, Any] = {
             "at_ms": int(record.created * 1000),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
+        line |= {name: vars(record)[name] for name in _OF_ENTRY if name in vars(record)}
+        if record.exc_info and not record.exc_text:
+            record.exc_text = self.formatException(record.exc_info)
+        if record.exc_text:
+            line["traceback"] = record.exc_text
         return json.dumps(line)
+
+
+_OF_ENTRY = ("queue", "entry", "task", "attempt", "duration_ms", "wait_ms", "error")
+"""what a line about an entry says of it, and of how its attempt ended"""

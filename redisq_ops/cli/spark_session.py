@@ -25,9 +25,10 @@ from .session import Session
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from redisq_ops.pipeline.lake.lake_table import Lake
     from redisq_ops.pipeline.source.connection import Server
 
-    from .commands.spark import Between, Running
+    from .commands.spark import Between, FromLake, Running
 
 T = TypeVar("T")
 SPARK_PAYS = 300_000
@@ -219,7 +220,20 @@ def table_options(s: Session, table: str, **options: str) -> dict[str, str]:
     return {"table": table, "prefix": s.config.prefix, **options}
 
 
-def check_lake(lake: str, *, writes: bool = False) -> None:
+def lake_of(s: Session, given: FromLake) -> Lake | None:
+    """The lake of ``--lake``, at the time of ``--as-of``; None: the server is read."""
+    from redisq_ops.pipeline.lake.lake_table import Lake
+
+    if given.lake is None:
+        if given.as_of is not None:
+            raise BadInput("--as-of needs --lake: the server has no earlier state")
+        return None
+    now = wall_ms()
+    as_of = None if given.as_of is None else moment(given.as_of, now, utc=s.utc)
+    return Lake(given.lake, as_of)
+
+
+def check_lake(lake: Lake, *, writes: bool = False) -> None:
     """As `redisq_ops.pipeline.lake.lake_export.check_lake`, before Spark starts."""
     from redisq_ops.pipeline.session.spark_session import check_installed
 
@@ -231,7 +245,7 @@ def check_lake(lake: str, *, writes: bool = False) -> None:
 
 def lake_rows(
     spark: SparkSession,
-    lake: str,
+    lake: Lake,
     name: str,
     queues: Sequence[str] = (),
     since: int | None = None,
@@ -260,14 +274,14 @@ def between(rows: DataFrame, column: str, since: int | None, until: int | None) 
     return rows if until is None else rows.where(at <= until)
 
 
-def now_ms(s: Session, lake: str | None) -> int:
+def now_ms(s: Session, lake: Lake | None) -> int:
     """The present time, for ages: the server's, or this machine's if a lake is read."""
     from redisq_ops.core.engine.registry import server_ms
 
     return s.run(server_ms()) if lake is None else wall_ms()
 
 
-def bounds(s: Session, between: Between, lake: str | None) -> dict[str, str]:
+def bounds(s: Session, between: Between, lake: Lake | None) -> dict[str, str]:
     """``--since`` and ``--until`` as options of the reader, in ms since 1970."""
     if between.since is None and between.until is None:
         return {}

@@ -15,6 +15,7 @@ from .session import Session
 from .spark_session import bounds, check_queues
 
 if TYPE_CHECKING:
+    from redisq_ops.pipeline.lake.lake_table import Lake
     from redisq_ops.pipeline.sql.query_bounds import Clock
     from redisq_ops.pipeline.sql.query_tables import TableUse
 
@@ -43,7 +44,7 @@ class QueryTables:
         return [whole_use(name) for name in self.uses]
 
 
-def query_tables(s: Session, asked: Asked, clock: Clock | None, lake: str | None) -> QueryTables:
+def query_tables(s: Session, asked: Asked, clock: Clock | None, lake: Lake | None) -> QueryTables:
     """What a query reads. Raises `BadInput` for a statement that does more than read."""
     from redisq_ops.core.engine.registry import all_queues
     from redisq_ops.pipeline.session import spark_tuning

@@ -17,9 +17,10 @@ _SYNONYMS: Final = {
     "status": ("ls",),
     "info": ("inspect",),
     "show": ("inspect",),
-    "delete": ("destroy", "rm", "purge"),
-    "rm": ("destroy", "purge"),
-    "remove": ("destroy", "rm", "purge"),
+    "delete": ("rm", "purge"),
+    "remove": ("rm", "purge"),
+    "destroy": ("rm", "purge"),
+    "forget": ("rm",),
     "clear": ("purge",),
     "flush": ("purge",),
     "worker": ("work",),
@@ -32,8 +33,6 @@ _SYNONYMS: Final = {
     "dashboard": ("top",),
 }
 """name of a command in other tools -> its names here, the likeliest first"""
-_DEFAULT_COMMAND: Final = {"inspect": "queue", "wait": "request"}
-"""group -> the command to suggest if a name follows the group directly"""
 _VERB_GROUPS: Final = (
     *("queue", "request", "periodic", "client", "waiting", "pending", "delay", "dlq"),
     *("done", "trash", "workers"),
@@ -67,6 +66,11 @@ def _called(root: Any, words: Sequence[str]) -> tuple[str, Any]:
     return path, command
 
 
+def _visible(group: Any) -> set[str]:
+    """The commands that the help of a group lists."""
+    return {name for name, command in group.commands.items() if not command.hidden}
+
+
 def _suggestion(error: Any, message: str, path: str, command: Any, root: Any) -> str:
     """A suggestion of what to write; '' without one."""
     if "requires an argument" in message:
@@ -78,20 +82,18 @@ def _suggestion(error: Any, message: str, path: str, command: Any, root: Any) ->
         names = _SYNONYMS.get(found[1], ())
         for group, of in ((command, path), (root, "redisq")):
             for name in names:
-                if name in group.commands:
+                if name in _visible(group):
                     return f"write {of} {name}"
-        if usual := _DEFAULT_COMMAND.get(command.name):
-            return f"write {path} {usual} {found[1]}"
-        verbs = {group: root.get_command(None, group).commands for group in _VERB_GROUPS}
-        known = {*command.commands, *(verb for of in verbs.values() for verb in of)}
+        verbs = {group: _visible(root.get_command(None, group)) for group in _VERB_GROUPS}
+        known = _visible(command).union(*verbs.values())
         # `stop` is a verb of workers, and of other tools' queues.
         for alike in ((*names[:1], found[1]), names[1:], get_close_matches(found[1], known, 1)):
-            if not command.commands.keys().isdisjoint(alike):
+            if not _visible(command).isdisjoint(alike):
                 break
             if ways := [
                 f"{group} {name}" for name in alike for group, of in verbs.items() if name in of
             ]:
                 return "write " + " or ".join(f"redisq {way}" for way in ways)
     if "unexpected extra argument" in message and command.name == "ls" and path == "redisq ls":
-        return "redisq inspect queue NAME shows one queue"
+        return "redisq inspect NAME shows one queue"
     return ""

@@ -30,7 +30,7 @@ def repeat(command: Callable[[], object], every: str, json: bool) -> int:
     pause_ms = duration_ms(every)
     if pause_ms < LEAST_MS:
         raise BadInput(f"--watch {every}: at least {LEAST_MS}ms")
-    frames = _frames(command, every, pause_ms)
+    frames = _frames(command, every, pause_ms, json)
     if json or not sys.stdout.isatty():
         for frame, lost in frames:
             sys.stdout.write("" if lost else frame if json else frame + "\n")
@@ -55,13 +55,15 @@ def _cut(frame: str, height: int) -> str:
     return "\n".join([*kept, f"… {len(lines) - len(kept):,} more lines"])
 
 
-def _frames(command: Callable[[], object], every: str, pause_ms: int) -> Iterator[tuple[str, str]]:
+def _frames(
+    command: Callable[[], object], every: str, pause_ms: int, json: bool
+) -> Iterator[tuple[str, str]]:
     """The latest output of ``command``, and an error line while the server can't be reached."""
     frame, lost = "", ""
     while True:
         try:
             printed = io.StringIO()
-            with redirect_stdout(printed), redirect_stderr(printed):
+            with redirect_stdout(printed), redirect_stderr(sys.stderr if json else printed):
                 command()
             frame, lost, seen = printed.getvalue(), "", datetime.now()
         except Exception as error:

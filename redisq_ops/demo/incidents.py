@@ -80,7 +80,7 @@ def _deploy_wrong_version(client: BlockingClient, now_ms: int) -> None:
     good = [(f"gone-{n}", b'{"event": "ping"}') for n in range(1, CLOSED_ENDPOINTS + 1)]
     queue.schedule(good)
     _settle_all(queue, "webhooks-2.3", "reject", GONE)
-    clock.advance(MINUTE_MS)
+    clock.now_ms += MINUTE_MS
     queue.schedule([(f"event-{n}", b'{"event": "paid"}') for n in range(1, BROKEN_BY_DEPLOY + 1)])
     _settle_all(queue, "webhooks-2.4", "reject", BAD_DEPLOY)
 
@@ -156,7 +156,7 @@ def _silence_worker(client: BlockingClient, now_ms: int) -> None:
     clock = FakeClock(now_ms - 2 * HOUR_MS)
     queue = RequestQueue(client, "geo-import", clock=clock)
     queue.submit([b"tile"] * 60, id="tiles-eu", limit=LEASED)
-    queue.take(LEASED, consumer=SILENT_WORKER, lease_ms=9 * HOUR_MS)
+    queue.take(LEASED, consumer=SILENT_WORKER, lease=9 * 3600)
     # A stream stores a delivery's time by the server's clock: set the same age there.
     stream = f"{queue.keys['s_']}tiles-eu"
     ids = [f"{n}-0" for n in range(1, LEASED + 1)]
@@ -237,11 +237,11 @@ def _poison(client: BlockingClient, now_ms: int) -> None:
     queue.schedule(poison)
     for attempt in range(1, 16):
         clock.now_ms = now_ms - HOUR_MS + attempt * 225_000  # the last one 4 minutes ago
-        again = 225_000 if attempt < 15 else 40 * MINUTE_MS
+        again = 225 if attempt < 15 else 40 * 60
         _settle_all(queue, "imports-1:4021", "fail", UNREADABLE, again)
     clock.now_ms = now_ms - MINUTE_MS
     queue.schedule([(f"catalogue-{n}", b"rows") for n in range(1, RETRIED + 1)])
-    _settle_all(queue, "imports-1:4021", "fail", SLOW, 10 * MINUTE_MS)
+    _settle_all(queue, "imports-1:4021", "fail", SLOW, 10 * 60)
 
 
 async def _purged(queue: Queue[Any], counts: Counts) -> bool:
@@ -271,7 +271,7 @@ def _flood(client: BlockingClient, now_ms: int) -> None:
     clock = FakeClock(now_ms - 70 * MINUTE_MS)
     queue = RequestQueue(client, "mail", clock=clock)
     queue.submit([b"newsletter"] * 6_000, id=NEWSLETTER, priority=0, limit=1000)
-    clock.advance(2 * MINUTE_MS)
+    clock.now_ms += 2 * MINUTE_MS
     for n in range(1, 21):
         queue.submit([b"receipt"] * 3, id=f"receipt-{n}", priority=RECEIPT_PRIORITY)
     clock.now_ms = now_ms
@@ -321,8 +321,8 @@ def chosen(name: str | None) -> list[Incident]:
 
 
 def _settle_all(
-    queue: Queue[BlockingClient], worker: str, outcome: Outcome, error: Failure, again_ms: int = 0
+    queue: Queue[BlockingClient], worker: str, outcome: Outcome, error: Failure, again: float = 0
 ) -> None:
     """A worker takes all entries that are ready, and settles them with this outcome."""
     while taken := queue.take(100, consumer=worker).deliveries:
-        queue.settle([Settlement(each, outcome, error.encoded(), again_ms) for each in taken])
+        queue.settle([Settlement(each, outcome, error.encoded(), again) for each in taken])

@@ -116,7 +116,7 @@ def settlement(delivery: Delivery, errors: Sequence[Failure], chance: float) -> 
         error = errors[int(chance * 1e6) % len(errors)]
         if chance < 0.01:
             return Settlement(delivery, "reject", error.encoded())
-        return Settlement(delivery, "fail", error.encoded(), 5_000 + int(chance * 1e6))
+        return Settlement(delivery, "fail", error.encoded(), 5 + int(chance * 1e6) / 1000)
     return Settlement(delivery, "ack")
 
 
@@ -172,7 +172,7 @@ def _later(queue: DelaySet[Any], now_ms: int, dice: random.Random) -> Descriptio
     """Delayed entries that become due one after the other, most of them soon."""
     times = [now_ms + 5_000 + int(dice.expovariate(1 / (20 * MINUTE_MS))) for _ in range(200)]
     return together(
-        queue.schedule.op([(f"{queue.name}-later-{n}", b'{"remind": "call back"}')], at_ms=at)
+        queue.schedule.op([(f"{queue.name}-later-{n}", b'{"remind": "call back"}')], at=at / 1000)
         for n, at in enumerate(times, 1)
     )
 

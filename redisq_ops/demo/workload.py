@@ -141,7 +141,7 @@ class Workload:
         if queue == "webhooks" and self.version == "2.4":
             return Settlement(delivery, "reject", BAD_DEPLOY.encoded())
         if queue == "imports" and id.startswith("scan-"):
-            return Settlement(delivery, "fail", UNREADABLE.encoded(), 900_000)
+            return Settlement(delivery, "fail", UNREADABLE.encoded(), 900)
         return Settlement(delivery, "ack")
 
     def _resize(self) -> None:

@@ -16,6 +16,7 @@ from redisq_ops.core.engine.queue_types import FOREIGN_CLASSES, OWN_CLASSES
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.keys import PREFIX, checked_name, checked_prefix, known_name
 from redisq_ops.core.model.quoting import stored
+from redisq_ops.core.redis.acl_denial import READS
 from redisq_ops.core.redis.acl_rights import PUT, WORK
 from redisq_ops.core.redis.scripts import commands, script
 
@@ -42,17 +43,6 @@ _TRANSFERS = (
     "list_unfinished",
 )
 """scripts that hand over due entries, and scripts that end a move whose operator was killed"""
-_READS = frozenset(
-    re.findall(
-        r"\S+",
-        """
-        exists get hexists hget hgetall hlen hmget hscan lindex llen lpos lrange pttl scard
-        sismember smembers smismember strlen ttl type xlen xpending xrange xrevrange zcard zcount
-        zmscore zrange zrank zrevrange zscore
-        """,
-    )
-)
-"""commands of our scripts that `+@read` allows"""
 _GLOB = re.compile(r"[*?\[\]\\^]")
 
 
@@ -150,4 +140,4 @@ def _written(scripts: tuple[str, ...]) -> tuple[str, ...]:
             absent.discard(name)
             found |= {"|".join(words).lower() for words in commands(text)}
     assert not absent, f"no kind has the scripts {sorted(absent)}"
-    return tuple(found - _READS - {"time"})
+    return tuple(found - READS - {"time"})

@@ -9,7 +9,6 @@ QUEUE/REQUEST/N       mail/r1/17
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from redisq_ops.core.engine.idempotency import CallerSlots
@@ -32,6 +31,7 @@ from redisq_ops.core.model.keys import PREFIX, checked_prefix, known_name
 from redisq_ops.core.redis.operation import Description, apart, checked_client, together
 
 from .hint import hint
+from .queue_names import similar
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,28 +114,30 @@ class Deployment:
 
     async def similar(self, name: str) -> str:
         """``; did you mean NAME?`` if a registered queue has a similar name, else ''."""
-        names = [entry.name for entry in await all_queues(self.prefix)]
-        near = get_close_matches(name, names, 1)
-        return f"; did you mean {near[0]}?" if near else ""
+        return similar(name, (entry.name for entry in await all_queues(self.prefix)))
 
     async def named(self, name: str) -> Queue[Any] | None:
         """The queue of that name, also one that the registry has lost; None: there is none."""
         entry = await find(name, self.prefix) or await marked(name, self.prefix)
         return await self.foreign(name) if entry is None else self.open(entry)
 
-    async def resolve(self, text: str) -> Address:
-        """Find what an address names; a bare id is searched for in all queues at once."""
+    async def resolve(self, text: str, *, ids_only: bool = False) -> Address:
+        """Find what an address names; a bare id is searched for in all queues at once.
+
+        ``ids_only``: a text without a slash is an id, also where a queue has that name."""
         name, slash, rest = text.partition("/")
         name = known_name(name, "name")
         for part in rest.split("/") if slash else ():
             known_name(part, "name")
-        queue = await self.named(name)
+        queue = None if ids_only and not slash else await self.named(name)
         if queue is not None:
             return Address(queue, queue.typed_id(rest) or None)
         if slash and not rest.isdigit():
             raise await self._missing(name)
         hits = await self.find(text)
         if not hits:
+            if ids_only:
+                raise NotFound(f"no request or entry here is called {text!r}")
             near = await self.similar(name)
             raise NotFound(f"nothing here is called {text!r}: no queue, request or entry{near}")
         if len(hits) > 1:

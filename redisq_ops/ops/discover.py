@@ -32,14 +32,14 @@ from redisq_ops.core.foreign.plug_ins import plug_ins
 from redisq_ops.core.foreign.recogniser import Find, KeyLook
 from redisq_ops.core.foreign.recognition import recognisers
 from redisq_ops.core.model.entry import Checkup, Counts
-from redisq_ops.core.model.errors import Forbidden, NotFound, Refused, Unreachable
+from redisq_ops.core.model.errors import Forbidden, Refused, Unreachable
 from redisq_ops.core.model.quoting import bytes_of, raw_of, text
 from redisq_ops.core.redis.key_scan import COUNT, Lane, Walk, clock_ms
 from redisq_ops.core.redis.operation import Call, Description, apart, both, together
 
 from .change.outcome import ChangeOutcome
+from .change.preview import Preview
 from .deployment import Deployment
-from .hint import hint
 
 T = TypeVar("T")
 
@@ -316,15 +316,17 @@ async def register(deployment: Deployment, entries: Iterable[Registered]) -> Cha
     return outcome
 
 
-async def forgettable(deployment: Deployment, name: str) -> Registered:
-    """The registry entry of another program's queue; `Refused` for a queue of redisq."""
+async def forgettable(deployment: Deployment, name: str) -> Registered | None:
+    """The registry entry of another program's queue; None if it has none, or is redisq's own."""
     entry = await find(name, deployment.prefix)
-    if entry is None:
-        raise NotFound(f"no queue {name!r} is registered here ({hint('ls')} shows them)")
-    if entry.at is None and entry.kind in KINDS:
-        command = hint("queue", "destroy", name)
-        raise Refused(f"queue {name} is redisq's own, not another program's: {command} removes it")
-    return entry
+    return None if entry is None or (entry.at is None and entry.kind in KINDS) else entry
+
+
+def forget_preview(entry: Registered) -> Preview:
+    """What removing another program's queue from the registry will do."""
+    facts = {"verb": "forget", "queue": entry.name, "matched": 1}
+    lines = ("redisq doesn't show it any more; its owner's keys stay as they are",)
+    return Preview(f"remove queue {entry.name} from the registry", lines, facts=facts)
 
 
 async def forgotten(deployment: Deployment, entry: Registered) -> ChangeOutcome:

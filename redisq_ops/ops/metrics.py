@@ -7,8 +7,7 @@ bounded: ``queue`` (at most `MAX_QUEUES`, the first by name), ``kind``, ``state`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Iterator, Sequence
 from threading import Lock
 from time import perf_counter
 
@@ -19,6 +18,7 @@ from redisq_ops.core.model.entry import STATES
 from redisq_ops.core.model.errors import RedisqError
 
 from .inspect.overview import Overview, QueueRow
+from .queue_names import is_named
 from .trouble.judgement import troubles
 
 MAX_QUEUES = 1000
@@ -34,10 +34,10 @@ class QueueCollector(Collector):
     """
 
     def __init__(
-        self, read: Callable[[], Overview], pattern: str = "*", most: int = MAX_QUEUES
+        self, read: Callable[[], Overview], names: Sequence[str] = (), most: int = MAX_QUEUES
     ) -> None:
         self._read = read
-        self._pattern = pattern
+        self._names = names
         self._most = most
         self._lock = Lock()
 
@@ -57,7 +57,7 @@ class QueueCollector(Collector):
         up.add_metric([], float(overview is not None))
         yield from (up, took)
         if overview is not None:
-            yield from queue_metrics(overview, self._pattern, self._most)
+            yield from queue_metrics(overview, self._names, self._most)
 
     def describe(self) -> Iterator[Metric]:
         """No metrics: registering the collector reads nothing."""
@@ -65,10 +65,10 @@ class QueueCollector(Collector):
 
 
 def queue_metrics(
-    overview: Overview, pattern: str = "*", most: int = MAX_QUEUES
+    overview: Overview, names: Sequence[str] = (), most: int = MAX_QUEUES
 ) -> Iterator[Metric]:
-    """The metrics of the queues whose name matches ``pattern`` (``*`` and ``?``)."""
-    rows = [row for row in overview.rows if fnmatchcase(row.name, pattern)]
+    """The metrics of the queues of these names and patterns; without any, of all."""
+    rows = [row for row in overview.rows if is_named(row.name, names)]
     omitted = GaugeMetricFamily(
         "redisq_queues_omitted", f"Queues that are not exported: they are beyond the first {most}."
     )

@@ -7,6 +7,7 @@ from typing import Any
 from redisq_ops.core.engine.optional_features import (
     HasClients,
     HasConsumerGroups,
+    HasDoneEntries,
     HasPeriodicEntries,
 )
 from redisq_ops.core.engine.queue import Queue
@@ -44,6 +45,20 @@ def with_periodic(queue: Queue[Any]) -> HasPeriodicEntries[Any]:
     if queue.no_schedules:
         raise WrongKind(f"queue {queue.name}: {queue.no_schedules}")
     raise _lacks(queue, "periodic entries")
+
+
+def with_done(queue: Queue[Any]) -> HasDoneEntries[Any]:
+    """The queue, if it lists done entries."""
+    if isinstance(queue, HasDoneEntries):
+        return queue
+    raise WrongKind(f"queue {queue.name}: {done_unlisted(queue)}")
+
+
+def done_unlisted(queue: Queue[Any]) -> str:
+    """Why no done entry of a queue is listed."""
+    if queue.keeps_results:
+        return "of done entries only the results are kept (redisq results)"
+    return f"done entries are not listed in a {queue.kind} queue"
 
 
 def _lacks(queue: Queue[Any], what: str) -> WrongKind:

@@ -14,6 +14,6 @@ def what_completes(queue: str, resize: OpenResize) -> str:
         purge = hint("purge", queue, state="dead", hard=None)
         steps.append(f"replay the dead entries ({hint('replay', queue)}) or purge them ({purge})")
     if "trash" in resize.left:
-        steps.append(f"empty the trash ({hint('trash', 'empty', queue)})")
+        steps.append(f"empty the trash ({hint('trash', 'rm', queue)})")
     then = ", then " if steps else ""
     return f"{' and '.join(steps)}{then}call resize({resize.new}) again until it returns 0"

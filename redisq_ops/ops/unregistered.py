@@ -28,6 +28,8 @@ class UnregisteredQueues:
 
     entries: tuple[Registered, ...] = ()
     unseen: str | None = None
+    searched: bool = True
+    """False: nothing could be read, and ``unseen`` says why"""
 
 
 async def unregistered(deployment: Deployment, most: int = ALL) -> UnregisteredQueues:
@@ -36,7 +38,7 @@ async def unregistered(deployment: Deployment, most: int = ALL) -> UnregisteredQ
     settings = Lane("hash", bytes_of(f"{literal(prefix)}:*:cfg"))
     seen = await apart(both(look(deployment.client, [settings], most), all_queues(prefix)))
     if isinstance(seen, (Forbidden, Unreachable)):
-        return UnregisteredQueues((), str(seen))
+        return UnregisteredQueues((), str(seen), searched=False)
     if isinstance(seen, Exception):
         raise seen
     (keys, unseen), entries = seen

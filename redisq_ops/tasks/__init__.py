@@ -14,10 +14,9 @@
 imports this package unless it is given a `Tasks` object.
 """
 
-from redisq_ops.core.worker.retry import Reject, Retry
+from redisq_ops import Reject, Retry, exponential
+from redisq_ops.core.worker.current import JobFilter, current_job
 
-from .backoff import exponential
-from .context import JobFilter, Running, current_job
 from .errors import BadArguments, JobFailed, JobGone
 from .job import Batch, Job
 from .registry import Tasks
@@ -32,7 +31,6 @@ __all__ = [
     "JobGone",
     "Reject",
     "Retry",
-    "Running",
     "Task",
     "Tasks",
     "current_job",

@@ -9,8 +9,7 @@ methods, paths by their text.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -25,7 +24,7 @@ except ImportError as missing:
 
 Raw = msgspec.Raw
 """JSON as it is"""
-OPTIONS = frozenset({"in_", "at", "unique", "priority", "then"})
+OPTIONS = frozenset({"in_", "at", "unique", "priority", "then", "for_client"})
 """arguments of `Task.submit` itself: no task's parameter may have these names"""
 
 
@@ -35,16 +34,21 @@ class Next(msgspec.Struct, omit_defaults=True):
     task: str
     id: str
     queue: str
-    kwargs: dict[str, Raw] = {}
+    kwargs: Raw = Raw(b"{}")
     into: str | None = None
 
 
 class Call(msgspec.Struct, omit_defaults=True):
-    """What a payload says: the task to call, its arguments, and the calls that follow."""
+    """What a payload says: the task to call, its arguments, and the calls that follow.
+
+    ``batch``: the call follows this batch, whose results become the argument ``into``.
+    """
 
     task: str
     kwargs: Raw = Raw(b"{}")
     then: list[Next] = []
+    batch: str | None = None
+    into: str | None = None
 
 
 def _to_json(value: Any) -> Any:
@@ -65,8 +69,17 @@ def _from_json(kind: type, value: Any) -> Any:
 
 _encoder = msgspec.json.Encoder(enc_hook=_to_json)
 _calls = msgspec.json.Decoder(Call)
+_objects = msgspec.json.Decoder(dict[str, Raw])
 encoded = _encoder.encode
 """a value as JSON; TypeError or NotImplementedError for one that has none"""
+
+
+def with_argument(kwargs: Raw, into: str | None, value: bytes) -> Raw:
+    """Arguments with one more, which is JSON already; without a name as they are."""
+    if into is None:
+        return kwargs
+    given = _objects.decode(kwargs)
+    return Raw(encoded(given | {into: Raw(value)}))
 
 
 def read_call(payload: bytes) -> Call:
@@ -81,8 +94,8 @@ class Signature:
         self._name = name
         try:
             self._signature = signature = inspect.signature(function, eval_str=True)
-        except NameError as unknown:
-            raise BadInput(f"task {name}: {unknown}, in an annotation") from unknown
+        except (NameError, ValueError) as unfit:  # an annotation's; or it is written in C
+            raise BadInput(f"task {name}: its signature can't be read: {unfit}") from unfit
         for each in signature.parameters.values():
             if each.kind not in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY):
                 raise BadInput(f"task {name}: {each}: each argument of a task has a name")
@@ -93,9 +106,9 @@ class Signature:
             (each.name, msgspec.UnsetType | _kind(each.annotation), msgspec.UNSET)
             for each in signature.parameters.values()
         ]
-        self._required = [
+        self._required = frozenset(
             each.name for each in signature.parameters.values() if each.default is each.empty
-        ]
+        )
         try:
             shape = msgspec.defstruct("Arguments", fields, forbid_unknown_fields=True)
             self._arguments = msgspec.json.Decoder(shape, dec_hook=_from_json)
@@ -105,34 +118,26 @@ class Signature:
         except TypeError as error:
             raise BadInput(f"task {name}: {error}") from error
 
-    def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-        """Arguments as JSON; raises `BadArguments` unless a worker with this code can read them."""
-        with self._checked():
-            given = encoded(self._signature.bind(*args, **kwargs).arguments)
-            self._arguments.decode(given)
-        return given
-
-    def encode_some(self, into: str | None, kwargs: Mapping[str, Any]) -> dict[str, Raw]:
-        """Arguments but the one ``into``, each as JSON."""
-        with self._checked():
-            self._signature.bind(**kwargs, **({} if into is None else {into: None}))
-            self._arguments.decode(encoded(kwargs))
-        return {name: Raw(encoded(value)) for name, value in kwargs.items()}
-
-    @contextmanager
-    def _checked(self) -> Iterator[None]:
+    def encode(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], into: str | None = None
+    ) -> Raw:
+        """Arguments as JSON, without the one ``into``, which comes later; raises `BadArguments`
+        unless a worker with this code can read them."""
+        later = {} if into is None else {into: None}
         try:
-            yield
+            given = self._signature.bind(*args, **kwargs, **later).arguments
+            data = encoded({name: given[name] for name in given if name != into})
+            self._arguments.decode(data)
         except (TypeError, ValueError, NotImplementedError) as error:
             raise BadArguments(f"task {self._name}: {error}") from None
+        return Raw(data)
 
     def decode(self, kwargs: bytes | Raw) -> dict[str, Any]:
         """Arguments by name. Raises ValueError where they don't fit the signature."""
-        found = self._arguments.decode(kwargs)
-        values = ((name, getattr(found, name)) for name in self._signature.parameters)
-        given = {name: value for name, value in values if value is not msgspec.UNSET}
-        if missing := [name for name in self._required if name not in given]:
-            raise ValueError(f"missing a required argument: {missing[0]!r}")
+        fields = msgspec.structs.asdict(self._arguments.decode(kwargs))
+        given = {name: value for name, value in fields.items() if value is not msgspec.UNSET}
+        if missing := self._required - given.keys():
+            raise ValueError(f"missing a required argument: {min(missing)!r}")
         return given
 
     def result(self, data: bytes) -> Any:

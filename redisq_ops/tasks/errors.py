@@ -19,7 +19,9 @@ class JobFailed(RedisqError):
         self.type = error.type if error else ""
         self.message = error.message if error else ""
         self.traceback = error.traceback if error else ""
-        why = error.line if error else f"reason: {reason or 'unknown'}"
+        lost = "its lease was lost each time: its worker was killed, or stood still"
+        why = lost if reason == "lost" else f"reason: {reason or 'unknown'}"
+        why = error.line if error else why
         super().__init__(f"job {job} is dead: {why}")
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from redisq_ops.core.engine.wait import async_wait, wait
+from redisq_ops.core.model.clock import Seconds, checked_seconds
 from redisq_ops.core.model.entry import EntryOutcome, Request
-from redisq_ops.core.model.errors import Unreadable
 
-from .backoff import Span, seconds
-from .errors import JobFailed, JobGone
+from .errors import JobGone
 
 if TYPE_CHECKING:
     from .task import Task
@@ -33,33 +32,31 @@ class Job(Generic[R]):
     after: Job[Any] | None = None
     """the job that it follows"""
 
-    def result(self, timeout: Span | None = None) -> R:
+    def result(self, timeout: Seconds | None = None) -> R:
         """What the task returned; waits for it, and before for the jobs that it follows.
 
         ``timeout``: seconds or a timedelta; None: no end. A result is kept for 24 hours (the
         queue's setting ``keep_ms``). Raises `JobFailed` for a dead job, with the error of the
-        worker; `JobGone`; TimeoutError.
+        worker; `JobGone`; TimeoutError; `BadInput` in an async task, whose worker would stop.
         """
-        ends = ends_at(timeout)
+        left = countdown(timeout)
         for job in self._line():
-            value = value_of(job.task.owner.ended(job.queue, job.id, left(ends)), job.task)
+            end = job.task.owner.queues.ended(job.queue, job.id, left())
+            value = job.task.value(job.id, end)
         return cast(R, value)
 
-    async def aresult(self, timeout: Span | None = None) -> R:
+    async def aresult(self, timeout: Seconds | None = None) -> R:
         """As `result`, for asyncio."""
-        if self.task.owner.stage is not None:
-            return self.result(timeout)
-        ends = ends_at(timeout)
+        left = countdown(timeout)
         for job in self._line():
-            queue = job.task.owner.aqueue(job.queue)
-            outcome = await anext(async_wait(queue, [job.id], left(ends)))
-            value = value_of(outcome, job.task)
+            end = await job.task.owner.queues.aended(job.queue, job.id, left())
+            value = job.task.value(job.id, end)
         return cast(R, value)
 
     def state(self) -> str | None:
         """waiting | pending | delayed | done | dead | trash; None: the queue doesn't have it."""
-        (outcome,) = self.task.owner.queue(self.queue).outcomes([self.id])
-        return outcome.state
+        (outcome,) = self.task.owner.queues.queue(self.queue).outcomes([self.id])
+        return cast(EntryOutcome, outcome).state
 
     def _line(self) -> list[Job[Any]]:
         """The jobs that it follows, the first one first, and itself."""
@@ -72,31 +69,30 @@ class Batch(Generic[R]):
 
     id: str
     task: Task[Any, R]
+    then: tuple[Job[Any], ...] = ()
+    """the jobs that follow it, one after the other"""
 
     def progress(self) -> Request:
         """How many are waiting, pending, done and dead, of ``total``."""
-        request = self.task.owner.maps().request(self.id)
+        queue = self.task.owner.queues.queue(self.task.owner.map_name)
+        request: Request | None = queue.request(self.id)
         if request is None:
-            raise JobGone(
-                f"queue {self.task.owner.name}.map has no request {self.id}, or no longer"
-            )
+            raise JobGone(f"queue {queue.name} has no request {self.id}, or no longer")
         return request
 
-    def results(self, timeout: Span | None = None, *, errors: bool = False) -> list[R]:
+    def results(self, timeout: Seconds | None = None, *, errors: bool = False) -> list[R]:
         """What the calls returned, in their order; waits for all of them.
 
         ``errors``: an exception stands in the place of each dead one; else the first is raised.
         ``timeout``, and what is raised: as for `Job.result`. All results together have at most
         64 MiB; one that was dropped for that is a `JobGone`.
         """
-        queue = self.task.owner.maps()
-        next(iter(wait(queue, [self.id], left(ends_at(timeout)))))
+        queues, name = self.task.owner.queues, self.task.owner.map_name
+        queues.ended(name, self.id, countdown(timeout)())
         found: list[Any] = []
-        for part in queue.results(self.id):
-            id = f"{self.id}/{part.number}"
-            outcome = EntryOutcome(id, part.state, part.result, part.reason, part.error)
+        for part in queues.queue(name).results(self.id):
             try:
-                found.append(value_of(outcome, self.task))
+                found.append(self.task.value(f"{self.id}/{part.number}", part))
             except Exception as error:
                 if not errors:
                     raise
@@ -104,24 +100,9 @@ class Batch(Generic[R]):
         return found
 
 
-def value_of(outcome: EntryOutcome, task: Task[Any, Any]) -> Any:
-    """The value of a job that has ended; raises as `Job.result` does."""
-    if outcome.state == "dead":
-        raise JobFailed(outcome.id, outcome.reason, outcome.error)
-    if outcome.result is None:
-        why = "was purged" if outcome.state == "trash" else "isn't kept, or no longer"
-        raise JobGone(f"the result of job {outcome.id} {why}")
-    try:
-        return task.signature.result(outcome.result)
-    except ValueError as error:
-        what = f"job {outcome.id} returned something else than {task.name} declares"
-        raise Unreadable(f"{what}: {error}") from None
-
-
-def ends_at(timeout: Span | None) -> float | None:
-    """When a time-out ends, in monotonic seconds."""
-    return None if timeout is None else monotonic() + seconds(timeout, "timeout")
-
-
-def left(ends: float | None) -> float | None:
-    return None if ends is None else max(0.0, ends - monotonic())
+def countdown(timeout: Seconds | None) -> Callable[[], float | None]:
+    """A function that says how many seconds are left from now on; None: no end."""
+    if timeout is None:
+        return lambda: None
+    ends = monotonic() + checked_seconds(timeout, "timeout")
+    return lambda: max(0.0, ends - monotonic())

@@ -5,17 +5,20 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
-from redisq_ops.core.model.clock import checked_moment
-from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.model.clock import Moment, Seconds, checked_seconds
+from redisq_ops.core.model.entry import EntryOutcome
+from redisq_ops.core.model.errors import BadInput, Unreadable
 from redisq_ops.core.model.keys import checked_name
+from redisq_ops.core.model.retry_policy import Backoff, RetryPolicy
 from redisq_ops.core.model.settings import DEFAULTS
 from redisq_ops.core.model.ulid import ulid
+from redisq_ops.core.model.validation import listed, validated
+from redisq_ops.core.queues.request.outcomes import SubRequestOutcome
 
-from .backoff import Backoff, Span, seconds, waits
-from .codec import Call, Next, Raw, Signature, encoded
+from .codec import OPTIONS, Call, Next, Raw, Signature, encoded
+from .errors import JobFailed, JobGone
 from .job import Batch, Job
 
 if TYPE_CHECKING:
@@ -30,7 +33,7 @@ class Step:
     """A call that follows another one, see `Task.after`."""
 
     task: Task[Any, Any]
-    kwargs: dict[str, Raw]
+    kwargs: Raw
     into: str | None
 
 
@@ -38,9 +41,10 @@ class Task(Generic[P, R]):
     """A function that can be called later; called like the function, it runs here and now.
 
     ``retries``: attempts after the first one; None: the queue's setting ``max_failures`` alone
-    decides. ``backoff``: see `Backoff`. ``timeout``: seconds or a timedelta for an attempt.
+    decides. ``backoff``: as of a `RetryPolicy`. ``timeout``: seconds or a timedelta for an attempt.
     """
 
+    @validated
     def __init__(
         self,
         owner: Tasks,
@@ -49,18 +53,19 @@ class Task(Generic[P, R]):
         *,
         retries: int | None = None,
         backoff: Backoff | None = None,
-        timeout: Span | None = None,
+        timeout: Seconds | None = None,
         priority: str | None = None,
     ) -> None:
+        if not callable(function):
+            raise BadInput(f"a task is a function, not a {type(function).__name__}")
         self.owner, self.function = owner, function
         self.name = name or str(getattr(function, "__name__", type(function).__name__))
         self.is_async = inspect.iscoroutinefunction(function)
         most = DEFAULTS.max_failures - 1
-        if retries is not None and not (type(retries) is int and 0 <= retries <= most):
-            raise BadInput(f"task {self.name}: retries must be 0 to {most}, not {retries!r}")
-        self.retries = retries
-        self.backoff = None if backoff is None else waits(backoff)
-        self.timeout_s = None if timeout is None else seconds(timeout, "timeout")
+        if retries is not None and not 0 <= retries <= most:
+            raise BadInput(f"task {self.name}: retries must be 0 to {most}, not {retries}")
+        self.retry = RetryPolicy(None if retries is None else retries + 1, backoff)
+        self.timeout_s = None if timeout is None else checked_seconds(timeout, "timeout", 0.001)
         self.priority = owner.level(priority)
         self.signature = Signature(self.name, function)
         self.__doc__ = function.__doc__
@@ -75,44 +80,66 @@ class Task(Generic[P, R]):
         """Call the function later, in a worker, with these arguments.
 
         Options beside the arguments: ``in_`` (seconds or a timedelta) or ``at`` (an aware
-        datetime): not earlier. ``unique``: a text; while a job of this task with the same text is
-        there and not done, no second one is added. ``priority``: a level of `Tasks`. ``then``: what
-        follows, as `after` makes it, or several in turn. Returns a `Job`. Raises `BadArguments`
-        before anything is sent, and what `DelaySet.schedule` raises.
+        datetime, or Unix seconds): not earlier. ``unique``: a text of printable ASCII without
+        space { } * | /; while a job of this task with the same text is there and not done, no
+        second one is added. ``priority``: a level of `Tasks`. ``for_client``: a name; clients take
+        turns, so that none waits for all jobs of another, but there are no times and levels.
+        ``then``: what follows, as `after` makes it, or several in turn. Returns a `Job`. Raises
+        `BadArguments` before anything is sent, and what `TakesEntries.add_entries` raises.
 
             thumbnail.submit("a.png", width=100, in_=60, unique="a.png")
         """
-        entry, times, job = self._planned(args, kwargs)
-        (said,) = self.owner.queue(job.queue).schedule([entry], **times)
-        return job if said.word == "ok" else replace(job, created=False, then=())
+        entry, place, job = self._planned(args, kwargs)
+        (word,) = self.owner.queues.queue(job.queue).add_entries([entry], **place)
+        return job if word == "ok" else replace(job, created=False, then=())
 
     async def asubmit(self, *args: Any, **kwargs: Any) -> Job[R]:
         """As `submit`, for asyncio."""
-        if self.owner.stage is not None:
-            return self.submit(*args, **kwargs)
-        entry, times, job = self._planned(args, kwargs)
-        (said,) = await self.owner.aqueue(job.queue).schedule([entry], **times)
-        return job if said.word == "ok" else replace(job, created=False, then=())
+        entry, place, job = self._planned(args, kwargs)
+        (word,) = await self.owner.queues.aqueue(job.queue).add_entries([entry], **place)
+        return job if word == "ok" else replace(job, created=False, then=())
 
-    def job(self, id: str, priority: str | None = None) -> Job[R]:
-        """A job of this task that was submitted before; nothing is asked of the server."""
-        level = self.priority if priority is None else self.owner.level(priority)
-        return Job(id, level, self, created=False)
+    @validated
+    def job(self, id: str, priority: str | None = None, for_client: str | None = None) -> Job[R]:
+        """A job of this task that was submitted before, with the same options; nothing is asked of
+        the server."""
+        return Job(id, self._queue(priority, for_client), self, created=False)
 
-    def map(self, values: Iterable[Any], *, limit: int = 100, **kwargs: Any) -> Batch[R]:
+    def map(
+        self,
+        values: Iterable[Any],
+        *,
+        limit: int = 100,
+        then: Step | Sequence[Step] = (),
+        **kwargs: Any,
+    ) -> Batch[R]:
         """Call the function later with each of the values as its first argument; ``kwargs`` are
         the others. One request in the queue ``NAME.map``: at most ``limit`` calls run at a time.
+        ``then``: what follows once all are done, as `after` makes it, with the list of results; or
+        several in turn. It is a request that the server keeps paused until the last call ends.
 
-            batch = thumbnail.map(["a.png", "b.png"], width=100)
-            print(batch.progress().done, batch.results(timeout=60))
+            batch = thumbnail.map(["a.png", "b.png"], width=100, then=album.after("sizes"))
+            print(batch.progress().done, batch.results(timeout=60), batch.then[0].result())
         """
+        steps = _steps(then)
+        if refused := ", ".join(sorted(OPTIONS & kwargs.keys())):
+            raise BadInput(f"{refused}: an option of submit, which map doesn't have")
         calls = [
-            encoded(Call(self.name, Raw(self.signature.encode((value,), kwargs))))
-            for value in values
+            encoded(Call(self.name, self.signature.encode((value,), kwargs)))
+            for value in listed(values, "values")
         ]
         id = f"{self.name}~{ulid()}"
-        self.owner.maps().submit(calls, id=id, limit=limit)
-        return Batch(id, self)
+        maps = self.owner.queues.queue(self.owner.map_name)
+        maps.submit(calls, id=id, limit=limit)
+        if not steps:
+            return Batch(id, self)
+        first, *more = steps
+        to, request = first.task, f"{first.task.name}~{ulid()}"
+        job: Job[Any] = Job(f"{request}/1", maps.name, to)
+        calls_after, jobs = _following(job, more)
+        payload = Call(to.name, first.kwargs, calls_after, id, first.into)
+        maps.submit([encoded(payload)], id=request, follows=id)
+        return Batch(id, self, (job, *jobs))
 
     def after(self, into: str | None = None, **kwargs: Any) -> Step:
         """This task as a call that follows another: ``into`` names the argument that gets the
@@ -120,38 +147,78 @@ class Task(Generic[P, R]):
 
             fetch.submit("https://…", then=[thumbnail.after("path", width=100)])
         """
-        return Step(self, self.signature.encode_some(into, kwargs), into)
+        return Step(self, self.signature.encode((), kwargs, into), into)
+
+    def value(self, id: str, end: EntryOutcome | SubRequestOutcome) -> R:
+        """What a job that has ended returned; raises as `Job.result` does."""
+        if end.state == "dead":
+            raise JobFailed(id, end.reason, end.error)
+        if end.result is None:
+            purged = end.state == "trash"
+            why = "was purged or cancelled" if purged else "isn't kept, or no longer"
+            raise JobGone(f"the result of job {id} {why}")
+        try:
+            return cast(R, self.signature.result(end.result))
+        except ValueError as error:
+            what = f"job {id} returned something else than {self.name} declares"
+            raise Unreadable(f"{what}: {error}") from None
 
     def _planned(
         self, args: Any, kwargs: dict[str, Any]
     ) -> tuple[tuple[str, bytes], dict[str, Any], Job[R]]:
-        """What is sent for a call: the entry, its time; and the job with those that follow it."""
-        in_: Span | None = kwargs.pop("in_", None)
-        at: datetime | None = kwargs.pop("at", None)
-        unique: str | None = kwargs.pop("unique", None)
-        priority: str | None = kwargs.pop("priority", None)
-        then: Step | Sequence[Step] = kwargs.pop("then", [])
-        level = self.priority if priority is None else self.owner.level(priority)
-        times: dict[str, Any] = {}
+        """What is sent for a call: the entry and its place; and the job with those that follow."""
+        options = {name: kwargs.pop(name) for name in OPTIONS & kwargs.keys()}
+        return self._plan(args, kwargs, **options)
+
+    @validated
+    def _plan(
+        self,
+        args: Any,
+        kwargs: dict[str, Any],
+        *,
+        in_: Seconds | None = None,
+        at: Moment | None = None,
+        unique: str | None = None,
+        priority: str | None = None,
+        then: Step | Sequence[Step] = (),
+        for_client: str | None = None,
+    ) -> tuple[tuple[str, bytes], dict[str, Any], Job[R]]:
+        if for_client is not None and (in_, at, priority) != (None, None, None):
+            raise BadInput("for_client: clients take turns: leave in_, at and priority out")
         if in_ is not None and at is not None:
             raise BadInput("in_ or at: give one of them")
         if unique == "":
             raise BadInput("unique is empty: give a text, or leave it out")
-        if in_ is not None:
-            times["after_ms"] = timedelta(seconds=seconds(in_, "in_"))
-        if at is not None:
-            if not isinstance(at, datetime):
-                raise BadInput(f"at is an aware datetime, not {type(at).__name__}")
-            times["at_ms"] = checked_moment(at, "at")
+        after = None if in_ is None else checked_seconds(in_, "in_")
         id = f"{self.name}~{ulid() if unique is None else unique}"
         checked_name(id, "unique" if unique is not None else "task")
         kept = self.signature.encode(args, kwargs)
-        following, then_jobs = list[Next](), list[Job[Any]]()
-        job = last = Job(id, level, self)
-        for step in [then] if isinstance(then, Step) else then:
-            to = step.task
-            last = Job(f"{to.name}~{ulid()}", to.priority, to, after=last)
-            then_jobs.append(last)
-            following.append(Next(to.name, last.id, last.queue, step.kwargs, step.into))
-        payload = encoded(Call(self.name, Raw(kept), following))
-        return (id, payload), times, replace(job, then=tuple(then_jobs))
+        job: Job[R] = Job(id, self._queue(priority, for_client), self)
+        following, jobs = _following(job, _steps(then))
+        payload = encoded(Call(self.name, kept, following))
+        place = {"client": for_client, "at": at, "after": after}
+        return (id, payload), place, replace(job, then=jobs)
+
+    def _queue(self, priority: str | None, client: str | None) -> str:
+        if client is not None:
+            return self.owner.fair_name
+        return self.priority if priority is None else self.owner.level(priority)
+
+
+def _steps(then: Step | Sequence[Step]) -> Sequence[Step]:
+    steps = [then] if isinstance(then, Step) else listed(then, "then")
+    for step in steps:
+        if not isinstance(step, Step):
+            raise BadInput(f"then has {step!r:.60}: write what follows as TASK.after(ARGUMENT)")
+    return steps
+
+
+def _following(last: Job[Any], steps: Iterable[Step]) -> tuple[list[Next], tuple[Job[Any], ...]]:
+    """The calls that follow a job in turn, and their jobs."""
+    calls, jobs = list[Next](), list[Job[Any]]()
+    for step in steps:
+        to = step.task
+        last = Job(f"{to.name}~{ulid()}", to.priority, to, after=last)
+        jobs.append(last)
+        calls.append(Next(to.name, last.id, last.queue, step.kwargs, step.into))
+    return calls, tuple(jobs)

@@ -17,59 +17,77 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
-from redisq_ops.core.model.clock import checked_moment, checked_ms, wall_ms
+from redisq_ops.core.model.clock import Moment, Seconds, checked_moment, duration_ms, wall_ms
 from redisq_ops.core.model.entry import Delivery, EntryOutcome, Failure
+from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.model.retry_policy import RetryPolicy
 from redisq_ops.core.model.settings import DEFAULTS
-from redisq_ops.core.queues.delay import Scheduled
 from redisq_ops.core.worker.handler import Handler, Work, perform
+from redisq_ops.tasks.queues import JobQueues
 from redisq_ops.tasks.registry import Tasks
 
 
 @contextmanager
 def at_once(tasks: Tasks) -> Iterator[Stage]:
     """Run each job when it is submitted, or when its time comes, see `Stage.advance`."""
-    before, tasks.stage = tasks.stage, (stage := Stage(tasks))
+    before, stage = tasks.queues, Stage(tasks)
+    tasks.queues = stage
     try:
         yield stage
     finally:
-        tasks.stage = before
+        tasks.queues = before
 
 
-class Stage:
+class Stage(JobQueues):
     """Jobs, and a clock that stands still until it is advanced."""
 
     def __init__(self, tasks: Tasks) -> None:
+        super().__init__({}, tasks.url, tasks.prefix)
         self._tasks = tasks
-        self._handler: Handler = tasks.handler()
+        self._handler: Handler = tasks.handler(1)
         self._due: dict[str, tuple[int, Delivery]] = {}
         self._outcomes: dict[str, EntryOutcome] = {}
         self._running: set[str] = set()
         self.now_ms = wall_ms()
 
-    def advance(self, span: float | timedelta) -> None:
+    def advance(self, span: Seconds) -> None:
         """Let time pass, in seconds or as a timedelta; jobs and retries that become due run."""
-        span = span if isinstance(span, timedelta) else timedelta(seconds=span)
-        end = self.now_ms + span // timedelta(milliseconds=1)
+        end = self.now_ms + duration_ms(span, "span")
         while due := [at for at, _ in self._due.values() if at <= end]:
             self.now_ms = max(self.now_ms, min(due))
             self._run_due()
         self.now_ms = end
 
-    def schedule(self, entries: Sequence[tuple[str, bytes]], **times: Any) -> list[Scheduled]:
+    def queue(self, name: str) -> Stage:
+        if name == self._tasks.map_name:
+            raise BadInput("map needs a server: see redisq_ops.testing.fixtures")
+        return self
+
+    def aqueue(self, name: str) -> _Awaited:
+        return _Awaited(self.queue(name))
+
+    def add_entries(
+        self,
+        entries: Sequence[tuple[str, bytes]],
+        client: str | None = None,
+        at: Moment | None = None,
+        after: Seconds | None = None,
+    ) -> list[str]:
         ((id, payload),) = entries
-        at = self.now_ms + checked_ms(times.get("after_ms", 0), "after_ms")
-        if "at_ms" in times:
-            at = checked_moment(times["at_ms"], "at_ms")
+        ready = self.now_ms + duration_ms(after or 0, "after")
+        if at is not None:
+            ready = checked_moment(at, "at")
         there = self._outcomes.get(id)
         if id in self._due or id in self._running or (there is not None and there.state == "dead"):
-            return [Scheduled(id, "exists", at)]
-        self._due[id] = (at, Delivery(self._tasks.name, id, payload, "", 0, 0, 0, "test"))
+            return ["exists"]
+        job = Delivery(self._tasks.name, id, payload, "", 0, 0, 0, "test", client)
+        self._due[id] = (ready, job)
         self._run_due()
-        return [Scheduled(id, "ok", at)]
+        return ["ok"]
 
     def outcomes(self, ids: Sequence[str]) -> list[EntryOutcome]:
         return [self._outcome(id) for id in ids]
@@ -80,11 +98,14 @@ class Stage:
             return EntryOutcome(id, "waiting" if at <= self.now_ms else "delayed")
         return self._outcomes.get(id, EntryOutcome(id, None))
 
-    def ended(self, id: str) -> EntryOutcome:
+    def ended(self, queue: str, id: str, timeout: float | None) -> EntryOutcome:
         outcome = self._outcome(id)
         if not outcome.settled:
             raise TimeoutError(f"still open: 1 of 1: {id}; its time comes with `advance`")
         return outcome
+
+    async def aended(self, queue: str, id: str, timeout: float | None) -> EntryOutcome:
+        return self.ended(queue, id, timeout)
 
     def _run_due(self) -> None:
         while due := sorted((at, id) for id, (at, _) in self._due.items() if at <= self.now_ms):
@@ -97,14 +118,15 @@ class Stage:
 
     def _run(self, delivery: Delivery) -> None:
         work = Work(delivery, lambda works: [True] * len(works))
-        end = perform(replace(self._handler, call=self._call), work, lambda: 0.5)
+        end = perform(replace(self._handler, call=self._call), work)
+        policy = self._handler.policy(work) or RetryPolicy()
         error = Failure.decoded(end.value)
         again = delivery._replace(failures=delivery.failures + 1)
         if end.outcome == "result":
             self._outcomes[delivery.id] = EntryOutcome(delivery.id, "done", end.value)
-        elif end.outcome == "fail" and again.failures < DEFAULTS.max_failures:
-            assert isinstance(end.delay_ms, int)
-            self._due[delivery.id] = (self.now_ms + end.delay_ms, again)
+        elif end.outcome == "fail" and again.failures < (policy.attempts or DEFAULTS.max_failures):
+            wait = policy.wait_s(again.failures) if end.delay is None else end.delay
+            self._due[delivery.id] = (self.now_ms + duration_ms(wait, "delay"), again)
         else:
             reason = "rejected" if end.outcome == "reject" else "failed"
             self._outcomes[delivery.id] = EntryOutcome(delivery.id, "dead", None, reason, error)
@@ -115,15 +137,26 @@ class Stage:
         return _in_a_loop(self._handler, work)
 
 
+class _Awaited:
+    """A stage as asyncio's callers see it."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    async def add_entries(self, *args: Any, **place: Any) -> list[str]:
+        return self._stage.add_entries(*args, **place)
+
+
 def _in_a_loop(handler: Handler, work: Work) -> Any:
     """The result of an async handler, also where a loop runs in this thread."""
     from threading import Thread
 
     found: list[Any] = []
+    here = copy_context()  # the job that runs
 
     def run() -> None:
         try:
-            found.append((asyncio.run(handler.call(work)), None))
+            found.append((here.run(asyncio.run, handler.call(work)), None))
         except BaseException as error:
             found.append((None, error))
 

@@ -364,12 +364,10 @@ class Top(Dashboard):
     def action_page(self) -> None:
         """Show the row under the cursor, or else the queue, in the user's pager."""
         rows, queue = self.addresses.rows, self.addresses.queue
-        if self.acting.holds == "requests" and rows:
-            words = ["inspect", "request", rows[0]]
-        elif self.acting.state is not None and rows:
-            words = ["inspect", "entry", rows[0]]
+        if (self.acting.holds == "requests" and rows) or (self.acting.state is not None and rows):
+            words = ["inspect", rows[0]]
         elif queue is not None:
-            words = ["inspect", "queue", queue]
+            words = ["inspect", queue]
         else:
             self.refuse(nothing_selected(self))
             return

@@ -147,7 +147,7 @@ class Navigation:
         """Esc: stop a change; else drop the filter, scan or marks; else go to the overview."""
         app = self._app
         view = app.current
-        if app.changes.progress:
+        if app.changes.running:
             app.changes.stopping = True
         elif app.drop_unreadable_filter():
             app.look()

@@ -224,7 +224,7 @@ def _snapshot(
     if viewport.view == "dead-all":
         return replace(bare, problem="dead letters: not recorded")
     queue = None if charts and viewport.charts.all_queues else viewport.queue
-    operations = tuple(recorded_operations(state, queue))
+    operations = tuple(recorded_operations(state, () if queue is None else (queue,)))
     if charts:
         rates = history.rates(queue, at_ms, viewport.charts.minutes)
         bare = replace(bare, charts=ChartData(viewport.charts, rates, operations))
@@ -238,7 +238,7 @@ def _snapshot(
     return replace(
         bare,
         counts=_counts(row),
-        reports=tuple(recorded_reports(state, viewport.queue)),
+        reports=tuple(recorded_reports(state, () if viewport.queue is None else (viewport.queue,))),
         operations=operations,
         total=len(operations),
         tasks=state.tasks.get(row["name"]),

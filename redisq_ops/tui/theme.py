@@ -161,32 +161,29 @@ NO_COLOR: Final = "no-color"
 """added to a dark theme where colours become greys: critical would be darker than a warning"""
 
 
-def _colors(*styles: str) -> dict[str, str]:
+def _colors(styles: str) -> dict[str, str]:
     """The dark theme's colours -> ``styles``, another theme's colours in the same order."""
     meanings = (OK, WARN, BAD, HELD, DELAYED, DEAD, DIM, PART, INK)
     heat = [word for style in HEAT for word in style.split() if word.startswith("#")]
     # Without heat[8]: the text of the last HEAT style has the colour INK, listed above.
-    return dict(zip([*meanings, *heat[:8], heat[9]], styles, strict=True))
+    return dict(zip([*meanings, *heat[:8], heat[9]], styles.split(), strict=True))
 
 
 COLORS: Final[Mapping[str, Mapping[str, str]]] = {
     "light": _colors(
-        "#1a6b33", "#7a4f00", "#b3261e", "#0b5cad", "#6b3fc0", "#a0105f", "#4c5a68", "#2b5f94",
-        "#ffffff", "#2b4257", "#eaf1f8", "#1d3850", "#cfe2f3", "#10293d", "#9fc7ea", "#ffffff",
-        "#2b6ea3", "#123d63",
+        "#1a6b33 #7a4f00 #b3261e #0b5cad #6b3fc0 #a0105f #4c5a68 #2b5f94 #ffffff #2b4257 "
+        "#eaf1f8 #1d3850 #cfe2f3 #10293d #9fc7ea #ffffff #2b6ea3 #123d63"
     ),
     "high-contrast": _colors(
-        "#6dff9b", "#ffd75f", "#ffb0aa", "#9fd4ff", "#e0d0ff", "#ffb8da", "#d5dde5", "#9fd4ff",
-        "#000000", "#ffffff", "#13212f", "#ffffff", "#12304a", "#ffffff", "#123f66", "#ffffff",
-        "#15507f", "#9fd4ff",
+        "#6dff9b #ffd75f #ffb0aa #9fd4ff #e0d0ff #ffb8da #d5dde5 #9fd4ff #000000 #ffffff "
+        "#13212f #ffffff #12304a #ffffff #123f66 #ffffff #15507f #9fd4ff"
     ),
     "ansi": _colors(
-        "green", "yellow", "red", "cyan", "magenta", "bright_magenta", "dim", "cyan",
-        "black", "cyan", "default", "bright_cyan", "default", "black", "cyan", "black",
-        "green", "yellow",
+        "green yellow red cyan magenta bright_magenta dim cyan black cyan default bright_cyan "
+        "default black cyan black green yellow"
     ),
     NO_COLOR: {BAD: "#ffffff"},
-}  # fmt: skip
+}
 """theme -> colour of the dark theme -> its replacement: a colour, or ``dim``"""
 
 

@@ -164,7 +164,7 @@ def program_stage(client: redis.Redis, kind: str) -> Stage:
     if "pending" in can.get("requeue", ()):
         did("freed", ids("pending")[:1], "pending", "waiting")
         undone["freed"] = "waiting"
-    clock.advance(10)
+    clock.advance(0.01)
     built = Stage(kind, client, cls(client, name, clock=clock), clock.now_ms, ())
     targets = {
         "replay": "waiting",

@@ -154,9 +154,9 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
     came = [run(client, transfer.read_step(other, CAME, step)) for step in (1, 2)]
 
     _put(queue, 0, 17)
-    held = queue.take(11, consumer="w1", lease_ms=5000).deliveries
+    held = queue.take(11, consumer="w1", lease=5).deliveries
     queue.settle([Settlement(d, "reject", ERROR) for d in held[:6]])
-    queue.settle([Settlement(d, "fail", ERROR, 1000) for d in held[6:8]])
+    queue.settle([Settlement(d, "fail", ERROR, 1) for d in held[6:8]])
     ids = [d.id for d in held]
     _move("before", 1, [ids[0]], "dead", "trash")(queue)
     _move("early", 1, [ids[1]], "dead", "waiting")(queue)
@@ -189,7 +189,7 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
             spec=Periodic("tock", "* * * * *", b"payload-43").encoded(),
         )
         periodic = queue.get_periodic("tick")
-        queue.schedule([("e60", b"payload-60")], after_ms=5_000_000)
+        queue.schedule([("e60", b"payload-60")], after=5000)
         queue.schedule([(ids[8], b"payload-80")], mode="move")
     if kind == "carmine":
         queue.enqueue([(ids[8], b"payload-80")], requeue=True)
@@ -199,7 +199,7 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
     away = run(client, transfer.read_step(queue, MOVE, 1))
     run(client, transfer.accept_entries(queue, CAME, 1, came[0], DAY))
     known = list(run(client, transfer.read_results(queue, CAME, 1)))
-    clock.advance(1)
+    clock.advance(0.001)
 
     dead = [entry.id for entry in queue.page("dead", None, 9).entries]
     delayed, trash = [ids[6]], ids[0]
@@ -211,7 +211,7 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
 
     def later(ms: int, do: Operation) -> Operation:
         def doing(queue: Any) -> Any:
-            queue.clock.advance(ms)
+            queue.clock.now_ms += ms
             return do(queue)
 
         return doing
@@ -225,7 +225,7 @@ def _ours(client: redis.Redis, kind: str) -> Stage:
         "take of what is due": later(6000, lambda queue: queue.take(3, consumer="w2")),
         "ack": settles(("ack",), ("ack",)),
         "result": settles(("result", b"r" * 9)),
-        "fail": settles(("fail", ERROR), ("fail", ERROR, 1000)),
+        "fail": settles(("fail", ERROR), ("fail", ERROR, 1)),
         "reject": settles(("reject", ERROR)),
         "release": settles(("release",), ("ack",), ("release",)),
         "extend": lambda queue: queue.extend(own),
@@ -401,25 +401,25 @@ def _jobs(client: redis.Redis, kind: str) -> Stage:
     clock = FakeClock()
     queue = cls(client, f"{kind}:low", clock=clock)
     queue.push([Job("A", [token.decode()]) for token in map(bytes, _payloads(0, 16))])
-    held = queue.take(9, consumer="w1", lease_ms=5000).deliveries
+    held = queue.take(9, consumer="w1", lease=5).deliveries
     queue.settle([Settlement(d, "reject", ERROR) for d in held[:4]])
     timed = kind == "sidekiq"
     if timed:
-        queue.settle([Settlement(d, "fail", ERROR, 1000) for d in held[4:6]])
-        queue.push([Job("A", ["payload-30"])], after_ms=2000)
+        queue.settle([Settlement(d, "fail", ERROR, 1) for d in held[4:6]])
+        queue.push([Job("A", ["payload-30"])], after=2)
     own = held[6:] if timed else held[4:]
 
     def listed(state: str) -> list[str]:
         return [entry.id for entry in queue.page(state, None, 99).entries]
 
     waiting, dead = listed("waiting"), listed("dead")
-    clock.advance(1)
+    clock.advance(0.001)
     _move("before", 1, dead[:1], "dead", "trash")(queue)
     _move("early", 1, dead[1:2], "dead", "waiting")(queue)
     _move("purged", 1, waiting[:1], "waiting", "trash")(queue)
     waiting, dead, trash = listed("waiting"), listed("dead"), listed("trash")
-    clock.advance(10)
-    queue.take(1, consumer="w9", lease_ms=90_000)
+    clock.advance(0.01)
+    queue.take(1, consumer="w9", lease=90)
     waiting = listed("waiting")
     built = Stage(kind, client, queue, clock.now_ms, held)
 
@@ -429,7 +429,7 @@ def _jobs(client: redis.Redis, kind: str) -> Stage:
 
     def later(ms: int, do: Operation) -> Operation:
         def doing(queue: Any) -> Any:
-            queue.clock.advance(ms)
+            queue.clock.now_ms += ms
             return do(queue)
 
         return doing
@@ -467,10 +467,8 @@ def _jobs(client: redis.Redis, kind: str) -> Stage:
     if timed:
         delayed = listed("delayed")
         built.operations |= {
-            "fail": settles(("fail", ERROR), ("fail", ERROR, 1000)),
-            "schedule": lambda queue: queue.push(
-                [Job("A", ["payload-51"], jid="b" * 24)], after_ms=1000
-            ),
+            "fail": settles(("fail", ERROR), ("fail", ERROR, 1)),
+            "schedule": lambda queue: queue.push([Job("A", ["payload-51"], jid="b" * 24)], after=1),
             "requeue": _move("op", 1, delayed[:1], "delayed", "waiting"),
             "reschedule": _move(
                 "op", 1, delayed[:1], "delayed", "delayed", lease_ms=clock.now_ms + 99_000

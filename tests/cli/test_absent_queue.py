@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +17,8 @@ from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue, ShardedRequestQueue
 from redisq_ops.core.sharding.shard_map import home
 from redisq_ops.core.worker import Worker, upkeep
+
+from ..queue_steps import eventually
 
 pytestmark = pytest.mark.alike
 
@@ -56,23 +57,17 @@ def started(url: str, tmp_path: Path) -> Iterator[Start]:
 
 
 def said(process: subprocess.Popen[bytes]) -> str:
-    """The next line it says."""
+    """The next line of its log, without the time."""
     assert process.stderr is not None
-    return process.stderr.readline().decode()
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Come back when it is so; should it never be, the test's time-out ends this."""
-    while not holds():
-        time.sleep(0.005)
+    return process.stderr.readline().decode().partition("redisq_ops.worker: ")[2]
 
 
 def stopped(process: subprocess.Popen[bytes]) -> str:
-    """What else it said."""
+    """What else it said, but for what it did."""
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate()
     assert process.returncode == 0, err
-    return err.decode()
+    return "".join(line for line in err.decode().splitlines(True) if " INFO " not in line)
 
 
 def submitted(client: redis.Redis) -> None:
@@ -80,7 +75,7 @@ def submitted(client: redis.Redis) -> None:
 
 
 def scheduled(client: redis.Redis) -> None:
-    DelaySet(client, "mail").schedule([("e1", b"hello")], after_ms=0)
+    DelaySet(client, "mail").schedule([("e1", b"hello")], after=0)
 
 
 def spread(client: redis.Redis) -> None:
@@ -100,11 +95,11 @@ def test_a_worker_may_be_started_before_the_first_submit(
 ) -> None:
     worker = started("--queue", "mail", "--processes", processes)
     assert said(worker) == "queue mail does not exist yet: waiting for its first submit\n"
-    until(lambda: client.info("clients")["blocked_clients"] == int(processes))  # idle
+    eventually(lambda: client.info("clients")["blocked_clients"] == int(processes))  # idle
     assert client.dbsize() == 0
     begin(client)
-    until(lambda: (tmp_path / "got").exists())
-    until(lambda: (tmp_path / "got").read_bytes() == b"hello\n")
+    eventually(lambda: (tmp_path / "got").exists())
+    eventually(lambda: (tmp_path / "got").read_bytes() == b"hello\n")
     assert stopped(worker) == ""
     assert cli.run(["--url", client_url(client), "fsck", "mail"]) == 0
 
@@ -122,18 +117,30 @@ def test_others_are_worked_on_meanwhile_and_names_alike_are_named(
     worker = started("--queue", "mial", "--queue", "mail")
     line = "queue mial does not exist yet: waiting for its first submit (there is mail)\n"
     assert said(worker) == line
-    until(lambda: (tmp_path / "got").exists())
-    DelaySet(client, "mial").schedule([("e1", b"late")], after_ms=0)
-    until(lambda: (tmp_path / "got").read_bytes() == b"there\nlate\n")
+    eventually(lambda: (tmp_path / "got").exists())
+    DelaySet(client, "mial").schedule([("e1", b"late")], after=0)
+    eventually(lambda: (tmp_path / "got").read_bytes() == b"there\nlate\n")
     assert stopped(worker) == ""
 
 
 @pytest.mark.slow
 def test_once_ends_where_there_is_nothing(client: redis.Redis, started: Start) -> None:
     worker = started("--queue", "mail", "--burst")
+    assert said(worker) == "queue mail does not exist yet: nothing to do\n"
     _, err = worker.communicate()
-    assert (worker.returncode, err) == (0, b"queue mail does not exist yet: nothing to do\n")
-    assert client.dbsize() == 0
+    assert (worker.returncode, client.dbsize()) == (0, 0)
+    assert err.endswith(b"stopped, no entry is left to take: nothing was done\n")
+
+
+def test_a_worker_fails_where_its_queue_must_exist(
+    client: redis.Redis, url: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    RequestQueue(client, "mail").submit([b"x"], id="r1")
+    words = ["--url", url, "work", "--exec", "true", "--must-exist", "--burst", "--queue", "mail"]
+    assert cli.run(words) == 0
+    capfd.readouterr()
+    assert cli.run([*words, "--queue", "mial"]) == 1
+    assert capfd.readouterr().err == "redisq: queue mial does not exist (there is mail)\n"
 
 
 @pytest.mark.slow
@@ -156,7 +163,7 @@ def test_neither_do_its_looks_nor_its_upkeep_create_a_queue(
     client.config_resetstat()
     thread.start()
     try:
-        until(lambda: calls(client, "time") > 5)  # an upkeep begins with the time
+        eventually(lambda: calls(client, "time") > 5)  # an upkeep begins with the time
         assert calls(client, "hget") > 1
         assert client.dbsize() == 0
     finally:

@@ -139,7 +139,7 @@ def test_restore_and_empty(redisq: Redisq, client: redis.Redis) -> None:
     redisq("trash", "restore", "mail", "--yes")
     assert states(queue)["counts"] == before["counts"]
     assert "undid" in redisq("undo", "--yes")  # of the restore: both are in the trash again
-    assert redisq.rows("trash", "empty", "mail/r1/3", "--yes")[0]["done"] == 1
+    assert redisq.rows("trash", "rm", "mail/r1/3", "--yes")[0]["done"] == 1
     assert [row["id"] for row in redisq.rows("trash", "ls", "mail")] == ["r1/2"]
     assert queue.invariants() == []
     hard = redisq.rows("log")[0]["id"]
@@ -172,11 +172,12 @@ def test_every_verb_of_the_core_is_offered_where_it_can_start(redisq: Redisq) ->
     for noun, state in nouns.items():
         shown = redisq(noun, "--help").split("Commands:")[1]
         offered = {line.split()[0] for line in shown.splitlines() if line[2:3].strip()}
-        expected = {verb for verb, (sources, _) in VERBS.items() if state in sources}
-        expected -= {"hard"} if noun != "trash" else set()
-        renamed = {"empty" if verb == "hard" else verb for verb in expected}
-        others = {"acknowledge", "edit", "group", "groups", "schedule", "stop"}
-        assert offered - others == renamed | {"ls"}
+        others = {"acknowledge", "add", "group", "groups", "stop"}
+        alone = {"trash": {"restore", "rm"}, "delay": {"reschedule"}}.get(noun, set())
+        assert offered - others == alone | {"ls"}
+        for verb, (sources, _) in VERBS.items():
+            if state in sources and verb != "hard":  # takes it, though no help lists it
+                assert "--dry-run" in redisq(noun, verb, "--help")
 
 
 # --- plans and questions ------------------------------------------------------
@@ -245,7 +246,7 @@ def test_many_take_the_number_and_for_good_takes_the_name(
     queue = dead_letters(client, 1001)
     for words, wrong, right in (
         (("dlq", "purge", "mail"), "y", "1001"),
-        (("trash", "empty", "mail"), "1001", "mail"),
+        (("trash", "rm", "mail"), "1001", "mail"),
     ):
         before = picture(client)
         person(f"{wrong}\n")
@@ -483,7 +484,7 @@ def test_what_is_so_already_is_not_written_down_again(redisq: Redisq, client: re
     assert redisq("request", "priority", "r1", "50", "--yes").startswith("0 matched")
     assert picture(client) == before
     redisq("request", "resume", "r1", "--yes")
-    assert redisq.rows("inspect", "request", "r1")[0]["paused"] is False
+    assert redisq.rows("inspect", "r1")[0]["paused"] is False
 
 
 def test_queues_are_paused_drained_and_resumed(redisq: Redisq, client: redis.Redis) -> None:
@@ -504,18 +505,18 @@ def test_destroy(redisq: Redisq, client: redis.Redis, person: Callable[[str], No
     everywhere(client)
     before = picture(client)
     assert "not empty (4 waiting, 1 pending" in redisq.refusal(
-        "queue", "destroy", "mail", "--yes", code=1
+        "queue", "rm", "mail", "--yes", code=1
     )
-    redisq("queue", "destroy", "mail", "--hard", "--dry-run")
+    redisq("queue", "rm", "mail", "--hard", "--dry-run")
     person("y\n")
-    redisq("queue", "destroy", "mail", "--hard", code=1)
+    redisq("queue", "rm", "mail", "--hard", code=1)
     assert "Type mail to go ahead" in redisq.err
     assert picture(client) == before
     person("mail\n")
-    redisq("queue", "destroy", "mail", "--hard")
+    redisq("queue", "rm", "mail", "--hard")
     # Minute counters go by themselves.
     assert all(client.ttl(key) > 0 and b":rate:" in key for key in client.scan_iter())
-    assert "no queue" in redisq.refusal("queue", "destroy", "mail", code=1)
+    assert "no queue" in redisq.refusal("queue", "rm", "mail", code=1)
 
 
 @pytest.mark.parametrize("step", [1, 2, 3])
@@ -532,14 +533,14 @@ def test_a_destroy_that_was_interrupted_is_logged_and_continued(
         return await advance(self, size)
 
     monkeypatch.setattr(DestroySteps, "step", interrupted)
-    destroy = ("queue", "destroy", "mail", "--hard", "--yes", "--reason", "moved away")
+    destroy = ("queue", "rm", "mail", "--hard", "--yes", "--reason", "moved away")
     redisq(*destroy, code=130)
-    assert "continue with: redisq queue destroy mail --hard" in redisq.err
+    assert "continue with: redisq queue rm mail --hard" in redisq.err
     monkeypatch.undo()
     if step == 1:  # later the audit log is gone
         (logged,) = redisq.rows("log")
         assert (logged["verb"], logged["reason"], logged["ended"]) == (
-            "destroy",
+            "rm",
             "moved away",
             False,
         )
@@ -548,15 +549,15 @@ def test_a_destroy_that_was_interrupted_is_logged_and_continued(
     assert all(client.ttl(key) > 0 and b":rate:" in key for key in client.scan_iter())
 
 
-def test_retention(redisq: Redisq, client: redis.Redis) -> None:
+def test_settings(redisq: Redisq, client: redis.Redis) -> None:
     queue = everywhere(client)
-    shown = {row["name"]: row for row in redisq.rows("retention", "mail")}
+    shown = {row["name"]: row for row in redisq.rows("settings", "mail")}
     assert (shown["max_lost"]["value"], shown["max_lost"]["default"]) == ("3", True)
-    redisq("retention", "mail", "keep_ms=48h", "max_lost=5", "history=all", "--yes")
+    redisq("settings", "mail", "keep_ms=48h", "max_lost=5", "history=all", "--yes")
     assert "keep_ms: 86400000 (1d 0h) to 172800000 (2d 0h)" in redisq.err
     have = {"keep_ms": "172800000", "max_lost": "5", "history": "all"}
     assert queue.settings() == have
-    redisq("retention", "mail", "max_lost=", "--yes")
+    redisq("settings", "mail", "max_lost=", "--yes")
     assert "max_lost" not in queue.settings()
     redisq("undo", "--yes")
     assert queue.settings() == have
@@ -574,18 +575,18 @@ def test_schedule_and_reschedule(
     queue = DelaySet(client, "later")
     at = "2100-01-01T00:00:00+01:00"
     for _ in range(2):
-        (row,) = redisq.rows("delay", "schedule", "later/e1", "hello", "--at", at)
+        (row,) = redisq.rows("delay", "add", "later/e1", "hello", "--at", at)
         assert row["ready_ms"] == 4_102_441_200_000
     assert row["word"] == "same"
     assert "there already" in redisq.refusal(
-        "delay", "schedule", "later/e1", "other", "--at", at, code=1
+        "delay", "add", "later/e1", "other", "--at", at, code=1
     )
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\x00\xff\n")))
-    redisq("delay", "schedule", "later/e2", "-", "--in", "1h")
+    redisq("delay", "add", "later/e2", "-", "--in", "1h")
     entry = queue.get("e2")
     assert entry is not None and entry.payload == b"\x00\xff\n"
     assert "ready 2099-12-31 23:00:00+00:00" in redisq(
-        "delay", "schedule", "later/e1", "hello", "--at", at, "--utc"
+        "delay", "add", "later/e1", "hello", "--at", at, "--utc"
     )
     words = ("delay", "reschedule", "later/e1", "--in", "5m")
     redisq(*words, "--dry-run")
@@ -621,25 +622,24 @@ def test_schedule_and_reschedule(
         ("purge mail/r1", 2, "--state"),
         ("purge mail --state lost", 2, "not 'lost'"),
         ("requeue --queue mail", 2, "--state: pending, delayed"),
-        ("dlq requeue mail", 2, "write redisq dlq replay"),
-        ("pending replay mail", 2, "write redisq pending requeue"),
+        ("dlq requeue mail", 2, "write redisq replay"),
+        ("pending replay mail", 2, "write redisq requeue"),
         ("retry mail", 2, "write redisq replay"),
-        ("inspect mail", 2, "write redisq inspect queue mail"),
         ("pending claim mail --consumer ~waiting", 2, "reserved"),
         ("pending claim mail --consumer a|b", 2, "can't be used"),
         ("pending claim mail", 2, "Missing option '--consumer'"),
         ("claim mail", 2, "Missing option '--consumer'"),
-        ("purge mail --state trash --hard", 2, "use redisq trash empty mail"),
+        ("purge mail --state trash --hard", 2, "use redisq trash rm mail"),
         ("delay reschedule mail --in 5m", 1, "can't reschedule"),
         ("delay reschedule later", 2, "--at or --in"),
         ("delay reschedule later --in 5m --at 03:12", 2, "--at or --in"),
         ("delay reschedule later --at 25:61", 2, "not a time of day"),
         ("delay reschedule later --at 2026-01-01", 2, "lacks a UTC offset"),
-        ("delay schedule later hello --in 5m", 2, "QUEUE/ID"),
-        ("delay schedule later/a|b hello --in 5m", 2, "can't be used"),
-        ("delay schedule later/e9 hello", 2, "--at or --in"),
-        ("delay schedule later/e9 hello --in 99999999d", 2, "a hundred years"),
-        ("delay schedule mail/e9 hello --in 5m", 1, "is a request queue"),
+        ("delay add later hello --in 5m", 2, "QUEUE/ID"),
+        ("delay add later/a|b hello --in 5m", 2, "can't be used"),
+        ("delay add later/e9 hello", 2, "--at or --in"),
+        ("delay add later/e9 hello --in 99999999d", 2, "a hundred years"),
+        ("delay add mail/e9 hello --in 5m", 1, "is a request queue"),
         ("request limit mail/r1 0", 2, "limit 0"),
         ("request limit mail/r1 1001", 2, "limit 1001"),
         ("request limit mail/r1 many", 2, "many"),
@@ -650,13 +650,13 @@ def test_schedule_and_reschedule(
         ("request cancel mail/over", 1, "done already"),
         ("request pause mail/nope", 1, "no request nope"),
         ("queue pause nope", 1, "no queue"),
-        ("queue destroy mail", 1, "not empty"),
-        ("retention mail max_lost=0", 2, "from 1"),
-        ("retention mail max_lost=x", 2, "max_lost"),
-        ("retention mail keep_ms=soon", 2, "not a time span"),
-        ("retention mail history=some", 2, "off, ops or all"),
-        ("retention mail nope=1", 2, "no setting 'nope'"),
-        ("retention mail max_lost", 2, "NAME=VALUE"),
+        ("queue rm mail", 1, "not empty"),
+        ("settings mail max_lost=0", 2, "from 1"),
+        ("settings mail max_lost=x", 2, "max_lost"),
+        ("settings mail keep_ms=soon", 2, "not a time span"),
+        ("settings mail history=some", 2, "off, ops or all"),
+        ("settings mail nope=1", 2, "no setting 'nope'"),
+        ("settings mail max_lost", 2, "NAME=VALUE"),
         ("undo nope-1", 1, "no operation"),
         ("undo", 1, "nothing to undo"),
     ],
@@ -666,10 +666,10 @@ def test_bad_input_is_one_line_and_touches_nothing(
 ) -> None:
     queue = everywhere(client)
     queue.submit([], id="over")
-    DelaySet(client, "later").schedule([("e1", b"x")], after_ms=60_000)
+    DelaySet(client, "later").schedule([("e1", b"x")], after=60)
     before = picture(client)
     front, dashes, behind = words.partition(" -- ")
-    more = ["--yes"] if "schedule " not in words.replace("reschedule ", "") else []
+    more = [] if words.startswith("delay add ") else ["--yes"]
     said = redisq.refusal(*front.split(), *more, *dashes.split(), *behind.split(), code=code)
     assert fragment in said
     assert picture(client) == before
@@ -708,10 +708,10 @@ def test_a_read_only_configuration_refuses_before_any_plan(
         "replay mail",
         "queue pause mail",
         "request cancel r1",
-        "retention mail aging=3",
-        "delay schedule later/e1 x --in 5m",
+        "settings mail aging=3",
+        "delay add later/e1 x --in 5m",
     ):
-        more = [] if "schedule" in words else ["--yes"]
+        more = [] if words.startswith("delay add ") else ["--yes"]
         assert "read-only" in redisq.refusal(*words.split(), *more, code=1)
     redisq("replay", "mail", "--dry-run")
     assert picture(client) == before
@@ -754,7 +754,7 @@ def test_a_full_server_can_still_be_put_right(redisq: Redisq, own: EmbeddedServe
         assert redisq.rows("undo", "--yes")[0]["done"] == 1
         assert redisq.rows("dlq", "purge", "mail", "--hard", "--yes")[0]["done"] == 1
         assert redisq.rows("queue", "pause", "mail", "--yes")[0]["done"] == 1
-        assert "full" in redisq.refusal("delay", "schedule", "later/e1", "x", "--in", "5m", code=1)
+        assert "full" in redisq.refusal("delay", "add", "later/e1", "x", "--in", "5m", code=1)
         assert len(redisq.rows("log")) == 4
         client.config_set("maxmemory", 0)
         assert queue.invariants() == []
@@ -784,7 +784,7 @@ def test_an_error_shown_in_a_plan_is_escaped(redisq: Redisq, client: redis.Redis
     queue.submit([b"x"], id="r1")
     (delivery,) = queue.take(1, consumer="w").deliveries
     hostile = ERROR.encoded().replace(b"SMTP", b"\\u001b[31m")
-    queue.settle([Settlement(delivery, "fail", hostile, 60_000)])
+    queue.settle([Settlement(delivery, "fail", hostile, 60)])
     assert "\\x1b[31m" in redisq("delay", "requeue", "mail", "--dry-run")
 
 
@@ -792,7 +792,7 @@ def test_an_undo_that_found_nothing_untouched_is_not_offered_again(
     redisq: Redisq, client: redis.Redis
 ) -> None:
     queue = everywhere(client)
-    redisq("retention", "mail", "aging=16", "--yes")
+    redisq("settings", "mail", "aging=16", "--yes")
     redisq("dlq", "replay", "mail", "--yes")
     (replay,) = [row["id"] for row in redisq.rows("log") if row["verb"] == "replay"]
     taken = queue.take(8, consumer="w2").deliveries
@@ -903,7 +903,7 @@ def test_with_a_queue_goes_what_its_changes_could_be_undone_with(
         queue.move(audit_log.part(id, k), 1 + 1000 * k, ids[2 * k : 2 * k + 2], **say)
     undoing = [key for key in kept_of(client) if b":undo:" in key]
     assert len(undoing) > 3 and any(b":undo:edit-" in key for key in undoing)
-    redisq("queue", "destroy", queue.name, "--hard", "--yes")
+    redisq("queue", "rm", queue.name, "--hard", "--yes")
     assert kept_of(client) == []
     assert client.keys("redisq:registry") == []
 
@@ -916,7 +916,7 @@ def test_with_a_request_s_queue_goes_what_cancelling_it_fenced_off(
     queue.take(1, consumer="w")
     redisq("request", "cancel", "mail/r1", "--yes")
     assert any(b"-fence" in key for key in kept_of(client))
-    redisq("queue", "destroy", "mail", "--hard", "--yes")
+    redisq("queue", "rm", "mail", "--hard", "--yes")
     assert kept_of(client) == []
 
 
@@ -924,11 +924,11 @@ def test_shards_given_up_keep_nothing_of_a_destroyed_queue_either(
     redisq: Redisq, client: redis.Redis
 ) -> None:
     queue = ShardedDelaySet(client, "q", shards=5)
-    queue.schedule([(f"e{n}", b"x") for n in range(50)], after_ms=60_000)
+    queue.schedule([(f"e{n}", b"x") for n in range(50)], after=60)
     redisq("purge", "q", "--state", "delayed", "--max", "20", "--yes")
     assert queue.resize(2) == 0
     assert any(key.startswith(b"redisq:{q/4}:undo:") for key in kept_of(client))
-    redisq("queue", "destroy", "q", "--hard", "--yes")
+    redisq("queue", "rm", "q", "--hard", "--yes")
     assert kept_of(client) == []
 
 
@@ -945,7 +945,7 @@ def test_a_journal_that_ran_out_or_was_spoilt_keeps_no_queue_from_going(
         client.zadd(queue.keys["ops"], {"text": 1, "steps": 2})
         client.set(queue.keys["op_"] + "text", "x")
         client.hset(queue.keys["op_"] + "steps", mapping={"steps": 10**15, "parts": "many"})
-    redisq("queue", "destroy", "mail", "--hard", "--yes")
+    redisq("queue", "rm", "mail", "--hard", "--yes")
     left = [key for key in client.scan_iter() if b":rate:" not in key and b":undo:" not in key]
     assert left == []
 
@@ -959,7 +959,7 @@ def test_a_queue_of_a_destroyed_ones_name_begins_at_nothing(
     queue = make(client, "q")
     fill(queue)
     assert sum(queue.rates(queue.now()).arrived) >= 25
-    redisq("queue", "destroy", queue.name, "--hard", "--yes")
+    redisq("queue", "rm", queue.name, "--hard", "--yes")
     assert client.keys("redisq:*") == []
     again = make(client, "q")
     fill(again)
@@ -970,21 +970,21 @@ def test_a_queue_of_a_destroyed_ones_name_begins_at_nothing(
 def test_a_queue_has_settings_before_its_first_submission(
     redisq: Redisq, client: redis.Redis
 ) -> None:
-    assert "max_failures  20" in redisq("retention", "later")
+    assert "max_failures  20" in redisq("settings", "later")
     assert redisq.err == "queue later does not exist yet: these are the defaults\n"
     assert not client.keys()
-    redisq("retention", "later", "history=all", "--dry-run")
+    redisq("settings", "later", "history=all", "--dry-run")
     assert not client.keys()
-    assert "it becomes a request queue" in redisq("retention", "later", "history=all", code=5)
-    redisq("retention", "later", "history=all", "trash_ms=1h", "--yes")
+    assert "it becomes a request queue" in redisq("settings", "later", "history=all", code=5)
+    redisq("settings", "later", "history=all", "trash_ms=1h", "--yes")
     queue = RequestQueue(client, "later")
     queue.submit([b"x"], id="r1")
-    rows = {row["name"]: row["value"] for row in redisq.rows("retention", "later")}
+    rows = {row["name"]: row["value"] for row in redisq.rows("settings", "later")}
     assert (rows["history"], rows["trash_ms"]) == ("all", "3600000")
     assert "r1" in redisq("history", "later")  # of the level "all"
     redisq("undo", "--yes")
     assert queue.settings() == {}
-    assert "other programs'" in redisq.refusal("retention", "resque:x", "keep_ms=1", code=2)
+    assert "other programs'" in redisq.refusal("settings", "resque:x", "keep_ms=1", code=2)
 
 
 def test_a_pause_of_another_program_s_queue_says_who_heeds_it(
@@ -993,8 +993,14 @@ def test_a_pause_of_another_program_s_queue_says_who_heeds_it(
     client.sadd("queues", "low")
     client.lpush("queue:low", '{"class": "A", "args": [], "jid": "1"}')
     said = redisq("queue", "pause", "sidekiq:low", "--dry-run")
-    assert "only redisq's workers and producers heed it; Sidekiq's own go on" in said
+    assert "their workers and redisq's heed it, those of Sidekiq alone go on" in said
     assert "no worker gets one" not in said
+    said = redisq("queue", "drain", "sidekiq:low", "--dry-run")
+    assert "only redisq's workers and producers heed it; Sidekiq's own go on" in said
+    client.sadd("resque:queues", "low")
+    client.rpush("resque:queue:low", '{"class": "A", "args": []}')
+    said = redisq("queue", "pause", "resque:low", "--dry-run")
+    assert "only redisq's workers and producers heed it; Resque's own go on" in said
     RequestQueue(client, "mail").submit([b"x"], id="r1")
     said = redisq("queue", "pause", "mail", "--dry-run")
     assert "heed" not in said and said.count("waiting") == 1

@@ -13,11 +13,18 @@ from pathlib import Path
 import pytest
 import redis
 
+from redisq_ops.core.engine.registry import Registered
+from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Settlement
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.redis.operation import run
+from redisq_ops.demo.other_programs import register_found
+from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.discover import register
 
 from ..command_line import Redisq, dead_letters, everywhere
+from ..fleet import cards_die
 
 PERFDATA = re.compile(r"(\w+=(\d+s?|U) ?)+")
 
@@ -31,11 +38,14 @@ def line(redisq: Redisq, *words: str, code: int) -> tuple[str, dict[str, str]]:
     return sentence, dict(pair.split("=") for pair in numbers.split())
 
 
-def test_nothing_is_wrong_with_no_queue_and_with_a_healthy_one(
+def test_nothing_is_known_of_no_queue_and_nothing_wrong_with_a_healthy_one(
     redisq: Redisq, client: redis.Redis
 ) -> None:
-    assert line(redisq, code=0)[0] == "OK: 0 queues, no rule broken"
-    DelaySet(client, "later").schedule([("e", b"x")], after_ms=60_000)
+    sidekiq_job = b'{"class": "Mail", "args": [], "jid": "%024d"}' % 1
+    client.zadd("dead", {sidekiq_job: 1})
+    assert line(redisq, code=3)[0].startswith("UNKNOWN: no queue is registered: redisq discover")
+    assert redisq.rows("check", code=3)[0]["status"] == "unknown"
+    DelaySet(client, "later").schedule([("e", b"x")], after=60)
     sentence, numbers = line(redisq, code=0)
     assert sentence == "OK: 1 queue, no rule broken"
     assert numbers == {
@@ -78,6 +88,18 @@ def test_a_number_that_no_queue_keeps_is_unknown_and_not_0(
     everywhere(client, "mail")
     sentence, numbers = line(redisq, "--set", "no_worker=1d", code=1)
     assert numbers["dead"] == "1" and "oldest, workers of celery:celery" in sentence
+
+
+def test_an_entry_of_a_queue_and_of_its_whole_deployment_is_summed_once(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    cards_die(client, 6)
+    register_found(client)
+    run(client, register(Deployment(client), [Registered("sidekiq", "sidekiq", 1, 0)]))
+    rows = {row["name"]: row["dead"] for row in redisq.rows("ls")}
+    assert rows == {"sidekiq": 6, "sidekiq:cards": 6}
+    _, numbers = line(redisq, "--critical", "dead>1000", code=1)
+    assert (numbers["queues"], numbers["dead"]) == ("2", "6")
 
 
 def test_the_worst_that_a_rule_finds_is_its_severity(redisq: Redisq, client: redis.Redis) -> None:
@@ -131,7 +153,7 @@ def test_a_due_retry_is_work_that_waits_for_a_worker(redisq: Redisq, client: red
     mail = RequestQueue(client, "mail")
     mail.submit([b"x"], id="r")
     (delivery,) = mail.take(1, consumer="w").deliveries
-    mail.settle([Settlement(delivery, "fail", b"{}", 1)])
+    mail.settle([Settlement(delivery, "fail", b"{}", 0.001)])
     time.sleep(0.01)
     sentence, numbers = line(redisq, "--set", "no_worker=1ms", code=2)
     assert sentence == "CRITICAL: mail: no worker for 0 s"
@@ -153,7 +175,33 @@ def test_only_queues_of_a_pattern_are_checked(redisq: Redisq, client: redis.Redi
     everywhere(client, "mail")
     RequestQueue(client, "news").submit([b"x"], id="r")
     assert line(redisq, "ne*", "--critical", "dead>0", code=0)[1]["queues"] == "1"
-    assert redisq("check", "nothing*", code=3) == "UNKNOWN: no queue matches 'nothing*'\n"
+    assert line(redisq, "mail", "ne*", code=1)[1]["queues"] == "2"
+    assert redisq("check", "nothing*", code=3).startswith("UNKNOWN: no queue matches 'nothing*' (")
+
+
+def test_names_and_patterns_choose_queues_in_every_list(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    everywhere(client, "mail")
+    everywhere(client, "mails")
+    RequestQueue(client, "news").submit([b"x"], id="r")
+    for words, name in (
+        ("ls", "name"),
+        ("fsck", "queue"),
+        ("dlq ls", "queue"),
+        ("waiting ls", "queue"),
+        ("dlq groups", "queue"),
+        ("select", "queue"),
+        ("workers ls", "queue"),
+    ):
+        for names in (["mail*"], ["mail", "mails"]):
+            found = {row[name] for row in redisq.rows(*words.split(), *names)}
+            assert found == {"mail", "mails"}, words
+    for words in ("ls", "fsck", "dlq ls", "dlq groups", "select", "workers ls", "tasks"):
+        said = redisq.refusal(*words.split(), "mail", "nope*", code=1)
+        assert "no queue matches 'nope*'" in said, words
+    for words in ("metrics --once", "periodic ls"):
+        redisq.refusal(*words.split(), "nope", code=1)
 
 
 def test_a_paused_queue_is_a_warning_unless_the_file_says_otherwise(
@@ -227,6 +275,7 @@ def test_as_json(redisq: Redisq, client: redis.Redis) -> None:
 
 @pytest.mark.slow
 def test_the_server_is_checked_when_asked(redisq: Redisq, client: redis.Redis) -> None:
+    RequestQueue(client, "news").submit([], id="r")
     client.config_set("maxmemory-policy", "allkeys-lru")
     try:
         line(redisq, code=0)
@@ -236,3 +285,40 @@ def test_the_server_is_checked_when_asked(redisq: Redisq, client: redis.Redis) -
         assert re.search(r"^server +eviction +critical +maxmemory-policy is allk", told, re.M)
     finally:
         client.config_set("maxmemory-policy", "noeviction")
+
+
+def test_the_worst_comes_first_and_the_same_trouble_of_several_queues_is_one(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    for minutes, number, name in (
+        *((2, 2, f"auth-{n}") for n in range(6)),
+        *((2, 1, f"batch-{n}") for n in range(2)),
+        (180, 500, "no-workers"),
+    ):
+        queue = RequestQueue(client, name)
+        clock = FakeClock(queue.now() - minutes * 60_000)
+        queue = RequestQueue(client, name, clock=clock)
+        queue.submit([b"x"] * (number + 1), id="r", limit=1000)
+        queue.settle([Settlement(queue.take(1, consumer="w").deliveries[0], "ack")])
+    sentence, numbers = line(redisq, code=2)
+    assert sentence == "CRITICAL: 9 queues: no worker for 2 m to 3 h; no-workers: oldest waits 3 h"
+    assert numbers["critical"] == "9"
+    queues = [row["queue"] for row in redisq.rows("check", code=2)[0]["findings"]]
+    assert queues[0] == "no-workers" and queues[-1] == "no-workers"
+    dead_letters(client, 1200, "zz")
+    sentence, _ = line(redisq, code=2)
+    assert sentence.startswith("CRITICAL: zz: 1,200 dead in 5 m")
+
+
+def test_entries_of_a_consumer_that_asks_for_nothing_are_held_although_others_ask(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    now = RequestQueue(client, "mail").now()
+    queue = RequestQueue(client, "mail", clock=FakeClock(now - 300 * 60_000))
+    queue.submit([b"x"] * 11, id="r", limit=1000)
+    queue.take(10, consumer="geo-3:777", lease=24 * 3600)
+    later = RequestQueue(client, "mail", clock=FakeClock(now - 10 * 60_000))
+    later.take(1, consumer="busy", lease=24 * 3600)
+    RequestQueue(client, "mail").take(1, consumer="idle")
+    sentence, _ = line(redisq, code=1)
+    assert sentence == "WARNING: mail: 10 held by geo-3:777, silent for 5 h"

@@ -47,6 +47,8 @@ def test_clients_are_listed_by_name(jobs: FairQueue[redis.Redis], redisq: Redisq
         "weight": 3,
         "blocked": False,
         "cap": None,
+        "rate": None,
+        "rests": False,
     }
     assert [
         r["name"] for r in redisq.rows("client", "ls", "jobs", "--start", "1", "--max", "1")

@@ -89,7 +89,7 @@ def test_where_the_program_has_no_verb_it_is_said(
 def test_queues_that_keep_only_results_say_so(redisq: Redisq, client: redis.Redis) -> None:
     everywhere(client)
     assert redisq("done", "ls", "mail") == "" and "only the results are kept" in redisq.err
-    (row,) = redisq.rows("inspect", "entry", "mail/r1/1")
+    (row,) = redisq.rows("inspect", "mail/r1/1")
     assert (row["state"], row["result"], row["payload"]) == ("done", "fine", None)
     redisq("purge", "mail/r1", "--yes", code=2)
     assert "done" not in redisq.err, "of the states to choose from"

@@ -144,7 +144,7 @@ def test_what_is_no_text_needs_another_way(redisq: Redisq, queue: Any, tmp_path:
         "dlq edit mail/r1/5 --yes --payload @FILE",
         "dlq edit mail/r1/5 --yes --payload -",
         "dlq edit mail/r1/5 --yes --patch @FILE",
-        "delay schedule later/a - --in 1h",
+        "delay add later/a - --in 1h",
         "periodic add later/a - --every 1h",
         "--config FILE ls",
     ],
@@ -222,7 +222,7 @@ def test_a_large_selection_goes_in_bounded_steps(
 ) -> None:
     monkeypatch.setattr(edit, "STEP_BYTES", 100)
     queue = DelaySet(client, "later")
-    queue.schedule([(f"e{n}", b'{"n": %d}' % n) for n in range(120)], after_ms=3_600_000)
+    queue.schedule([(f"e{n}", b'{"n": %d}' % n) for n in range(120)], after=3600)
     patch = json.dumps([{"op": "add", "path": "/seen", "value": True}])
     (ended,) = redisq.rows("delay", "edit", "later", "--patch", patch, "--yes")
     assert ended["done"] == 120

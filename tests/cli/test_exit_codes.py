@@ -23,7 +23,7 @@ from ..model.wire import picture
 
 QUEUE = [
     "work json:loads --burst --queue {}",
-    "inspect queue {}",
+    "inspect {}",
     "waiting ls {}",
     "dlq ls {}",
     "dlq groups {}",
@@ -33,32 +33,31 @@ QUEUE = [
     "export {}",
     "fsck {}",
     "explain {}",
-    "consumers ls {}",
-    "client ls {}",
     "workers ls {}",
+    "client ls {}",
     "replay {}",
     "purge {} --state dead",
     "move mail --to {} --state dead",
     "queue pause {} --yes",
-    "queue destroy {} --yes",
-    "wait when dead>0 --queue {}",
-    "wait request r1 --queue {}",
-    "results r1 --queue {}",
+    "queue rm {} --yes",
+    "wait {} --until dead>0",
+    "wait {}/r1",
+    "results {}/r1",
     "top --once --queue {}",
-    "forget {}",
+    "queue rm {}",
 ]
 REQUEST = [
-    "inspect request {}",
+    "inspect {}",
     "explain {}",
     "waiting ls {}",
-    "wait request {}",
+    "wait {}",
     "results {}",
     "request cancel {} --yes",
     "request pause {} --yes",
     "request limit {} 5 --yes",
     "purge {} --state dead --yes",
 ]
-ENTRY = ["inspect entry {}", "explain {}", "replay {} --yes", "purge {} --yes", "dlq edit {}"]
+ENTRY = ["inspect {}", "explain {}", "replay {} --yes", "purge {} --yes", "dlq edit {}"]
 LOOKS = [
     "ls",
     "log",
@@ -75,10 +74,10 @@ CHANGES = [
     "purge mail --state dead --hard",
     "move mail --to other --state dead",
     "queue pause mail",
-    "queue destroy mail --hard",
+    "queue rm mail --hard",
     "request cancel mail/r1",
     "request limit mail/r1 7",
-    "retention mail trash_ms=1000",
+    "settings mail trash_ms=1000",
     "dlq edit mail/r1/2 --payload x",
     "import mail.ndjson --queue copy --as-waiting",
 ]
@@ -98,13 +97,12 @@ def of(mistake: str, code: int, commands: list[str], *values: str) -> list[tuple
 
 MISTAKES = [
     *of("no such queue", 1, QUEUE[1:-1], "nosuch"),
-    ("no such queue", "forget nosuch --yes", 1),
+    ("no such queue", "queue rm nosuch --yes", 1),
     *of("no such request", 1, REQUEST, "mail/nosuch"),
     *of("no such entry", 1, ENTRY, "mail/r1/99"),
     *of("no such id", 1, [*REQUEST, *ENTRY], "nosuch"),
-    *of("no requests in it", 1, ["request pause {} --yes", "wait request {}"], "later/e1"),
-    *of("no requests in it", 1, ["results {}", "request limit {} 5 --yes"], "later/e1"),
-    ("no requests in it", "submit in.txt --queue later", 1),
+    *of("no requests in it", 1, ["request pause {} --yes", "request resume {} --yes"], "later/e1"),
+    ("no requests in it", "request limit later/e1 5 --yes", 1),
     ("no clients in it", "client ls mail", 1),
     ("no clients in it", "client block mail ann --yes", 1),
     *of("no such operation", 1, ["undo {} --yes"], "replay-0000000000"),
@@ -113,14 +111,12 @@ MISTAKES = [
     *of("a directory", 2, FILES, "."),
     *of("no such folder", 2, OUTPUTS, "nosuch"),
     *of("not confirmed", 5, CHANGES, ""),
-    *of("a bad name", 2, ["inspect queue {}", "waiting ls {}", "submit in.txt --queue {}"], "{x}"),
-    *of("a bad name", 2, ["queue pause {}", "wait when dead>0 --queue {}"], "{x}"),
-    *of(
-        "a bad time span", 2, ["dlq ls mail --older-than {}", "wait request r1 --timeout {}"], "5x"
-    ),
+    *of("a bad name", 2, ["inspect {}", "waiting ls {}", "submit in.txt --queue {}"], "{x}"),
+    *of("a bad name", 2, ["queue pause {}", "wait {} --until dead>0"], "{x}"),
+    *of("a bad time span", 2, ["dlq ls mail --older-than {}", "wait r1 --timeout {}"], "5x"),
     *of("a bad time span", 2, ["work json:loads --lease {}"], "5x"),
     *of("a bad expression", 2, ["select mail --where {}", "replay mail --where {}"], "state:"),
-    *of("a bad expression", 2, ["wait when {}"], "ded>1"),
+    *of("a bad expression", 2, ["wait mail --until {}"], "ded>1"),
     *of("no such option", 2, [f"{words} --nosuch" for words in [*LOOKS, *CHANGES]], ""),
     ("no such command", "nosuch", 2),
     ("no such command", "queue nosuch", 2),
@@ -133,7 +129,7 @@ def deployment(
 ) -> redis.Redis:
     monkeypatch.chdir(tmp_path)
     everywhere(client)
-    DelaySet(client, "later").schedule([("e1", b"x")], after_ms=60_000)
+    DelaySet(client, "later").schedule([("e1", b"x")], after=60)
     RequestQueue(client, "other").submit([b"x"], id="o1")
     Path("in.txt").write_bytes(b"one\n")
     redisq("export", "mail", "--state", "dead", "--raw-payloads", "-o", "mail.ndjson")
@@ -167,7 +163,7 @@ def test_the_same_mistake_has_the_same_code_in_every_command(
 def test_a_server_that_is_gone_or_refuses_has_one_code(
     deployment: redis.Redis, redisq: Redisq, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commands = [*LOOKS, *CHANGES, "submit in.txt", "work json:loads --burst", "wait request r1"]
+    commands = [*LOOKS, *CHANGES, "submit in.txt", "work json:loads --burst", "wait r1"]
     monkeypatch.setattr("redisq_ops.core.redis.client._RESENDS", 0)
     there = redisq.url
     port = there.rpartition(":")[2]
@@ -198,34 +194,35 @@ OPTIONS = {
     "export": "mail",
     "select": "mail",
     "top": "--once",
-    "wait request": "mail/r1 --timeout 10ms",
-    "wait when": "dead>0 --queue mail --timeout 10ms",
-    "inspect request": "mail/r1",
-    "inspect entry": "mail/r1/2",
-    "consumers ack": "mail w1",
-    "consumers claim": "mail w1 --to w2",
-    "consumers requeue": "mail w1",
+    "wait": "mail/r1 --timeout 10ms",
+    "inspect": "mail/r1/2",
+    "workers ack": "mail w1",
+    "workers claim": "mail w1 --to w2",
+    "workers requeue": "mail w1",
     "group create": "mail g start",
     "group move": "mail g start",
     "group rm": "mail g",
-    "consumers remove": "mail w1",
+    "workers rm": "mail w1",
     "dlq group": "2df58f99 --queue mail",
     "dlq edit": "mail/r1/2 --payload x",
+    "edit": "mail/r1/2 --payload x",
     "delay edit": "later/e1 --payload x",
-    "delay schedule": "later/e9 x --in 5s --dry-run",
+    "delay add": "later/e9 x --in 5s --dry-run",
     "delay reschedule": "later --in 5s",
     "request limit": "mail/r1 5",
     "request priority": "mail/r1 5",
     "request": "mail/r1",
+    "request ls": "mail",
     "client": "mail ann",
     "client weight": "mail ann 2",
     "client cap": "mail ann 2",
+    "client rate": "mail ann 2/s",
     "periodic add": "later/p x",
     "periodic edit": "later/hourly",
     "acl": "viewer",
 }
 """the words before an option; of other commands the name of a queue"""
-ALONE = {"ls", "log", "discover", "undo", "config", "doctor", "workers ls", "workers prune"}
+ALONE = {"ls", "log", "discover", "undo", "config", "doctor", "workers ls", "workers rm"}
 CODES = {0, 1, 2, 3, 5, 124}
 
 

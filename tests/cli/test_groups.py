@@ -53,6 +53,19 @@ def test_a_task_alone_and_the_number_of_its_errors(redisq: Redisq, client: redis
     assert (row["task"], row["errors"], row["by"]) == ("ChargeCard", 1, ["error"])
 
 
+def test_a_field_that_nobody_has_is_named(redisq: Redisq, client: redis.Redis) -> None:
+    """But not one that some have, with other values."""
+    mail_dies(client, "r1", 2, "v2")
+    where = ("mail", "--where", "release=v1 lease<5m")
+    lacks = "no dead entry that was read has lease"
+    for command in (("dlq", "groups"), ("dlq", "ls")):
+        redisq(*command, *where)
+        assert lacks in redisq.err and "has release" not in redisq.err
+    assert lacks in redisq("replay", *where, "--state", "dead", "--dry-run")
+    redisq("dlq", "groups", "mail", "--where", "release=v2 or lease<5m")
+    assert "that was read" not in redisq.err
+
+
 def test_a_name_with_a_star_and_a_window_of_each_queue(redisq: Redisq, client: redis.Redis) -> None:
     mail_dies(client, "r1", 5)
     mail_dies(client, "r1", 4, queue="mail-eu")
@@ -83,7 +96,7 @@ def test_by_and_where_take_the_same_fields(redisq: Redisq, client: redis.Redis) 
 
 def test_a_queue_that_can_not_be_read_is_named(redisq: Redisq, client: redis.Redis) -> None:
     mail_dies(client, "r1", 2)
-    DelaySet(client, "later").schedule([("e1", b"x")], after_ms=10_000)
+    DelaySet(client, "later").schedule([("e1", b"x")], after=10)
     client.hset("redisq:registry", "broken", b"\xff")
     client.set("redisq:{later}:dead", "no sorted set")
     (row,) = redisq.rows("dlq", "groups", code=3)

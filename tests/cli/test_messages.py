@@ -8,6 +8,8 @@ import redis
 
 from redisq_ops.core.foreign.resque import ResqueQueue
 from redisq_ops.core.foreign.ruby_jobs.job import Job
+from redisq_ops.core.model.entry import Settlement
+from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change.audit_log import Author
@@ -98,7 +100,7 @@ def test_what_a_cancelled_request_took_along_is_said_where_it_isn_t_listed(
     assert "1 entry in the trash" in redisq.err and told in redisq.err
     redisq("select", "mail", "--where", "state:trash", "--count")
     assert told in redisq.err
-    redisq("trash", "empty", "mail", "--dry-run")
+    redisq("trash", "rm", "mail", "--dry-run")
     assert told in redisq.err
     redisq("undo", op or "", "--yes")
     redisq("trash", "ls", "mail")
@@ -114,11 +116,10 @@ def test_refusals_name_what_is_typed(redisq: Redisq, client: redis.Redis) -> Non
     client.xreadgroup("billing", "w1", {"orders": ">"})
     redisq("discover", "--register", "--yes")
     said = redisq.refusal("claim", "stream:orders", "--consumer", "me", "--yes", code=1)
-    assert "redisq consumers claim stream:orders" in said
+    assert "redisq workers claim stream:orders" in said
     said = redisq.refusal("apply", "-", code=2)
     assert "a plan is read from a file" in said
-    said = redisq.refusal("ls", "mail", code=2)
-    assert "redisq inspect queue NAME shows one queue" in said
+    assert "no queue matches 'mail' (redisq ls shows" in redisq.refusal("ls", "mail", code=1)
     for word in ("pause", "puase", "stop"):  # in spelling, `purge` is nearer
         said = redisq.refusal(word, "mail", code=2)
         assert "write redisq queue pause or" in said and "purge" not in said
@@ -127,6 +128,18 @@ def test_refusals_name_what_is_typed(redisq: Redisq, client: redis.Redis) -> Non
     RequestQueue(client, "mail").submit([b"x"], id="r1")
     assert "no queue 'mial' here; did you mean mail?" in redisq.refusal("history", "mial", code=1)
     assert "; did you mean mail?" in redisq.refusal("explain", "mial", code=1)
+    for words in (
+        "ls",
+        "check",
+        "dlq ls",
+        "tasks",
+        "fsck",
+        "fsck m*",
+        "workers ls",
+        "move mail --to",
+    ):
+        said = redisq(*words.split(), "mai", code=None) + redisq.err
+        assert "did you mean mail?" in said, words
 
 
 def test_a_not_of_other_languages_is_told_how_it_is_written() -> None:
@@ -179,8 +192,8 @@ def test_nobody_is_asked_for_a_state_of_what_a_stream_cannot_do_at_all(
     client.xgroup_create("orders", "billing", id="0")
     said = redisq.refusal(*words, "stream:orders", "--yes", code=1)
     assert f"it can't {' '.join(words)} entries" in said and "--state" not in said
-    assert "redisq consumers claim stream:orders CONSUMER --to NAME" in said
-    assert "redisq consumers remove stream:orders CONSUMER" in said
+    assert "redisq workers claim stream:orders CONSUMER --to NAME" in said
+    assert "redisq workers rm stream:orders CONSUMER" in said
 
 
 def test_only_states_that_can_be_meant_are_asked_for(redisq: Redisq, client: redis.Redis) -> None:
@@ -202,3 +215,23 @@ def test_a_url_that_switches_off_the_check_of_certificates_is_warned_of(
     redisq("--url", f"rediss://me:secret@127.0.0.1:1/0?{option}", "ls", code=4)
     assert redisq.err.count("switches off the check of the server's certificate") == warned
     assert redisq.err.count("\n") == 1 + warned and "secret" not in redisq.err
+
+
+def test_an_entry_is_waited_for_by_its_address(redisq: Redisq, client: redis.Redis) -> None:
+    said = redisq("delay", "add", "later/e1", "--at", "1999-01-01T00:00:00Z", "x")
+    assert said.startswith("later/e1 ready now, due 1999-01-01")
+    said = redisq.refusal("delay", "add", "later/e1", "--at", "9000-01-01T00:00:00Z", "x", code=2)
+    assert said == "--at 9000-01-01T00:00:00Z: give a time before the year 5138"
+    later = DelaySet(client, "later")
+    said = redisq.refusal("wait", "later/e1", "--timeout", "10ms", code=124)
+    assert "still open: 1 of 1: e1" in said
+    later.settle([Settlement(later.take(1, consumer="w").deliveries[0], "result", b"fine")])
+    assert redisq("wait", "later/e1") == "e1 done\n"
+    later.schedule([("e2", b"x"), ("e3", b"x")])
+    (dead, _) = later.take(2, consumer="w").deliveries
+    later.settle([Settlement(dead, "reject", ERROR.encoded())])
+    (row,) = redisq.rows("wait", "later/e2", code=3)
+    assert (row["id"], row["state"], row["reason"]) == ("e2", "dead", "rejected")
+    redisq("purge", "later/e2", "--yes")
+    assert redisq("wait", "later/e2", code=1) == "e2 purged\n"
+    assert "isn't there" in redisq.refusal("wait", "later/nope", code=1)

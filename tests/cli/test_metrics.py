@@ -62,7 +62,7 @@ def serving(url: str, *options: str) -> Iterator[tuple[subprocess.Popen[str], st
 @pytest.fixture
 def queues(client: redis.Redis) -> None:
     RequestQueue(client, "mail").submit([b"x"] * 3, id="r")
-    DelaySet(client, "later").schedule([("e", b"x")], after_ms=60_000)
+    DelaySet(client, "later").schedule([("e", b"x")], after=60)
 
 
 @needs_prometheus
@@ -71,7 +71,7 @@ def test_printed_once_they_pass_the_checks_of_prometheus(redisq: Redisq) -> None
     text = redisq("metrics", "--once")
     assert 'redisq_queue_entries{kind="request",queue="mail",state="waiting"} 3.0\n' in text
     assert promtool("check", "metrics", text=text) == ""
-    assert "later" not in redisq("metrics", "--once", "--queue", "ma*")
+    assert "later" not in redisq("metrics", "ma*", "--once")
 
 
 @pytest.mark.usefixtures("queues")
@@ -145,7 +145,7 @@ def test_a_prometheus_scrapes_them_and_loads_the_shipped_rules(url: str, tmp_pat
             server.kill()
             server.wait()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(90) == 0
 
 
 def up(target: str) -> str:
@@ -235,7 +235,7 @@ def test_a_worker_serves_how_long_its_handler_takes_and_how_it_ends(
             assert json.load(reply)["queues"] == ["later"]
     finally:
         worker.terminate()
-        worker.wait(20)
+        worker.wait(90)
     promtool("check", "metrics", text=text)
     name = "messaging_process_duration_seconds_count"
     ends = re.findall(rf'^{name}{{.*name="later",.*outcome="(\w+)",task=""}} (\S+)$', text, re.M)

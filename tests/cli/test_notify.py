@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from redisq_ops import RequestQueue
 from redisq_ops.core.queues.delay import DelaySet
 
 from ..command_line import Redisq, dead_letters
@@ -44,10 +45,18 @@ def paused(client: redis.Redis, *names: str) -> None:
         DelaySet(client, name).configure("op", 1, {"paused": "db migration"})
 
 
+def test_nobody_is_told_of_a_pattern_that_matches_no_queue(
+    redisq: Redisq, client: redis.Redis, hook: Hook
+) -> None:
+    dead_letters(client, 3)
+    assert "no queue matches 'zzz*'" in redisq("check", "zzz*", "--notify", code=3)
+    assert hook.got == []
+
+
 def test_a_trouble_is_told_once_and_its_end(
     redisq: Redisq, client: redis.Redis, hook: Hook
 ) -> None:
-    redisq("check", "--notify")
+    redisq("check", "--notify", code=3)
     assert hook.got == []
     dead_letters(client, 3)
     for _ in range(2):
@@ -129,11 +138,47 @@ def test_a_server_that_cannot_be_reached_is_told(redisq: Redisq, hook: Hook) -> 
 
 
 def test_queues_that_are_gone_are_told(redisq: Redisq, client: redis.Redis, hook: Hook) -> None:
-    paused(client, "mail")
-    redisq("check", "ma*", "--notify", code=None)
+    paused(client, "mail", "later")
+    redisq("check", "--notify", code=None)
+    client.delete(*client.scan_iter("redisq:{mail}:*"))  # the registry has it still
+    for _ in range(3):
+        assert redisq("check", "ma*", "--notify").startswith("OK: 1 queue")
+        time.sleep(0.002)
     client.flushall()
-    assert "no queue matches" in redisq("check", "ma*", "--notify", code=3)
-    assert hook.lines[-1] == "Fix the server: no queue matches 'ma*'. Type: redisq doctor"
+    paused(client, "mail")
+    for _ in range(3):
+        redisq("check", "later", "--notify", code=3)
+        time.sleep(0.002)
+    assert [line.split(" after ")[0] for line in hook.lines] == [
+        "Look at later: paused: db migration. Type: redisq explain later",
+        "Look at mail: paused: db migration. Type: redisq explain mail",
+        "Lost mail",
+        "Lost later",
+    ]
+    assert ", the data is gone. Before: paused: db migration. Type: redisq doctor" in hook.lines[3]
+
+
+def test_a_queue_that_was_made_anew_resolves_nothing(
+    redisq: Redisq, client: redis.Redis, hook: Hook
+) -> None:
+    dead_letters(client, 3)
+    redisq("check", "--notify", code=None)
+    client.flushall()
+    DelaySet(client, "mail").schedule([("e", b"x")])
+    for _ in range(3):
+        redisq("check", "--notify")
+        time.sleep(0.002)
+    assert [line.split()[0] for line in hook.lines] == ["Look", "Lost"]
+
+
+def test_bad_input_calls_nobody(redisq: Redisq, client: redis.Redis, hook: Hook) -> None:
+    paused(client, "mail")
+    for _ in range(2):
+        said = redisq("check", "zzz*", "--notify", code=3)
+        assert said == "UNKNOWN: no queue matches 'zzz*' (redisq ls shows what there is)\n"
+        assert redisq.err == ""
+    assert "UNKNOWN: " in redisq("check", "--notify", "--prefix", "a b", code=3)
+    assert hook.got == []
 
 
 def test_a_check_of_some_queues_says_nothing_of_the_others(
@@ -176,18 +221,41 @@ def test_a_test_message_says_who_can_be_reached(
     [
         ("", "nobody to tell: add a table [notify.to.NAME]"),
         ("notify = 5", "notify must be a table"),
-        ("[notify.to.a]\nurl = '${NOT_SET}'", "'NOT_SET' is not set"),
-        ("[notify.to.a]\nwebhook = 'ftp://x'", "http:// or https://"),
+        ("[notify]\nto = {}", "nobody to tell"),
     ],
 )
-def test_a_mistake_in_the_configuration_is_unknown_before_anything_is_read(
-    text: str, why: str, redisq: Redisq, configuration: Path
+def test_a_table_that_tells_nobody_is_unknown_but_hides_no_trouble(
+    text: str, why: str, redisq: Redisq, client: redis.Redis, configuration: Path
 ) -> None:
     configuration.write_text(text)
-    redisq.url = f"redis://127.0.0.1:{free_port()}"
+    RequestQueue(client, "news").submit([], id="r")
     said = redisq("check", "--notify", code=3)
     assert said.startswith("UNKNOWN: ") and why in said and said.count("\n") == 1
-    assert redisq("check", code=3).startswith("UNKNOWN: can't reach")  # it only matters to --notify
+    assert redisq("check").startswith("OK: ")  # it only matters to --notify
+    paused(client, "mail")
+    assert redisq("check", "--notify", code=1).startswith("WARNING: mail: paused: db migration")
+    assert redisq.err.startswith("redisq: nobody is told: ") and why in redisq.err
+
+
+@pytest.mark.parametrize(
+    "table, why",
+    [
+        ("url = '${NOT_SET}'", "'NOT_SET' is not set"),
+        ("webhook = 'ftp://x'", "http:// or https://"),
+        ("colour = 'red'", "unknown field 'colour'"),
+    ],
+)
+def test_a_mistake_in_a_recipients_table_is_named_and_the_others_are_told(
+    table: str, why: str, redisq: Redisq, client: redis.Redis, hook: Hook, configuration: Path
+) -> None:
+    configuration.write_text(f"[notify.to.pager]\n{table}\n{configuration.read_text()}")
+    paused(client, "mail")
+    assert redisq("check", "--notify", code=1).startswith("WARNING: mail: paused: db migration")
+    assert redisq.err.startswith("redisq: notify pager: ") and why in redisq.err
+    assert redisq.err.count("\n") == 1 and len(hook.got) == 1
+    with_test = redisq("check", "--notify-test", code=3)
+    assert "team: told\n" in with_test and why in with_test
+    assert why in redisq.refusal("watch", "--listen", "127.0.0.1:0", code=2)
 
 
 def test_a_context_may_tell_others(
@@ -213,5 +281,6 @@ def test_without_apprise_a_url_names_the_extra(
 
     configuration.write_text('[notify.to.chat]\nurl = "slack://s3cret"\n')
     monkeypatch.setattr(notifier, "find_spec", lambda name: None)
-    said = redisq("check", "--notify", code=3)
-    assert said == "UNKNOWN: apprise isn't installed: pip install 'redisq-ops[notify]'\n"
+    redisq("check", "--notify", code=3)
+    missing = "apprise isn't installed: pip install 'redisq-ops[notify]'\n"
+    assert redisq.err == f"redisq: notify chat: {missing}"

@@ -216,7 +216,7 @@ def test_corrupt_entry_is_named_and_hides_no_other(
     assert "'odd' is corrupt" in rows["odd"]["problem"] and rows["odd"]["cron"] is None
     assert "'orphan' has no definition" in rows["orphan"]["problem"]
     assert "secret" not in redisq("periodic", "ls", "later", code=3)
-    assert len(redisq.rows("inspect", "queue", "later")[0]["periodic_entries"]) == 3
+    assert len(redisq.rows("inspect", "later")[0]["periodic_entries"]) == 3
     assert redisq.rows("explain", "later/odd")[0]["rule"] == "periodic-corrupt"
     seen = stored(client)
     assert "periodic rm later/odd" in redisq.refusal("periodic", "pause", "later/odd", *YES, code=1)

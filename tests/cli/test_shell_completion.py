@@ -18,6 +18,7 @@ import redis
 
 from redisq_ops.cli.main import run
 from redisq_ops.core.queues.delay import DelaySet
+from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
 
 from ..command_line import Redisq
@@ -48,11 +49,12 @@ def completed(line: str, shell: str = "bash", code: str = "", **environment: str
 
 @pytest.mark.slow
 def test_commands_and_their_options() -> None:
-    assert completed("redisq rep") == ["replay", "report"]
-    assert {"ls", "replay", "purge"} <= set(completed("redisq dlq "))
+    assert completed("redisq rep") == ["report", "replay"]
+    assert completed("redisq dlq ") == ["ls", "groups", "group", "acknowledge"]
     assert completed("redisq dlq replay --older") == ["--older-than"]
+    assert completed("redisq requeue --state ") == ["pending", "delayed"]
     assert {"--dry-run", "--yes", "--rate"} <= set(completed("redisq purge --"))
-    assert completed("redisq inspect en") == ["entry"]
+    assert completed("redisq request re") == ["resume"]
     assert set(completed("redisq purge mail --state de")) == {"dead", "delayed"}
     assert completed("redisq --cont") == ["--context"]
     assert completed("redisq schema entry-d") == ["entry-details"]
@@ -146,8 +148,8 @@ def test_the_shell_itself_completes(
     RequestQueue(client, "mail").submit([b"x"], id="r1")
     assert run(["--url", url, "discover", "--register", "--yes"]) == 0
     with Shell(name, tmp_path, url) as shell:
-        shell.tab("redisq ret", "redisq retention")  # the first one of a session
-        shell.tab("redisq inspect queue resque:l", "resque:low")
+        shell.tab("redisq set", "redisq settings")  # the first one of a session
+        shell.tab("redisq inspect resque:l", "resque:low")
         shell.tab("redisq dlq ls --queue=m", "--queue=mail")
         shell.tab('redisq dlq ls --where "error~a b" --old', "--older-than")
         (tmp_path / "plan.ndjson").touch()
@@ -168,20 +170,25 @@ def test_queues_come_from_the_server(url: str, client: redis.Redis) -> None:
     DelaySet(client, "later").schedule([("e1", b"x")])
     for line in (
         "purge --queue m",
-        "inspect queue m",
+        "inspect m",
         "queue pause m",
         "history m",
         "dlq ls m",
         "select m",
         "explain m",
-        "consumers ls m",
+        "workers ls m",
         "client ls m",
         "top --queue m",
     ):
         assert completed(f"redisq {line}", REDIS_URL=url) == ["mail", "maps"], line
-    assert completed(f"redisq --url {url} retention l") == ["later"]
+    assert completed(f"redisq --url {url} settings l") == ["later"]
     assert completed(f"redisq dlq ls --url={url} l") == ["later"]
-    assert completed("redisq purge mail/r", REDIS_URL=url) == []
+    assert completed("redisq purge mail/r", REDIS_URL=url) == ["mail/r1"]
+    RequestQueue(client, "mail").take(1, consumer="w1")
+    assert completed("redisq workers claim mail ", REDIS_URL=url) == ["w1"]
+    FairQueue(client, "fair").submit("acme", [b"x"])
+    assert completed("redisq client block fair a", REDIS_URL=url) == ["acme"]
+    assert completed("redisq settings mail max_l") == ["max_lost="]
 
 
 @pytest.mark.slow

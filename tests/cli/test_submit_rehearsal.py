@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 import redis
 
+from redisq_ops.core.model.entry import Settlement
+from redisq_ops.core.queues.circular import CircularQueue
+from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import run
@@ -99,7 +102,72 @@ def test_it_refuses_what_submit_refuses(
         assert last.split("; ")[0].rpartition("entries wait")[2] in redisq.err
 
 
+def fair(client: Client) -> Any:
+    FairQueue(client, "mail").submit("ann", [("r-2", b"other")])
+    return FairQueue(client, "mail")
+
+
+def delay(client: Client) -> Any:
+    DelaySet(client, "mail").schedule([("r-2", b"other")])
+    return DelaySet(client, "mail")
+
+
+def circular(client: Client) -> Any:
+    CircularQueue(client, "mail").push([("r-2", b"other")])
+    return CircularQueue(client, "mail")
+
+
+@pytest.mark.parametrize(
+    ("made", "more"),
+    [(fair, ["--for-client", "ann"]), (delay, ["--in", "1h"]), (delay, []), (circular, [])],
+)
+def test_entries_of_a_queue_without_requests(
+    redisq: Redisq, client: Client, tmp_path: Path, made: Callable[[Client], Any], more: list[str]
+) -> None:
+    queue, file = made(client), tmp_path / "in"
+    file.write_bytes(b"one\ntwo\n")
+    words = ["submit", str(file), "--queue", "mail", "--id"]
+
+    def refused(*more: str) -> str:
+        was = picture(client)
+        said = redisq.refusal(*words, *more, "--dry-run", code=2 if "--wait" in more else 1)
+        assert picture(client) == was
+        assert redisq.refusal(*words, *more, code=redisq.code).splitlines()[-1] == said
+        return said
+
+    assert "are for requests" in refused("new", *more, "--wait")
+    if not queue.pushes_again:
+        assert "r-2 exists with other content" in refused("r", *more)
+    assert "2 entries, not sent" in redisq(*words, "new", *more, "--dry-run")
+    (row,) = redisq.rows(*words, "new", *more)
+    assert (row["word"], row["total"], row["state"]) == ("ok", 2, None)
+    found = [queue.get(f"new-{n}") for n in (1, 2)]
+    assert [entry.payload for entry in found] == [b"one", b"two"]
+    if more[:1] != ["--in"]:  # of which each call means another time
+        assert redisq.rows(*words, "new", *more)[0]["word"] == "same"
+    client.hset(queue.keys["cfg"], "max_waiting", 3)
+    assert "max_waiting is 3" in refused("full", *more)
+    run(client, control.drain(queue, Author("ada", "laptop")))
+    assert "draining" in refused("full", *more)
+
+
 @pytest.mark.alike
+@pytest.mark.parametrize(("made", "more"), [(fair, ["--for-client", "ann"]), (delay, [])])
+def test_entries_that_are_done_are_not_added_again(
+    redisq: Redisq, client: Client, tmp_path: Path, made: Callable[[Client], Any], more: list[str]
+) -> None:
+    queue, file = made(client), tmp_path / "in"
+    file.write_bytes(b"one\ntwo\n")
+    words = ["submit", str(file), "--queue", "mail", "--id", "new", *more]
+    redisq(*words)
+    taken = queue.take(9, consumer="w").deliveries
+    queue.settle([Settlement(each, "ack") for each in taken])
+    assert redisq.rows(*words)[0]["word"] == "same"
+    file.write_bytes(b"one\ntwo\nthree\n")
+    redisq(*words)
+    assert [each.id for each in queue.take(9, consumer="w").deliveries] == ["new-3"]
+
+
 def test_it_accepts_what_submit_continues(redisq: Redisq, client: Client, tmp_path: Path) -> None:
     file = tmp_path / "in"
     file.write_bytes(b"one\ntwo\nthree\n")

@@ -73,8 +73,10 @@ def test_a_recording_has_the_tasks_without_messages(
     redisq: Redisq, rq: Any, tmp_path: Path
 ) -> None:
     file = str(tmp_path / "q.rec")
-    redisq("record", file, "--for", "1s")
-    rows = redisq.rows("playback", file, "tasks", "--queue", "rq:low")
+    redisq("recording", "write", file, "--for", "1s")
+    rows = redisq.rows("recording", "show", file, "tasks", "--queue", "rq:low")
     errors = {row["last_error"] for row in rows}
     assert "ValueError" in errors and any(row["ended"] for row in rows)
-    assert "compares queues" in redisq.refusal("playback", file, "tasks", "--diff", "1m", code=2)
+    assert "compares queues" in redisq.refusal(
+        "recording", "show", file, "tasks", "--diff", "1m", code=2
+    )

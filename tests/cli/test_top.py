@@ -125,7 +125,7 @@ def test_for_programs_it_prints_what_other_commands_do(
     url: str, client: redis.Redis, capsys: pytest.CaptureFixture[str]
 ) -> None:
     RequestQueue(client, "mail").submit([b"x"] * 3, id="r1", limit=2)
-    pairs = {"top --once": "ls", "top": "ls", "top --queue mail": "inspect queue mail"}
+    pairs = {"top --once": "ls", "top": "ls", "top --queue mail": "inspect mail"}
     for words, same in pairs.items():
         printed = []
         for command in (words, same):

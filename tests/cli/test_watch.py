@@ -120,20 +120,19 @@ def test_a_long_frame_on_a_terminal_says_that_the_server_is_lost_and_what_is_cut
 def test_a_mistake_is_one_line_and_nothing_is_drawn(redisq: Redisq) -> None:
     assert "not a time span" in redisq.refusal("ls", "--watch", "2", code=2)
     assert "at least 100ms" in redisq.refusal("ls", "--watch", "5ms", code=2)
-    redisq.refusal("inspect", "queue", "missing", "--watch", "1s", code=1)
+    redisq.refusal("inspect", "missing", "--watch", "1s", code=1)
 
 
 @pytest.mark.parametrize(
     "words",
     [
         "ls",
-        "inspect queue later",
-        "inspect entry later/e1",
+        "inspect later",
+        "inspect later/e1",
         "explain later",
         "dlq groups later",
-        "consumers ls later",
+        "workers ls later",
         "client ls fair",
-        "workers ls",
     ],
 )
 def test_each_look_can_be_repeated(

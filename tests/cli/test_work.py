@@ -14,7 +14,6 @@ import subprocess
 import sys
 import termios
 import threading
-import time
 from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,6 +33,7 @@ from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.server import EmbeddedServer
 
 from ..proxy import FlakyProxy
+from ..queue_steps import eventually
 
 pytestmark = pytest.mark.alike
 
@@ -93,12 +93,6 @@ def total(queue: RequestQueue[redis.Redis], id: str) -> int:
     return found.total if found else 0
 
 
-def until(holds: Callable[[], bool]) -> None:
-    """Come back when it is so; should it never be, the test's time-out ends this."""
-    while not holds():
-        time.sleep(0.002)
-
-
 def numbers(path: Path, count: int) -> list[bytes]:
     lines = [b"%d" % n for n in range(count)]
     path.write_bytes(b"\n".join(lines) + b"\n")
@@ -118,7 +112,7 @@ def test_from_a_file_to_its_results(queue: RequestQueue[redis.Redis]) -> None:
     id = ok("submit", "in.txt").strip()
     assert len(id) == 26
     assert ok("work", "--exec", "tr a-z A-Z", "--burst") == ""
-    assert ok("wait", "request", id) == f"{id} done: 4 done\n"
+    assert ok("wait", id) == f"{id} done: 4 done\n"
     assert json_lines(ok("results", id)) == [
         {"n": 1, "state": "done", "result": "ONE"},
         {"n": 2, "state": "done", "result": ""},
@@ -218,7 +212,7 @@ def test_stdin_is_resumed_by_reading_it_again(
     process = started("submit", "-", "--id", "r")
     feed(process).write(whole[:9_000])
     feed(process).flush()
-    until(lambda: total(queue, "r") > 0)
+    eventually(lambda: total(queue, "r") > 0)
     process.kill()
     assert 0 < total(queue, "r") < 5_000
     assert ok("submit", "-", "--id", "r", input=whole) == "r\n"
@@ -246,7 +240,7 @@ def test_ctrl_c_names_the_open_request_and_how_to_go_on(
     for some in (payloads[:1_250], payloads[1_250:1_260]):
         feed(process).writelines(b"%b\n" % line for line in some)
         feed(process).flush()
-        until(lambda: unread(feed(process)) == 0)
+        eventually(lambda: unread(feed(process)) == 0)
     # It fetches the last lines when it has sent what it could of the others, and heard of all that.
     (open_,) = queue.requests()
     id = open_.id
@@ -313,7 +307,7 @@ def test_a_lost_server_leaves_a_request_that_goes_on(
         feed(process).write(whole[:9_000])
         feed(process).flush()
         with redis.Redis.from_url(own.url) as client:
-            until(lambda: total(RequestQueue(client), "r") > 1_000)
+            eventually(lambda: total(RequestQueue(client), "r") > 1_000)
             own.kill()
             _, err = process.communicate(whole[9_000:])
             assert process.returncode == 4
@@ -426,7 +420,7 @@ def test_input_that_cannot_be_submitted(
 ) -> None:
     Path("empty.txt").touch()
     Path("in.txt").write_bytes(b"one\n")
-    DelaySet(client, "later").schedule([("e", b"")], after_ms=0)
+    DelaySet(client, "later").schedule([("e", b"")], after=0)
     before = sorted(client.keys())
     assert cli.run(["submit", *words]) == 2
     out, err = capfd.readouterr()
@@ -489,13 +483,21 @@ def test_a_program_says_by_its_exit_what_became_of_an_entry() -> None:
         "esac; echo $word $0 $1"
     )
     ok("submit", "in.txt", "--id", "r")
-    ok("work", "--exec", "sh job.sh 'two words'", "--burst")
+    worked = redisq("work", "--exec", "sh job.sh 'two words'", "--burst")
+    said = worked.stderr.decode()
+    assert worked.returncode == 3
+    command = "sh job.sh 'two words'"
+    assert f"after attempt 1: {command} (exit 100): Reject: bad is odd\n" in said
+    assert f" s: {command}: exit 7: try later\n" in said
+    assert "Traceback" not in said and ".py" not in said
     good, bad, worse = json_lines(ok("results", "r"))
     assert good == {"n": 1, "state": "done", "result": "good job.sh two words\n"}
     assert bad["state"] == "dead"
     assert bad["error"] == {"reason": "rejected", "type": "Reject", "message": "bad is odd"}
     assert worse == {"n": 3, "state": "delayed", "result": None}
-    assert ok("wait", "when", "delayed==1 and dead==1").startswith("default: 0 waiting,")
+    assert ok("wait", "default", "--until", "delayed==1 and dead==1").startswith(
+        "default: 0 waiting,"
+    )
 
 
 @pytest.mark.slow
@@ -512,7 +514,8 @@ def test_a_function_handles_deliveries(kind: str) -> None:
     )
     Path("in.txt").write_bytes(b"bytes\njson\nnone\ndead\n")
     ok("submit", "in.txt", "--id", "r")
-    ok("work", "jobs:handle", "--burst", "--concurrency", "3", "--batch", "2")
+    words = ("work", "jobs:handle", "--burst", "--concurrency", "3", "--batch", "2")
+    assert redisq(*words).returncode == 3
     assert json_lines(ok("results", "r")) == [
         {"n": 1, "state": "done", "result": "bytesbytes"},
         {"n": 2, "state": "done", "result": '{"n": 2, "attempt": 1}'},
@@ -540,9 +543,12 @@ def test_once_leaves_nothing_it_could_take_and_says_what_else_there_is(
     many = ("--concurrency", "8", "--batch", "20", "--processes", processes)
     Path("numbers_only.py").write_text("def handle(delivery): int(delivery.payload)\n")
     done = redisq("--utc", "work", "numbers_only:handle", "--burst", *words, *many)
-    assert (done.returncode, done.stdout) == (0, b"")
+    assert (done.returncode, done.stdout) == (3, b"")  # an entry of each failed
     assert [queue.counts().waiting for queue in queues] == [0, 0, 301]
-    told = [line for line in done.stderr.decode().splitlines() if line.startswith("queue ")]
+    log = done.stderr.decode().splitlines()
+    told = [line.partition("redisq_ops.worker: ")[2] for line in log if "stopped, " not in line]
+    told = [line for line in told if line.startswith("queue ") and "is dead after" not in line]
+    told = [line for line in told if " is at its limit of " not in line]
     due = r"the first is due at 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\+00:00"
     late = "1 entry is delayed \\(for a retry, or by a schedule\\), "
     expected = [
@@ -564,11 +570,102 @@ def test_what_a_worker_logs_is_redacted(
         "def send(delivery): raise ValueError('no mailbox ' + delivery.payload.decode())\n"
     )
     RequestQueue(client).submit([b"ann@example.org"], id="r1")
-    assert cli.run(["-vv", "work", "mailing:send", "--burst"]) == 0
+    assert cli.run(["-vv", "work", "mailing:send", "--burst"]) == 1
     err = capfd.readouterr().err
-    assert "retry: default/r1/1 in " in err and " s: ValueError: no mailbox ***\n" in err
-    assert "DEBUG redisq_ops.worker: traceback of default/r1/1:\n    Traceback" in err
+    assert "WARNING redisq_ops.worker: retry: default/r1/1 in " in err
+    assert " s: ValueError: no mailbox ***\n    Traceback (most recent call last):\n" in err
+    assert "    ValueError: no mailbox ***\n" in err
     assert "ann@example.org" not in err
+
+
+ONE_STREAM = """
+import logging, sys
+from redisq_ops import Reject
+log = logging.getLogger("shop")
+def handle(work):
+    log.info("price of %s\\nis 7", "ann")
+    if work.payload == b"secret bad":
+        raise Reject("no such price")
+    return b"7"
+"""
+
+
+@pytest.mark.parametrize(
+    ("format", "payloads", "code"),
+    [
+        ("json", [], 0),
+        ("json", [b"secret"], 0),
+        ("json", [b"secret", b"secret bad"], 3),
+        ("json", [b"secret bad"], 1),
+        ("text", [b"secret", b"secret bad"], 3),
+    ],
+)
+def test_a_burst_has_exit_codes_for_cron_and_one_log(
+    queue: RequestQueue[redis.Redis],
+    payloads: list[bytes],
+    code: int,
+    format: str,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    Path("prices.py").write_text(ONE_STREAM)
+    queue.submit(payloads, id="r")
+    assert cli.run(["--log-format", format, "work", "prices:handle", "--burst"]) == code
+    out, err = capfd.readouterr()
+    assert (out, "secret" in err) == ("", False)
+    lines = err.splitlines()
+    if format == "text":
+        assert [line for line in lines if not re.match(r"20\d\d-\d\d-\d\d |    ", line)] == []
+        assert sum(line.endswith("INFO shop [default/r/1]: price of ann") for line in lines) == 1
+        assert any(" ERROR redisq_ops.worker: dead letter: default/r/2 " in line for line in lines)
+        assert "    redisq_ops.core.worker.retry.Reject: no such price" in lines
+        return
+    rows = json_lines(err)
+    own = [
+        (row["message"], row["entry"], row["attempt"]) for row in rows if row["logger"] == "shop"
+    ]
+    assert own == [("price of ann\nis 7", f"r/{n + 1}", 1) for n in range(len(payloads))]
+    for row in rows:
+        if row["level"] == "error":
+            assert (row["queue"], row["task"], row["error"]) == ("default", None, "Reject")
+            assert row["duration_ms"] >= 0 and "in handle" in row["traceback"]
+    assert [row["level"] for row in rows].count("error") == payloads.count(b"secret bad")
+
+
+RELOADED = "import time\nfrom pathlib import Path\ndef handle(work):\n    %s\n    return b'%s'\n"
+BUSY = "Path('began').touch()\n    while not Path('go').exists(): time.sleep(0.01)"
+
+
+@pytest.mark.slow
+def test_a_changed_handler_is_loaded_again_and_loses_nothing(
+    queue: RequestQueue[redis.Redis], started: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    def saved(text: str) -> None:
+        Path("new").write_text(text)
+        Path("new").replace("live.py")
+
+    def said(words: bytes) -> None:
+        assert worker.stderr is not None
+        eventually(lambda: words in worker.stderr.readline())  # type: ignore[union-attr]
+
+    saved(RELOADED % (BUSY, "one"))
+    queue.submit([b"a", b"b"], id="r", limit=1)
+    worker = started("work", "live:handle", "--reload", "--batch", "2")
+    eventually(Path("began").exists)
+    saved("def handle(work) return 1\n")
+    said(b"stopping, source files changed: 1 running")
+    Path("go").touch()  # what runs is finished by the old code, the rest isn't begun
+    said(b"SyntaxError: expected ':' (live.py, line 1); waiting for a change")
+    said(b"def handle(work) return 1")
+    assert queue.counts().waiting == 1
+    saved("def handle(): ...\n")
+    said(b"handler handle() is called with one argument, the entry: ")
+    saved(RELOADED % ("pass", "two"))
+    eventually(lambda: queue.counts().done == 2)
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait() == 0
+    assert [row["result"] for row in json_lines(ok("results", "r"))] == ["one", "two"]
+    attempts = [entry.attempts for n in (1, 2) if (entry := queue.get(f"r/{n}"))]
+    assert attempts == [0, 0]  # none failed
 
 
 @pytest.mark.slow
@@ -584,10 +681,11 @@ def test_asked_to_stop_a_worker_ends_what_it_has_begun(
     Path("job.sh").write_text("touch begun.$$; sleep 0.5; cat")
     queue.submit([b"%d" % n for n in range(100)], id="r", limit=1)
     worker = started("work", "--exec", "sh job.sh", "--processes", processes, "--consumer", "w")
-    until(lambda: any(Path().glob("begun.*")))
+    eventually(lambda: any(Path().glob("begun.*")))
     worker.send_signal(number)
     _, err = worker.communicate()
-    said = [line for line in err.splitlines() if b" is at its limit of 1: 1 of 1 " not in line]
+    said = [line for line in err.splitlines() if b" INFO " not in line]
+    said = [line for line in said if b" is at its limit of 1: 1 of 1 " not in line]
     assert (worker.returncode, said) == (code, [])
     found = queue.request("r")
     assert found is not None
@@ -608,6 +706,8 @@ def test_asked_to_stop_a_worker_ends_what_it_has_begun(
         (["json:loads", "--concurrency", "0"], "concurrency"),
         (["json:loads", "--processes", "0"], "processes 0"),
         (["json:loads", "--processes", "2", "--batch", "501"], "batch"),
+        (["--exec", "cat", "--reload"], "--reload is for one process, and for handlers in Python"),
+        (["json:loads", "--reload", "--concurrency", "0"], "concurrency"),
         (["json:loads", "--consumer", "~x"], "names that begin with ~ are reserved"),
     ],
 )
@@ -666,11 +766,11 @@ def test_waiting_for_what_has_ended_returns_at_once(
     for nth, outcome in enumerate(outcomes):
         ended(queue, f"r{nth}", outcome)
     ids = [f"r{nth}" for nth in range(len(outcomes))]
-    assert cli.run(["wait", "request", *ids, "--timeout", "60s"]) == code
+    assert cli.run(["wait", *ids, "--timeout", "60s"]) == code
     out = capfd.readouterr().out
     assert sorted(out.splitlines()) == sorted(said.splitlines()) or not said
     assert out.count("\n") == len(ids)
-    assert cli.run(["wait", "request", *ids, "--json"]) == code
+    assert cli.run(["wait", *ids, "--json"]) == code
     rows = json_lines(capfd.readouterr().out)
     assert {(row["id"], row["total"]) for row in rows} == {(id, 2) for id in ids}
 
@@ -682,11 +782,11 @@ def test_waiting_too_long_for_nothing_and_interrupted(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     queue.submit([b"1"], id="r")
-    assert cli.run(["wait", "request", "r", "--timeout", "50ms"]) == 124
-    assert cli.run(["wait", "when", "waiting==0", "--timeout", "50ms"]) == 124
-    assert cli.run(["wait", "request", "nothing"]) == 1
-    assert cli.run(["wait", "request", "nothing", "--queue", "default"]) == 1
-    assert cli.run(["wait", "when", "waiting==0", "--queue", "nowhere"]) == 1
+    assert cli.run(["wait", "r", "--timeout", "50ms"]) == 124
+    assert cli.run(["wait", "default", "--until", "waiting==0", "--timeout", "50ms"]) == 124
+    assert cli.run(["wait", "nothing"]) == 1
+    assert cli.run(["wait", "default/nothing"]) == 1
+    assert cli.run(["wait", "nowhere", "--until", "waiting==0"]) == 1
     told = capfd.readouterr().err
     assert told.count("\n") == 5 and "not waiting==0 in queue default: 1 waiting, 0 pe" in told
     client = queue.client
@@ -695,14 +795,14 @@ def test_waiting_too_long_for_nothing_and_interrupted(
         stats: dict[str, dict[str, int]] = client.info("commandstats")
         return stats.get("cmdstat_zcard", {}).get("calls", 0) // 4
 
-    waits: dict[tuple[str, str], Callable[[], bool]] = {
-        ("request", "r"): lambda: bool(client.pubsub_channels()),
-        ("when", "waiting==0"): lambda: looks() > 1,
+    waits: dict[tuple[str, ...], Callable[[], bool]] = {
+        ("default/r",): lambda: bool(client.pubsub_channels()),
+        ("default", "--until", "waiting==0"): lambda: looks() > 1,
     }
     for words, it_waits in waits.items():
         client.config_resetstat()
         process = started("wait", *words)
-        until(it_waits)
+        eventually(it_waits)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate()
         assert (process.returncode, out, err) == (130, b"", b"")
@@ -713,9 +813,9 @@ def test_waiters_hear_of_the_end(
     queue: RequestQueue[redis.Redis], started: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
     queue.submit([b"1", b"2"], id="r", limit=2)
-    request = started("wait", "request", "default/r")
-    when = started("wait", "when", "waiting==0 and pending==0", "--json")
-    until(lambda: len(queue.client.pubsub_channels()) == 1)
+    request = started("wait", "default/r")
+    when = started("wait", "default", "--until", "waiting==0 and pending==0", "--json")
+    eventually(lambda: len(queue.client.pubsub_channels()) == 1)
     for delivery in queue.take(2, consumer="w").deliveries:
         queue.settle([Settlement(delivery, "ack")])
     assert request.communicate() == (b"r done: 2 done\n", b"")
@@ -725,7 +825,10 @@ def test_waiters_hear_of_the_end(
     assert (row["name"], row["waiting"], row["done"]) == ("default", 0, 2)
 
 
-WAITS = {"request": ("request", "default/r"), "when": ("when", "waiting==0 and pending==0")}
+WAITS = {
+    "request": ("default/r",),
+    "queue": ("default", "--until", "waiting==0 and pending==0"),
+}
 
 
 def is_waiting(client: redis.Redis) -> bool:
@@ -744,7 +847,7 @@ def test_waiters_go_on_through_a_restart_of_the_server(
             queue = RequestQueue(client)
             queue.submit([b"1"], id="r")
             process = started("wait", *words, "--url", own.url)
-            until(lambda: is_waiting(client))
+            eventually(lambda: is_waiting(client))
             own.kill()
             assert process.stderr is not None
             said = process.stderr.readline()
@@ -767,7 +870,7 @@ def test_waiters_of_a_server_that_is_gone_time_out(
         with redis.Redis.from_url(own.url) as client:
             RequestQueue(client).submit([b"1"], id="r")
             process = started("wait", *words, "--timeout", "1s", "--url", own.url)
-            until(lambda: is_waiting(client))
+            eventually(lambda: is_waiting(client))
         own.kill()
         out, err = process.communicate()
     assert (process.returncode, out) == (124, b"")
@@ -776,7 +879,7 @@ def test_waiters_of_a_server_that_is_gone_time_out(
 
 
 def test_a_bad_expression_is_pointed_at(capfd: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["wait", "when", "waiting==0 and ded>1"]) == 2
+    assert cli.run(["wait", "default", "--until", "waiting==0 and ded>1"]) == 2
     err = capfd.readouterr().err
     assert "waiting==0 and ded>1 (column 16: there is no count 'ded'" in err
 
@@ -808,7 +911,7 @@ def test_results_that_were_too_much_are_said(
     queue.submit([b""] * 66, id="r", limit=100)
     for delivery in queue.take(66, consumer="w").deliveries:
         queue.settle([Settlement(delivery, "result", b"x" * (1 << 20))])
-    assert cli.run(["results", "r", "--queue", "default"]) == 0
+    assert cli.run(["results", "default/r"]) == 0
     out, err = capfd.readouterr()
     rows = json_lines(out)
     assert [row["state"] for row in rows] == ["done"] * 66
@@ -835,8 +938,8 @@ def test_a_worker_says_that_its_queue_is_paused(
     capfd.readouterr()
     work = ["work", "--exec", "cat", "--burst"]
     assert cli.run(work) == 0
-    assert capfd.readouterr().err == (
-        "queue default: paused (smtp is down), 2 entries are waiting; "
+    assert capfd.readouterr().err.endswith(
+        " INFO redisq_ops.worker: queue default: paused (smtp is down), 2 entries are waiting; "
         "resume with: redisq queue resume default\n"
     )
     assert cli.run(["queue", "resume", "default", "--yes"]) == 0

@@ -48,7 +48,7 @@ def three(client: Client) -> None:
 
 
 def there(redisq: Redisq, *words: str) -> dict[str, dict[str, Any]]:
-    return {row["name"]: row for row in redisq.rows("workers", "ls", *words)}
+    return {row["name"]: row for row in redisq.processes(*words)}
 
 
 def test_processes_are_listed_without_writing_anything(redisq: Redisq, client: Client) -> None:
@@ -81,7 +81,7 @@ def test_several_queues_of_one_deployment_show_its_processes_once(
     client.sadd("queues", "low")
     redisq("discover", "--register", "--yes")
     assert len(redisq.rows("ls")) >= 4
-    rows = redisq.rows("workers", "ls")
+    rows = redisq.processes()
     assert sorted(row["name"] for row in rows) == sorted(
         [LIVE, SLOW, GONE, "box:77:low", SILENT, "old:5:*"]
     )
@@ -89,14 +89,14 @@ def test_several_queues_of_one_deployment_show_its_processes_once(
 
 def test_the_dead_are_struck_and_what_they_had_waits_again(redisq: Redisq, client: Client) -> None:
     three(client)
-    (plan,) = redisq.rows("workers", "prune", "sidekiq", "--older-than", "30s", "--dry-run")
+    (plan,) = redisq.rows("workers", "rm", "sidekiq", "--older-than", "30s", "--dry-run")
     assert (plan["matched"], plan["jobs"], plan["processes"]) == (2, 2, [SLOW, GONE])
     assert client.scard("processes") == 3
-    said = redisq("workers", "prune", "sidekiq", "--older-than", "30s", code=5)
+    said = redisq("workers", "rm", "sidekiq", "--older-than", "30s", code=5)
     assert (
         f"{SLOW}: last heartbeat 40s ago, 2 jobs" in said and f"{GONE}: its record is gone" in said
     )
-    done = redisq.rows("workers", "prune", "sidekiq", "--older-than", "30s", "--yes")[-1]
+    done = redisq.rows("workers", "rm", "sidekiq", "--older-than", "30s", "--yes")[-1]
     assert (done["matched"], done["done"], done["skipped"]) == (2, 2, {})
     assert done["jobs"] == {"waiting": 2, "dead": 0, "lost": 0}
     assert client.smembers("processes") == {LIVE.encode()}
@@ -110,17 +110,17 @@ def test_the_dead_are_struck_and_what_they_had_waits_again(redisq: Redisq, clien
 
 def test_by_default_only_whom_the_owner_takes_for_dead(redisq: Redisq, client: Client) -> None:
     three(client)
-    assert "1 of 1" in redisq("workers", "prune", "sidekiq", "--yes", "--reason", "deploy")
+    assert "1 of 1" in redisq("workers", "rm", "sidekiq", "--yes", "--reason", "deploy")
     assert client.smembers("processes") == {LIVE.encode(), SLOW.encode()}
-    assert redisq("workers", "prune", "sidekiq").startswith("0 matched"), "nothing to ask about"
-    (nothing,) = redisq.rows("workers", "prune", "sidekiq")
+    assert redisq("workers", "rm", "sidekiq").startswith("0 matched"), "nothing to ask about"
+    (nothing,) = redisq.rows("workers", "rm", "sidekiq")
     assert (nothing["matched"], nothing["done"]) == (0, 0)
     assert len(redisq.rows("log")) == 1, "nothing to do is nothing done"
 
 
 def test_what_is_not_rescued_is_lost_and_said_to_be(redisq: Redisq, client: Client) -> None:
     three(client)
-    words = ("workers", "prune", "sidekiq", SLOW, "--older-than", "30s", "--no-rescue")
+    words = ("workers", "rm", "sidekiq", SLOW, "--older-than", "30s", "--no-rescue")
     assert "what they had is lost" in redisq(*words, "--dry-run")
     redisq(*words, "--yes")
     assert "2 jobs lost" in redisq.err
@@ -130,10 +130,10 @@ def test_what_is_not_rescued_is_lost_and_said_to_be(redisq: Redisq, client: Clie
 def test_one_by_name(redisq: Redisq, client: Client) -> None:
     three(client)
     assert "is alive: last heartbeat" in redisq.refusal(
-        "workers", "prune", "sidekiq", LIVE, "--yes", code=1
+        "workers", "rm", "sidekiq", LIVE, "--yes", code=1
     )
-    assert "no process" in redisq.refusal("workers", "prune", "sidekiq", "x:1", "--yes", code=1)
-    redisq("workers", "prune", "sidekiq:mail", GONE, "--yes")
+    assert "no process" in redisq.refusal("workers", "rm", "sidekiq", "x:1", "--yes", code=1)
+    redisq("workers", "rm", "sidekiq:mail", GONE, "--yes")
     assert client.smembers("processes") == {LIVE.encode(), SLOW.encode()}
 
 
@@ -148,7 +148,7 @@ def test_one_that_beats_after_the_plan_is_left(
         return await prune(self, *args, **given)
 
     monkeypatch.setattr(SidekiqQueue, "_pruned", after_a_beat)
-    (done,) = redisq.rows("workers", "prune", "sidekiq", GONE, "--yes", code=1)
+    (done,) = redisq.rows("workers", "rm", "sidekiq", GONE, "--yes", code=1)
     assert (done["done"], done["skipped"]) == (0, {"alive": 1})
     assert client.sismember("processes", GONE)
 
@@ -169,17 +169,17 @@ def test_interrupted_it_says_what_was_done(
         return said
 
     monkeypatch.setattr(SidekiqQueue, "_pruned", interrupted)
-    (done,) = redisq.rows("workers", "prune", "sidekiq", "--yes", code=130)
+    (done,) = redisq.rows("workers", "rm", "sidekiq", "--yes", code=130)
     assert (done["matched"], done["done"]) == (4, 2)
     assert client.scard("processes") == 2
-    assert redisq.rows("workers", "prune", "sidekiq", "--yes")[-1]["done"] == 2
+    assert redisq.rows("workers", "rm", "sidekiq", "--yes")[-1]["done"] == 2
 
 
 def test_a_key_in_the_way_stops_it_and_says_which(redisq: Redisq, client: Client) -> None:
     beat(client, "a:1:one", 50_000, "mail")
     beat(client, "b:2:two", 50_000, "mail", "low")
     client.set("queue:low", "somebody else's")
-    words = ("workers", "prune", "sidekiq", "--older-than", "30s", "--yes")
+    words = ("workers", "rm", "sidekiq", "--older-than", "30s", "--yes")
     redisq(*words, code=1)
     assert "queue:low" in redisq.err and "stopped after 1 of 2" in redisq.err
     assert client.smembers("processes") == {b"b:2:two"} and client.llen("queue:mail") == 1
@@ -200,7 +200,7 @@ def test_resque_s_workers(redisq: Redisq, client: Client) -> None:
     }
     assert rows["box:77:low"]["since_ms"] == 1_717_999_200_000 and rows[SILENT]["pid"] == 78
     assert rows["old:5:*"]["silent_ms"] is None
-    words = ("workers", "prune", "resque", "--older-than", "1h")
+    words = ("workers", "rm", "resque", "--older-than", "1h")
     assert "becomes failures" in redisq(*words, "--no-rescue", "--dry-run")
     assert "go back to waiting" in redisq(*words, "--dry-run")
     done = redisq.rows(*words, "--no-rescue", "--yes")[-1]
@@ -211,12 +211,15 @@ def test_resque_s_workers(redisq: Redisq, client: Client) -> None:
 
 def test_our_own_workers_are_listed_and_not_pruned(redisq: Redisq, client: Client) -> None:
     everywhere(client)
-    assert redisq("workers", "ls", "mail") == ""
-    assert redisq.err == "no worker process is registered with mail\n"
-    assert redisq("workers", "ls") == "" and redisq.err.count("\n") == 1
+    assert "w1" in redisq("workers", "ls", "mail"), "what its consumer holds"
+    assert redisq.err == ""
+    RequestQueue(client, "idle").submit([b"x"], id="r")
+    redisq("workers", "ls", "idle")
+    assert redisq.err == "no worker process is registered with idle\n"
+    assert redisq("workers", "ls").startswith("queue mail\n")
     queue = RequestQueue(client, "mail")
     run(client, WorkerRegistration("box.77", 4, "box", 77).beat(queue))
-    (row,) = redisq.rows("workers", "ls", "mail")
+    (row,) = redisq.processes("mail")
     assert (row["name"], row["host"], row["pid"], row["state"], row["queues"]) == (
         "box.77",
         "box",
@@ -224,12 +227,12 @@ def test_our_own_workers_are_listed_and_not_pruned(redisq: Redisq, client: Clien
         "alive",
         ["mail"],
     )
-    assert "no program registers workers for it" in redisq.refusal(
-        "workers", "prune", "mail", "--yes", code=1
-    )
+    assert "name the consumer of mail" in redisq.refusal("workers", "rm", "mail", code=2)
+    words = ("workers", "rm", "mail", "w1", "--older-than", "1h")
+    assert "no use for --older-than" in redisq.refusal(*words, code=2)
 
 
 def test_names_reach_the_terminal_escaped(redisq: Redisq, client: Client) -> None:
     beat(client, "c:3:\x1b]52;c;aGk=\x07", None)
-    for words in (("ls", "sidekiq"), ("prune", "sidekiq", "--dry-run")):
+    for words in (("ls", "sidekiq"), ("rm", "sidekiq", "--dry-run")):
         assert "\x1b" not in redisq("workers", *words) and "\x1b" not in redisq.err

@@ -26,13 +26,13 @@ ENTRIES = [(f"e{n:02}", b"payload of e%02d" % n) for n in range(17)]
 def worked_on(queue: Any, waiting: Sequence[str]) -> dict[State, Sequence[str]]:
     """Of what waits four become dead, four wait for another attempt, and four are pending."""
     dead, failed, pending = (
-        queue.take(4, consumer="w", lease_ms=LATER_MS).deliveries for _ in range(3)
+        queue.take(4, consumer="w", lease=LATER_MS / 1000).deliveries for _ in range(3)
     )
     for delivery in dead:
         end(queue, delivery, "reject")
         time.sleep(0.002)  # those of one millisecond would be in the order of their ids
     for n, delivery in enumerate(failed):
-        queue.settle([Settlement(delivery, "fail", b"", LATER_MS + n)])
+        queue.settle([Settlement(delivery, "fail", b"", (LATER_MS + n) / 1000)])
     gone = {*ids(dead), *ids(failed), *ids(pending)}
     return {
         "waiting": [id for id in waiting if id not in gone],
@@ -52,7 +52,7 @@ def delays(client: Any) -> Stated:
     queue = DelaySet(client, "later")
     queue.schedule(ENTRIES)
     stated = worked_on(queue, [id for id, _ in ENTRIES])
-    queue.schedule([("f", b"another")], after_ms=2 * LATER_MS)
+    queue.schedule([("f", b"another")], after=2 * LATER_MS / 1000)
     return {**stated, "delayed": [*stated["delayed"], "f"]}
 
 

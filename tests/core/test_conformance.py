@@ -13,15 +13,17 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import timedelta
 from typing import Any
 
 import pytest
 import redis
 import redis.asyncio
-import rq
 
-from redisq_ops.core.engine.optional_features import HasRequests, HasWorkerProcesses
+from redisq_ops.core.engine.optional_features import (
+    HasDoneEntries,
+    HasRequests,
+    HasWorkerProcesses,
+)
 from redisq_ops.core.engine.queue_classes import foreign_class
 from redisq_ops.core.engine.queue_types import KINDS, LAYOUTS
 from redisq_ops.core.foreign.arq import ArqQueue
@@ -38,7 +40,7 @@ from redisq_ops.core.foreign.ruby_jobs import Job
 from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.model.clock import Clock
 from redisq_ops.core.model.entry import STATES, Page, Settlement, State
-from redisq_ops.core.model.errors import CORRUPT, RedisqError
+from redisq_ops.core.model.errors import CORRUPT, RedisqError, WrongKind
 from redisq_ops.core.model.states import VERBS, Verb
 from redisq_ops.core.queues.carmine import CarmineQueue
 from redisq_ops.core.queues.circular import CircularQueue
@@ -51,6 +53,7 @@ from redisq_ops.ops.change.allowed import refusal
 from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.filter.parser import parse
 from redisq_ops.ops.filter.selection import select
+from redisq_ops.ops.inspect.task_report import TaskReader
 
 from ..command_line import Redisq
 from ..foreign_keys import (
@@ -61,6 +64,7 @@ from ..foreign_keys import (
     celery_program,
     dramatiq_program,
     laravel_program,
+    rq_program,
     rq_tasks,
 )
 from ..foreign_keys.article_programs import (
@@ -69,7 +73,6 @@ from ..foreign_keys.article_programs import (
     FairArticle,
     RequestArticle,
 )
-from ..foreign_keys.rq_workers import SimpleWorker
 from ..ops import test_discover
 from ..pipeline.rows import paged, rows
 from ..queue_steps import end, take
@@ -85,7 +88,7 @@ def worked_on(queue: Queue) -> Queue:
     dead, failed = take(queue, 4), take(queue, 3)
     for delivery in dead:
         end(queue, delivery, "reject")
-    queue.settle([Settlement(each, "fail", b"", 9_000_000) for each in failed])
+    queue.settle([Settlement(each, "fail", b"", 9000) for each in failed])
     take(queue, 2)
     return queue
 
@@ -99,7 +102,7 @@ def request(client: Client, clock: Clock | None = None) -> Queue:
 def delay(client: Client, clock: Clock | None = None) -> Queue:
     queue = DelaySet(client, "later", clock=clock)
     queue.schedule([(f"e{n}", b"x") for n in range(12)])
-    queue.schedule([(f"f{n}", b"x") for n in range(5)], after_ms=9_000_000)
+    queue.schedule([(f"f{n}", b"x") for n in range(5)], after=9000)
     return worked_on(queue)
 
 
@@ -142,17 +145,8 @@ def sidekiq(client: Client) -> Queue:
     return queue
 
 
-def rq_(client: Client, serializer: Any = None) -> Queue:
-    theirs = rq.Queue("low", connection=client, serializer=serializer)
-    for n in range(4):
-        theirs.enqueue(rq_tasks.fails, "luck", job_id=f"bad{n}", failure_ttl=9000 + n)
-        theirs.enqueue(rq_tasks.fine, n, job_id=f"good{n}")
-    worker = SimpleWorker([theirs], connection=client, serializer=serializer)
-    worker.work(burst=True, logging_level="CRITICAL")
-    for n in range(6):
-        theirs.enqueue(rq_tasks.fine, n, job_id=f"w{n}", ttl=9000)
-        theirs.enqueue_in(timedelta(seconds=9000 + n), rq_tasks.fine, n, job_id=f"s{n}")
-        theirs.enqueue(rq_tasks.fine, n, job_id=f"d{n}", depends_on="w0")
+def rq_(client: Client) -> Queue:
+    rq_program.fill(client)
     return RqQueue(client, "rq:low")
 
 
@@ -421,10 +415,21 @@ def test_foreign_bytes_are_never_a_traceback(queue: Queue, client: Client) -> No
 
 @pytest.mark.alike
 @pytest.mark.parametrize("queue", SPECIMENS, indirect=True)
-def test_sparks_tables_are_the_pages(queue: Queue, url: str) -> None:
-    tables: tuple[State, ...] = ("waiting", "pending", "delayed", "dead")
-    for state in tables:
-        read = rows(url, state, queue=queue.name)
+def test_sparks_tables_are_the_pages(queue: Queue, client: Client, url: str) -> None:
+    states: tuple[State, ...] = ("waiting", "pending", "delayed", "dead")
+    tables: dict[str, State] = {state: state for state in states}
+    if isinstance(queue, HasDoneEntries):
+        tables["finished"] = "done"
+    else:  # no rows would mean that nothing was done
+        with pytest.raises(WrongKind, match="done entries"):
+            rows(url, "finished", queue=queue.name)
+    tasks = run(client, TaskReader(queue).read(queue.now())).tasks
+    found = rows(url, "tasks", queue=queue.name)
+    assert [(row["task"], row["ended"], row["failed"], row["p95_ms"]) for row in found] == [
+        (one.task, one.ended, one.failed, one.p95_ms) for one in tasks
+    ]
+    for table, state in tables.items():
+        read = rows(url, table, queue=queue.name)
         assert not any(row["_corrupt"] for row in read)
         pages = Counter((entry.id, entry.task) for entry in paged(queue, state))
         assert Counter((row["id"], row["task"]) for row in read) == pages
@@ -496,20 +501,20 @@ def test_the_command_line_shows_it(
 ) -> None:
     redisq, name, before = Redisq(url, capsys), queue.name, theirs(client, queue)
     counts = queue.full_counts()
-    (row,) = redisq.rows("inspect", "queue", name)
+    (row,) = redisq.rows("inspect", name)
     assert (row["name"], row["kind"]) == (name, queue.kind)
     assert {s: row[s] for s in LISTED} == {s: counts.of(s) for s in LISTED}
     for state, noun in LISTED.items():
         rows = redisq.rows(noun, "ls", name, code=None)
         assert Counter(row["id"] for row in rows) == Counter(ids(queue, state))
         for row in rows[-1:]:
-            (one,) = redisq.rows("inspect", "entry", f"{name}/{row['id']}")
+            (one,) = redisq.rows("inspect", f"{name}/{row['id']}")
             assert (one["id"], one["state"]) == (row["id"], state)
-    for words in ("inspect queue", "explain", "history", "retention"):
+    for words in ("inspect", "explain", "history", "settings"):
         redisq(*words.split(), name)
     redisq("fsck", name, code=None)
     if not queue.actions:
-        for words in ("queue pause", "pending requeue", "waiting purge", "queue destroy"):
+        for words in ("queue pause", "pending requeue", "waiting purge", "queue rm"):
             redisq(*words.split(), name, "--yes", code=1)
     assert theirs(client, queue) == before
 

@@ -165,13 +165,13 @@ def test_a_huge_payload_and_error_of_ours_are_named(
     there.hset(errors, dead[-1].id, HUGE)
     said = redisq("dlq", "ls", queue.name, code=3)
     assert dead[0].id in said and "read without what is too long" in redisq.err
-    row = redisq.rows("inspect", "entry", f"{queue.name}/{dead[-1].id}")[0]
+    row = redisq.rows("inspect", f"{queue.name}/{dead[-1].id}")[0]
     assert row["error"] is None and row["state"] == "dead"
     payload_of(there, name)
     redisq("export", queue.name, code=3)
     assert "too long to be read" in redisq.err and len(redisq.err) < 2000
     redisq("dlq", "ls", queue.name, "--json", code=3)
-    one = redisq.rows("inspect", "entry", f"{queue.name}/{dead[0].id}")[0]
+    one = redisq.rows("inspect", f"{queue.name}/{dead[0].id}")[0]
     assert one["problem"] == "not read: 0.4 MiB" and one["payload"] is None
     redisq("fsck", queue.name, code=None)
     assert redisq.code in (0, 3) and len(redisq.err) < 2000

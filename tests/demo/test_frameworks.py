@@ -11,6 +11,7 @@ import redis
 
 from ..command_line import Redisq
 from ..foreign_keys import arq_program, bullmq_program
+from ..foreign_keys.installed_releases import packages
 
 pytestmark = pytest.mark.alike
 
@@ -50,8 +51,8 @@ def test_five_frameworks_work_beside_redisq_and_end_with_the_demo(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Each worker takes jobs; a demo that is killed leaves no process."""
-    folder = bullmq_program.packages(bullmq_program.VERSIONS[0]).parent
-    names = f"celery,rq,dramatiq,arq={arq_program.packages()},bullmq={folder}"
+    folder = packages("bullmq", bullmq_program.VERSIONS[0]).parent
+    names = f"celery,rq,dramatiq,arq={packages('arq', arq_program.VERSION)},bullmq={folder}"
     with subprocess.Popen(
         [sys.executable, "-c", DEMO, names],
         stdin=subprocess.PIPE,

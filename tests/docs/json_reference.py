@@ -50,7 +50,7 @@ def _commands(command: Any, path: str) -> Iterator[tuple[str, tuple[str, ...]]]:
         within = command.context_class(command)
         for name in sorted(command.list_commands(within)):
             yield from _commands(command.get_command(within, name), f"{path} {name}".strip())
-    else:
+    elif not command.hidden:
         yield path, tuple(command.callback.prints.split())
 
 

@@ -79,6 +79,8 @@ def _kind(name: str, row: dict[str, Any]) -> str:
         return "DiscoveredQueue"
     if name == "RuleStanding" and "status" in row:
         return "MonitorCheck"
+    if name in ("ConsumerReport", "WorkerProcess"):
+        return "WorkerProcess" if "host" in row else "ConsumerReport"
     if "plan" in row and name == "Outcome":
         return "Plan"
     if "plan" not in row and "skipped" in row and name == "Plan":
@@ -99,12 +101,12 @@ def deployment(client: redis.Redis) -> None:
     """Queues of several kinds, and two of other programs."""
     everywhere(client)
     later = DelaySet(client, "later")
-    later.schedule([("e1", b"one"), ("e2", b"two"), ("e3", b"three")], after_ms=0)
-    later.schedule([("e4", b"four")], after_ms=60_000)
+    later.schedule([("e1", b"one"), ("e2", b"two"), ("e3", b"three")], after=0)
+    later.schedule([("e4", b"four")], after=60)
     taken = later.take(2, consumer="web-1").deliveries
     later.settle([Settlement(each, "reject", ERROR) for each in taken])
     later.set_periodic(Periodic("hourly", "0 * * * *", b"go"))
-    DelaySet(client, "slow").schedule([("e0", b"zero")], after_ms=60_000)
+    DelaySet(client, "slow").schedule([("e0", b"zero")], after=60)
     jobs = FairQueue(client, "jobs")
     for client_of in ("acme", "bolt"):
         jobs.submit(client_of, [b'{"region": "eu"}', b'{"region": "us"}'] * 6)
@@ -163,25 +165,26 @@ def _looks(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]
     (tmp / "lines").write_text("one\nlonger\n")
     collect("Submission", *words, "--skip-invalid", str(skipped), code=3)
     collect.rows["InvalidLine"] += [json.loads(line) for line in skipped.read_text().splitlines()]
-    collect("Schedule", "delay", "schedule", "later/e9", "x", "--in", "1h")
+    collect("Schedule", "delay", "add", "later/e9", "x", "--in", "1h")
     collect("Queue", "ls")
     for name in ("mail", "later", "jobs", "docs", "stream:orders"):
-        collect("QueueDetails", "inspect", "queue", name)
-    collect("RequestDetails", "inspect", "request", "mail/r1")
+        collect("QueueDetails", "inspect", name)
+    collect("RequestDetails", "inspect", "mail/r1")
+    collect("Request", "request", "ls", "mail")
     for noun in ("waiting", "pending", "dlq", "delay"):
         collect("Entry", noun, "ls", "mail")
     collect("Entry", "select", "jobs")
-    collect("EntryCount", "select", "--all-queues", "--count")
+    collect("EntryCount", "select", "*", "--count")
     collect("ValueCount", "select", "mail", "--by", "error.type")
-    collect("ValueCount", "select", "--all-queues", "--by", "queue")
-    collect("EntryDetails", "inspect", "entry", "mail/r1/2")
+    collect("ValueCount", "select", "*", "--by", "queue")
+    collect("EntryDetails", "inspect", "mail/r1/2")
     at = "bull:flow:"
     client.hset(f"{at}meta", "version", "bullmq:6.7.0")
     client.hset(f"{at}child", mapping={"name": "n", "timestamp": 1, "parentKey": f"{at}parent"})
     client.lpush(f"{at}wait", "child")
-    collect("EntryDetails", "inspect", "entry", "bullmq:flow/child")
+    collect("EntryDetails", "inspect", "bullmq:flow/child")
     client.delete(f"{at}meta", f"{at}child", f"{at}wait")
-    collect("EntryDetails", "inspect", "entry", "bullmq:sums/j1")
+    collect("EntryDetails", "inspect", "bullmq:sums/j1")
     collect("Entry", "done", "ls", "bullmq:sums")
     collect("Result", "results", "mail/r1")
     collect("Event", "history", "mail")
@@ -204,14 +207,15 @@ def _looks(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]
         collect("Explanation", "explain", address)
     (group, *_) = collect("ErrorGroup", "dlq", "groups", "jobs")
     collect("ErrorGroupDetails", "dlq", "group", "jobs", group["group"])
-    collect("ConsumerReport", "consumers", "ls")
-    collect("ConsumerReport", "consumers", "ls", "stream:orders")
+    collect("ConsumerReport", "workers", "ls")
+    collect("ConsumerReport", "workers", "ls", "stream:orders")
     collect("Client", "client", "ls", "jobs")
     collect("PeriodicEntry", "periodic", "ls")
     collect("Task", "tasks")
     collect("Task", "tasks", "sidekiq")
-    collect("Setting", "retention", "mail")
-    collect("Condition", "wait", "when", "waiting>=0", "--queue", "mail")
+    collect("Setting", "settings", "mail")
+    collect("Condition", "wait", "mail", "--until", "waiting>=0")
+    collect("EntryEnd", "wait", "later/e1", code=3)
     collect("DiscoveredQueue", "discover")
     with chdir(tmp):
         collect("FileWritten", "kind", "new", "post")
@@ -224,52 +228,54 @@ def _looks(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]
 
 def _recordings(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]:
     file = str(tmp / "queues.rec")
-    collect("RecordingSummary", "record", file, "--for", "10ms", "--interval", "100ms")
+    collect("RecordingSummary", "recording", "write", file, "--for", "10ms", "--interval", "100ms")
     begin_ms, _ = span_ms(Path(file))
     # One second later, so that it is another moment of the recording.
     later = datetime.fromtimestamp(begin_ms // 1000 + 2, UTC).isoformat()
     with closing(RecordingFile(file, 1 << 30)) as writer:
         writer.add({"at_ms": begin_ms + 1000})
     began = ("--at", datetime.fromtimestamp((begin_ms + 999) / 1000, UTC).isoformat())
-    collect("RecordedQueue", "playback", file, *began)
-    collect("ConsumerReport", "playback", file, "consumers", *began)
-    collect.some("Operation", "playback", file, "log", *began)
+    collect("RecordedQueue", "recording", "show", file, *began)
+    collect("ConsumerReport", "recording", "show", file, "workers", *began)
+    collect.some("Operation", "recording", "show", file, "log", *began)
     diff = ("--at", later, "--diff", began[1])
-    collect("QueueDifference", "playback", file, *diff)
+    collect("QueueDifference", "recording", "show", file, *diff)
     yield
 
 
 def _plans(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]:
     plan = "Plan"
-    collect(plan, "dlq", "replay", "later", "--dry-run")
-    collect(plan, "dlq", "replay", "jobs", code=5)
+    collect(plan, "replay", "later", "--dry-run")
+    collect(plan, "replay", "jobs", code=5)
     collect(plan, "dlq", "acknowledge", "jobs", "--until", "3d", "--dry-run")
-    collect(plan, "dlq", "move", "later", "--to", "slow", "--dry-run")
-    collect(plan, "consumers", "claim", "mail", "w1", "--to", "w2", "--min-idle", "0s", "--dry-run")
-    collect(plan, "consumers", "remove", "stream:orders", "web-1", "--dry-run")
-    ack = ("consumers", "ack", "stream:orders", "web-1", "--min-idle", "0s")
+    collect(plan, "move", "later", "--state", "dead", "--to", "slow", "--dry-run")
+    collect(plan, "workers", "claim", "mail", "w1", "--to", "w2", "--min-idle", "0s", "--dry-run")
+    collect(plan, "workers", "rm", "stream:orders", "web-1", "--dry-run")
+    ack = ("workers", "ack", "stream:orders", "web-1", "--min-idle", "0s")
     collect(plan, *ack, "--dry-run")
     collect(plan, "group", "create", "stream:orders", "new", "start", "--dry-run")
     collect(plan, "group", "move", "stream:orders", "billing", "end", "--dry-run")
     collect(plan, "group", "trim", "stream:orders", "--dry-run")
-    collect(plan, "consumers", "requeue", "mail", "w1", "--min-idle", "0s", "--dry-run")
-    collect(plan, "dlq", "edit", "later/e1", "--payload", "new", "--dry-run")
+    collect(plan, "workers", "requeue", "mail", "w1", "--min-idle", "0s", "--dry-run")
+    collect(plan, "edit", "later/e1", "--payload", "new", "--dry-run")
     collect(plan, "request", "cancel", "mail/r2", "--dry-run")
     collect(plan, "request", "limit", "mail/r2", "8", "--dry-run")
     collect(plan, "queue", "pause", "mail", "--dry-run")
-    collect(plan, "queue", "destroy", "mail", "--hard", "--dry-run")
+    collect(plan, "queue", "rm", "mail", "--hard", "--dry-run")
     collect(plan, "client", "cap", "jobs", "acme", "3", "--dry-run")
-    collect(plan, "retention", "mail", "history=all", "--dry-run")
+    collect(plan, "settings", "mail", "history=all", "--dry-run")
     collect(plan, "periodic", "pause", "later/hourly", "--dry-run")
     collect(plan, "discover", "--register", "--dry-run")
-    collect(plan, "workers", "prune", "sidekiq", "--older-than", "1s", "--dry-run")
+    collect(plan, "workers", "rm", "sidekiq", "--older-than", "1s", "--dry-run")
     collect(plan, "workers", "quiet", "sidekiq", WEB, "--dry-run")
     file = str(tmp / "p.ndjson")
-    collect(plan, "dlq", "replay", "later", "--plan", file)
+    collect(plan, "replay", "later", "--plan", file)
     collect(plan, "apply", file, "--dry-run")
     collect.file("PlanFile", tmp / "p.ndjson")
     moved = str(tmp / "moved.ndjson")
-    collect(plan, "dlq", "move", "later", "--to", "slow", "--window", "1", "--plan", moved)
+    collect(
+        plan, "move", "later", "--state", "dead", "--to", "slow", "--window", "1", "--plan", moved
+    )
     collect.file("PlanFile", tmp / "moved.ndjson")
     yield
 
@@ -283,7 +289,6 @@ def _changes(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[Non
     collect.file("ReportFile", report)
     collect(
         change,
-        "dlq",
         "replay",
         "jobs",
         "--ramp",
@@ -297,17 +302,17 @@ def _changes(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[Non
     collect("Operation", "log")
     collect("Plan", "undo", "--dry-run")
     collect(change, "undo", "--yes")
-    collect(change, "dlq", "purge", "later", "--yes", code=None)
-    collect(change, "dlq", "purge", "jobs", "--yes")
+    collect(change, "purge", "later", "--state", "dead", "--yes", code=None)
+    collect(change, "purge", "jobs", "--state", "dead", "--yes")
     collect("Entry", "trash", "ls", "jobs")
-    collect("EntryDetails", "inspect", "entry", "mail/r1/1")
+    collect("EntryDetails", "inspect", "mail/r1/1")
     collect(change, "request", "cancel", "mail/r2", "--yes")
-    collect("Request", "wait", "request", "mail/r2", code=1)
+    collect("Request", "wait", "mail/r2", code=1)
     collect(change, "queue", "pause", "mail", "--yes")
-    collect(change, "retention", "mail", "history=all", "--yes")
+    collect(change, "settings", "mail", "history=all", "--yes")
     collect(change, "client", "weight", "jobs", "acme", "2", "--yes")
     collect(change, "periodic", "run", "later/hourly", "--yes")
-    collect(change, "consumers", "remove", "stream:orders", "web-1", "--yes")
+    collect(change, "workers", "rm", "stream:orders", "web-1", "--yes")
     for told in "quiet", "stop":
         collect(change, "workers", told, "sidekiq", WEB, "--yes")
     client.set("arq:in-progress:a", 1)
@@ -315,7 +320,7 @@ def _changes(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[Non
     collect(change, "pending", "stop", "arq:arq:queue/a", "--yes")
     collect(change, "group", "create", "stream:orders", "new", "start", "--yes")
     collect(change, "group", "rm", "stream:orders", "new", "--yes")
-    collect(change, "workers", "prune", "sidekiq", "--older-than", "1s", "--yes", code=None)
+    collect(change, "workers", "rm", "sidekiq", "--older-than", "1s", "--yes", code=None)
     yield
 
 
@@ -336,7 +341,7 @@ def _files(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]
 
 def _others(collect: Collector, client: redis.Redis, tmp: Path) -> Iterator[None]:
     collect("Outcome", "discover", "--register", "--yes", code=None)
-    collect("Plan", "forget", "stream:orders", "--dry-run")
+    collect("Plan", "queue", "rm", "stream:orders", "--dry-run")
     yield
 
 
@@ -349,27 +354,18 @@ def _every_change(collect: Collector, client: redis.Redis, tmp: Path) -> Iterato
         "purge": ("--state", "waiting"),
         "requeue": ("--state", "delayed"),
     }
-    for noun, verbs in {
-        "waiting": "move purge",
-        "pending": "claim purge requeue",
-        "trash": "empty restore",
-        "delay": "move purge requeue reschedule",
-        "dlq": "purge",
-    }.items():
-        for verb in verbs.split():
-            more: tuple[str, ...] = own.get(verb, ()) if verb not in ("purge", "requeue") else ()
-            collect("Plan", noun, verb, "--queue", "later", *more, "--dry-run")
+    for noun, verb in (("trash", "restore"), ("trash", "rm"), ("delay", "reschedule")):
+        collect("Plan", noun, verb, "--queue", "later", *own.get(verb, ()), "--dry-run")
     for verb in ("claim", "move", "purge", "requeue", "replay"):
         more = (*own.get(verb, ()), *(("--state", "dead") if verb == "move" else ()))
         collect("Plan", verb, "--queue", "later", *more, "--dry-run")
     for verb in ("purge", "replay"):
-        collect("Plan", "done", verb, "bullmq:sums", "--dry-run")
-    collect("Plan", "delay", "edit", "later/e4", "--payload", "new", "--dry-run")
+        collect("Plan", verb, "bullmq:sums", "--state", "done", "--dry-run")
+    collect("Plan", "edit", "later/e4", "--payload", "new", "--dry-run")
     patch = '[{"op": "add", "path": "/args/-", "value": 1}]'
-    collect("Plan", "waiting", "edit", "sidekiq:low", "--patch", patch, "--dry-run")
-    for verb in ("block", "weight", "unblock"):
-        more = ("4",) if verb == "weight" else ()
-        collect("Plan", "client", verb, "jobs", "acme", *more, "--dry-run")
+    collect("Plan", "edit", "sidekiq:low", "--state", "waiting", "--patch", patch, "--dry-run")
+    for words in (("block",), ("weight", "4"), ("rate", "9/s"), ("unblock",)):
+        collect("Plan", "client", words[0], "jobs", "acme", *words[1:], "--dry-run")
     for verb in ("add", "edit", "pause", "resume", "rm"):
         name = "daily" if verb == "add" else "hourly"
         more = ("--cron", "0 3 * * *") if verb in ("add", "edit") else ()
@@ -389,34 +385,32 @@ def every_look(collect: Collector, names: Sequence[str]) -> None:
     collect("Operation", "log")
     collect("Consistency", "fsck", code=None)
     collect("DiscoveredQueue", "discover", code=None)
-    collect("WorkerProcess", "workers", "ls", code=None)
     collect("PeriodicEntry", "periodic", "ls")
     collect("Diagnosis", "doctor", code=None)
-    collect("EntryCount", "select", "--all-queues", "--count", code=None)
+    collect("EntryCount", "select", "*", "--count", code=None)
     collect("RuleStanding", "check", "--explain", code=None)
     collect("MonitorCheck", "watch", "--listen", "127.0.0.1:0", "--for", "1ms")
-    collect("ConsumerReport", "consumers", "ls", code=None)
+    collect("ConsumerReport", "workers", "ls", code=None)
     for name in names:
-        collect("QueueDetails", "inspect", "queue", name)
+        collect("QueueDetails", "inspect", name)
         collect("Explanation", "explain", name)
-        collect.some("Condition", "wait", "when", "waiting>=0", "--queue", name)
+        collect.some("Condition", "wait", name, "--until", "waiting>=0")
         for noun in ("waiting", "pending", "delay", "dlq", "done", "trash"):
             for row in collect.some("Entry", noun, "ls", "--queue", name)[:1]:
-                collect("EntryDetails", "inspect", "entry", row["address"])
+                collect("EntryDetails", "inspect", row["address"])
                 collect("Explanation", "explain", row["address"])
         for kind, *words in (
             ("Event", "history"),
             ("ErrorGroup", "dlq", "groups"),
             ("Client", "client", "ls"),
-            ("ConsumerReport", "consumers", "ls"),
-            ("Setting", "retention"),
-            ("WorkerProcess", "workers", "ls"),
+            ("ConsumerReport", "workers", "ls"),
+            ("Setting", "settings"),
             ("PeriodicEntry", "periodic", "ls"),
             ("Task", "tasks", "--last", "1d"),
         ):
             collect.some(kind, *words, name)
-        for noun, verb in (("dlq", "replay"), ("pending", "requeue"), ("waiting", "purge")):
-            collect.some("Plan", noun, verb, "--queue", name, "--dry-run")
-        collect.some("Plan", "dlq", "replay", "--queue", name, "--max", "1")
-        collect.some("Outcome", "dlq", "replay", "--queue", name, "--max", "1", "--yes")
+        for verb, state in (("replay", "dead"), ("requeue", "pending"), ("purge", "waiting")):
+            collect.some("Plan", verb, "--queue", name, "--state", state, "--dry-run")
+        collect.some("Plan", "replay", "--queue", name, "--max", "1")
+        collect.some("Outcome", "replay", "--queue", name, "--max", "1", "--yes")
         collect.some("Outcome", "undo", "--yes")

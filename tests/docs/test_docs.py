@@ -137,7 +137,7 @@ def test_links_lead_somewhere() -> None:
 
 
 CONSTANTS = {
-    "LEASE_MS": "lease of a delivery, ms",
+    "LEASE_S": "lease of a delivery, seconds",
     "RENEW_MS": "interval at which a worker renews its leases, ms",
     "LIMIT": "sub-requests of a request that may be pending at a time (`--limit`)",
     "PRIORITY": "priority of a request, 0 first (`--priority`)",
@@ -168,7 +168,7 @@ def defaults_page() -> str:
             "This page lists the settings of a queue, their defaults, and fixed limits. It is",
             "generated from the code (`REDISQ_DOCS=redraw pytest tests/docs/test_docs.py`).",
             "",
-            "`redisq retention QUEUE` shows the settings of a queue, `redisq retention QUEUE",
+            "`redisq settings QUEUE` shows the settings of a queue, `redisq settings QUEUE",
             "NAME=VALUE` changes them, and an empty value restores the default. Durations may be",
             "written `90s`, `5m`, `2h`, `3d`.",
             "",

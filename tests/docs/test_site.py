@@ -3,6 +3,7 @@
 import html
 import os
 import re
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 import typer.main
+from playwright.sync_api import sync_playwright
 
 import redisq_ops
 from redisq_ops.cli.app import app
@@ -77,7 +79,7 @@ def test_an_operation_is_shown_as_the_method_that_it_is(site: Path) -> None:
 
 def _names(command: Any, path: str = "redisq") -> list[str]:
     if not hasattr(command, "list_commands"):
-        return [path]
+        return [] if command.hidden else [path]
     within = command.context_class(command)
     names = command.list_commands(within)
     return [
@@ -110,3 +112,18 @@ def test_links_and_pictures_of_the_package_page_work_away_from_the_repository() 
         base = f"{raw}/main/" if picture else f"{address}/blob/main/"
         assert link.startswith(base)
         assert (ROOT / link.removeprefix(base).partition("#")[0]).is_file()
+
+
+@pytest.mark.slow
+def test_search_finds_pages_in_a_site_opened_from_a_folder(site: Path) -> None:
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        if os.environ.get("REDISQ_REQUIRE_CHROMIUM"):
+            pytest.fail("no chromium on this machine, and the test needs one")
+        pytest.skip("needs chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_page()
+        page.goto(f"{(site / 'index.html').as_uri()}?q=redisq+undo")
+        page.wait_for_selector("a.md-search-result__link[href*='undo-a-change']", timeout=60_000)
+        browser.close()

@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
+
+import pytest
 
 from redisq_ops.core.engine.optional_features import (
     HasDoneEntries,
@@ -20,6 +24,7 @@ from redisq_ops.core.foreign.schedules import HasSchedules, ScheduleProgram
 from redisq_ops.core.model.states import VERBS
 from redisq_ops.core.model.worker_command import WorkerWord
 
+from ..foreign_keys.installed_releases import releases as listed
 from .reader import DOCS
 
 PAGE = DOCS / "how-to" / "inspect-other-queues.md"
@@ -104,11 +109,9 @@ def table() -> str:
 
 def paused(kind: type[Queue[Any]]) -> str:
     """Whose workers a pause from here stops."""
-    return (
-        "its own workers"
-        if issubclass(kind, HasOwnersPause)
-        else ("redisq's workers" if kind.has_settings else "–")
-    )
+    if issubclass(kind, HasOwnersPause):
+        return "its own workers" if kind.pause_heeded else "its own workers (Pro), redisq's"
+    return "redisq's workers" if kind.has_settings else "–"
 
 
 def rates(kind: type[Queue[Any]]) -> str:
@@ -147,6 +150,27 @@ def test_every_kind_that_changes_queues_declares_its_releases() -> None:
     for name in LAYOUTS:
         kind = foreign_class(name)
         assert kind is None or bool(kind.actions) is (kind.releases is not None)
+
+
+def run_by_tests(name: str, kind: type[ForeignQueue[Any]]) -> list[str]:
+    """The releases within the bounds that have a folder of packages, and the one installed here."""
+    there = listed(name)
+    with suppress(PackageNotFoundError):
+        there.append(version(name))
+    assert kind.releases
+    inside = [release for release in there if kind.releases.other([release]) is None]
+    return [".".join(release.split(".")[:2]) for release in inside]
+
+
+@pytest.mark.parametrize("name", ["rq", "arq", "bullmq", "bull", "celery", "dramatiq"])
+def test_the_releases_that_were_tried_are_those_that_tests_run_and_pages_name(name: str) -> None:
+    kind = foreign_class(name)
+    assert kind and kind.releases and list(kind.releases.tried) == run_by_tests(name, kind)
+    page = " ".join((DOCS / "how-to" / f"work-with-{name}.md").read_text().split())
+    *first, last = kind.releases.tried
+    said = f"{', '.join(first)} and {last}" if first else last
+    assert f"redisq's tests run {kind.owner} {said}" in page
+    assert re.search(rf"You run \[{kind.owner}\]\(\S+\) {kind.releases.bounds}\b", page)
 
 
 def test_the_table_of_verbs_is_current() -> None:

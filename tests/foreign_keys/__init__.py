@@ -84,7 +84,7 @@ class Sidekiq:
         finally:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
-            process.wait(20)
+            process.wait(90)
 
 
 @pytest.fixture

@@ -6,53 +6,37 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
-from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import redis
 
+from .installed_releases import packages
+
 VERSION = "0.28.0"
-_CACHE = Path(__file__).parents[2] / ".pytest_cache"
 _SCRIPT = Path(__file__).with_name("arq_jobs.py")
 Job = tuple[str, list[Any], dict[str, Any]]
-
-
-@cache
-def packages() -> Path:
-    """The folder of arq's packages: installed once, and kept beside pytest's cache."""
-    folder = _CACHE / f"arq-{VERSION}-{sys.version_info.major}.{sys.version_info.minor}"
-    if not folder.exists():
-        _CACHE.mkdir(exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=_CACHE) as fresh:
-            install = [sys.executable, "-m", "pip", "install", "--quiet", "--target"]
-            subprocess.run([*install, f"{fresh}/arq", f"arq=={VERSION}"], check=True)
-            with suppress(OSError):  # another process was first
-                os.rename(f"{fresh}/arq", folder)
-    return folder
 
 
 def started(client: redis.Redis, command: str, *rest: str) -> subprocess.Popen[bytes]:
     """A process of it beside a server (see `arq_jobs`)."""
     port = client.connection_pool.connection_kwargs["port"]
     return subprocess.Popen(
-        [sys.executable, str(_SCRIPT), str(port), command, *rest],
-        env=os.environ | {"PYTHONPATH": str(packages())},
+        [sys.executable, "-S", str(_SCRIPT), str(port), command, *rest],
+        env=os.environ | {"PYTHONPATH": str(packages("arq", VERSION))},
         stderr=subprocess.DEVNULL,
     )
 
 
 def enqueue(client: redis.Redis, *jobs: Job) -> None:
     with started(client, "enqueue", json.dumps(jobs)) as process:
-        assert process.wait(30) == 0
+        assert process.wait(90) == 0
 
 
 def work(client: redis.Redis, queue: str = "arq:queue") -> None:
     """A worker, until nothing that is due is left, or it is gone."""
     with started(client, "work", queue) as process:
-        assert process.wait(30) == 0
+        assert process.wait(90) == 0
 
 
 _specimens: dict[int, list[tuple[bytes, bytes, int]]] = {}

@@ -1,7 +1,8 @@
 // Jobs of a real Bull and its workers: run by bull_program.py, with Bull's packages.
 //
 // node bull_jobs.cjs PORT call JSON      [[method of Queue, ...arguments], ...]; prints what they return
-// node bull_jobs.cjs PORT job ID METHOD  a method of a job; `update` to { redisq: [1] }
+// node bull_jobs.cjs PORT listen         a method of a job for each line "ID METHOD" that it reads (`update`
+//                                        to { redisq: [1] }): answers ok
 // node bull_jobs.cjs PORT work [N]       a worker, until N jobs have ended; without N, until it is killed
 "use strict";
 const Queue = require("bull");
@@ -14,7 +15,7 @@ if (process.env.NOW_MS) {  // jobs end at this time by the worker's clock
   const began = Date.now, ahead = Number(process.env.NOW_MS) - began();
   Date.now = () => began() + ahead;
 }
-const settings = { lockDuration: 1500, stalledInterval: 300000, drainDelay: 1 };
+const settings = { lockDuration: 600000, stalledInterval: 300000, drainDelay: 1 };
 
 async function handle(job, client) {
   await client.hincrby("ran", job.id, 1);
@@ -41,10 +42,16 @@ async function main() {
       found.push(result && result.id !== undefined ? result.id : result);
     }
     console.log(JSON.stringify(found));
-  } else if (command === "job") {
-    const job = await queue.getJob(given);
-    const method = process.argv[5];
-    await job[method](...(method === "update" ? [{ redisq: [1] }] : []));
+  } else if (command === "listen") {
+    for await (const line of require("readline").createInterface({ input: process.stdin })) {
+      const [id, method] = line.split(" ");
+      try {
+        await (await queue.getJob(id))[method](...(method === "update" ? [{ redisq: [1] }] : []));
+        console.log("ok");
+      } catch (error) {
+        console.log(String(error));
+      }
+    }
   } else {
     const client = new Redis(connection);
     let left = given ? Number(given) : Infinity;

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import redis
 
 from .bullmq_program import add
-from .node_program import NodeProgram, installed, made_once, wait
+from .installed_releases import packages
+from .node_program import NodeProgram, made_once, wait
 
 VERSIONS = ("4.16.5", "3.29.3")
-
-
-def packages(version: str) -> Path:
-    return installed("bull", version)
 
 
 class Program(NodeProgram):
     """A release of Bull."""
 
     def __init__(self, client: redis.Redis, version: str = VERSIONS[0]) -> None:
-        super().__init__(client, "bull_jobs.cjs", packages(version))
+        super().__init__(client, "bull_jobs.cjs", packages("bull", version))
 
     def lost(self, n: int) -> None:
         """What ``n`` workers' jobs leave that lasted when the worker was killed, and was marked as

@@ -1,8 +1,7 @@
 // Jobs of a real BullMQ and its workers: run by bullmq_program.py, with BullMQ's packages.
 //
 // node bullmq_jobs.cjs PORT call JSON      [[method of Queue, ...arguments], ...]; prints what they return
-// node bullmq_jobs.cjs PORT job ID METHOD  a method of a job
-// node bullmq_jobs.cjs PORT listen         the same for each line "ID METHOD" that it reads, or "ID add",
+// node bullmq_jobs.cjs PORT listen         a method of a job for each line "ID METHOD" that it reads, or "ID add",
 //                                          or "ID again" (retry of a completed job), or "ID edit": answers ok
 // node bullmq_jobs.cjs PORT flow OPTION    a parent "p" with a child "c" that fails, and one that does not;
 //                                          what c's failure means to p
@@ -69,9 +68,6 @@ async function main() {
       found.push(result && result.id !== undefined ? result.id : result);
     }
     console.log(JSON.stringify(found));
-  } else if (command === "job") {
-    const job = await queue.getJob(given);
-    await job[process.argv[5]]();
   } else if (command === "listen") {
     for await (const line of require("readline").createInterface({ input: process.stdin })) {
       const [id, method] = line.split(" ");
@@ -111,7 +107,7 @@ async function main() {
     await new Promise((resolve) => {
       const ended = () => --left <= 0 && resolve();
       const worker = new Worker(queue.name, (job) => handle(job, client), {
-        connection, concurrency: 4, lockDuration: 1500, stalledInterval: 300000, drainDelay: 1, metrics,
+        connection, concurrency: 4, lockDuration: 600000, stalledInterval: 300000, drainDelay: 1, metrics,
       });
       worker.on("completed", ended);
       worker.on("failed", ended);

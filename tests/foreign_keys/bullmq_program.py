@@ -2,44 +2,34 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import redis
 
-from .listening_program import listening
-from .node_program import NodeProgram, installed, made_once, wait
+from .installed_releases import packages
+from .node_program import NodeProgram, made_once, wait
 
 VERSIONS = ("6.7.0", "5.81.5")
-
-
-def packages(version: str) -> Path:
-    return installed("bullmq", version, "ioredis@5")
 
 
 class Program(NodeProgram):
     """A release of BullMQ."""
 
     def __init__(self, client: redis.Redis, version: str = VERSIONS[0]) -> None:
-        super().__init__(client, "bullmq_jobs.cjs", packages(version))
-
-    def does(self, id: str, method: str) -> None:
-        environment = tuple(self.environment.items())
-        command = "node", self.script, self.port, "listen"
-        listening(*command, environment=environment).does(f"{id} {method}")
+        super().__init__(client, "bullmq_jobs.cjs", packages("bullmq", version))
 
     def flow(self, option: str = "ignoreDependencyOnFailure") -> None:
         with self._started("flow", option) as process:
-            assert process.wait(60) == 0
+            assert process.wait(90) == 0
 
 
 def add(name: str, id: str, **options: Any) -> list[Any]:
     return ["add", name, {"what": id, "region": "eu"}, {"jobId": id} | options]
 
 
-def specimen(client: redis.Redis) -> None:
+def specimen(client: redis.Redis, version: str = VERSIONS[0]) -> None:
     """Jobs in every state of the queue ``mail``."""
-    made_once(Program(client), _fill)
+    made_once(Program(client, version), _fill)
 
 
 def _fill(program: Program) -> None:

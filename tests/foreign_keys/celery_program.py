@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -78,7 +78,7 @@ def worker(
     """A worker in a process of its own; killed at the end, if it is still there."""
     port = str(client.connection_pool.connection_kwargs["port"])
     process = subprocess.Popen(
-        [sys.executable, str(Path(__file__)), port, queues, pool],
+        [sys.executable, *["-S"][: sys.flags.no_site], str(Path(__file__)), port, queues, pool],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -135,6 +135,40 @@ def _fill(client: redis.Redis) -> None:
     for n in range(6):
         priority = 3 * (n % 4)
         app.send_task("shop.fine", (n,), {"region": "eu"}, task_id=f"w{n}", priority=priority)
+
+
+def fill(client: Any) -> Mapping[Any, Sequence[str]]:
+    """The specimen's tasks, and two more that wait: their ids in each state."""
+    specimen(client)
+    for id in ("w6", "w7"):
+        app_on(client).send_task("shop.fine", (id,), task_id=id)
+    return {
+        "waiting": ["w0", "w4", "w6", "w7", "w1", "w5", "w2", "w3"],  # by priority
+        "pending": [f"run{n}" for n in range(4)],
+        "delayed": [*(f"eta{n}" for n in range(5)), "again"],
+        "dead": [f"bad{n}" for n in range(4)],
+        "done": [f"good{n}" for n in range(4)],
+    }
+
+
+def work(client: Any, n: int) -> None:
+    """A worker, until it has run so many tasks."""
+    before = sum(map(int, client.hvals(KEPT)))
+    with worker(client):
+        wait(lambda: sum(map(int, client.hvals(KEPT))) >= before + n)
+
+
+def forgets(client: Any, id: str) -> None:
+    app_on(client).AsyncResult(id).forget()
+
+
+def sends(client: Any, id: str) -> None:
+    """What its result keeps, sent again by Celery."""
+    app = app_on(client)
+    kept = app.AsyncResult(id)._get_task_meta()
+    kept = {name: kept[name] for name in ("name", "args", "kwargs", "queue")}
+    forgets(client, id)
+    app.send_task(**kept, task_id=id)
 
 
 if __name__ == "__main__":

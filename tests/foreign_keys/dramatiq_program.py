@@ -5,10 +5,11 @@ python dramatiq_program.py PORT    a worker, until it is killed
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -54,8 +55,10 @@ class Program:
         time.sleep(600)
 
     @contextmanager
-    def worker(self, threads: int = 2) -> Iterator[None]:
-        worker = dramatiq.Worker(self.broker, worker_timeout=20, worker_threads=threads)
+    def worker(self, threads: int = 2, queues: set[str] | None = None) -> Iterator[None]:
+        worker = dramatiq.Worker(
+            self.broker, queues=queues, worker_timeout=20, worker_threads=threads
+        )
         worker.start()
         try:
             yield
@@ -97,6 +100,58 @@ def specimen(client: redis.Redis) -> None:
         program.fine.send(n, region="eu")
         program.fine.send_with_options(args=(f"late{n}",), delay=9_000_000 + n)
     program.other.send("elsewhere")
+
+
+def fill(client: redis.Redis) -> Mapping[Any, Sequence[str]]:
+    """The specimen's messages in each state, by their ids in Redis."""
+    specimen(client)
+    (acks,) = client.scan_iter("dramatiq:__acks__*")
+    found: dict[Any, Any] = {
+        "waiting": client.lrange("dramatiq:low", 0, -1),
+        "pending": client.smembers(acks),
+        "delayed": client.lrange("dramatiq:low.DQ", 0, -1),
+        "dead": client.zrange("dramatiq:low.XQ", 0, -1),
+    }
+    return {state: [id.decode() for id in ids] for state, ids in found.items()}
+
+
+def work(client: Any, n: int) -> None:
+    """A worker, until it has run so many messages."""
+    before = sum(map(int, client.hvals("ran")))
+    with Program(client).worker(queues={"low"}):
+        while sum(map(int, client.hvals("ran"))) < before + n:
+            time.sleep(0.02)
+
+
+def times(client: Any) -> Mapping[str, int | None]:
+    ((dead, died), *_) = client.zrange("dramatiq:low.XQ", 0, 0, withscores=True)
+    (waits,) = client.lrange("dramatiq:low", 0, 0)
+    return {dead.decode(): int(died), waits.decode(): None} | {
+        id.decode(): json.loads(message)["options"]["eta"]
+        for id, message in client.hgetall("dramatiq:low.DQ.msgs").items()
+    }
+
+
+def gives_back(client: Any, id: str) -> None:
+    """What a broker does at its end with what it fetched, and others do for one that is lost."""
+    broker = Program(client).broker
+    (acks,) = client.scan_iter("dramatiq:__acks__*.low")
+    broker.broker_id = acks.decode().removeprefix("dramatiq:__acks__.").removesuffix(".low")
+    broker.do_requeue("low", id)
+
+
+def enqueues(client: Any, id: str) -> None:
+    """What a worker does with a delayed message that it has fetched and that is due; but a worker
+    gives it a new id in Redis, and redisq doesn't."""
+    broker = Program(client).broker
+    held = f"dramatiq:__acks__.{broker.broker_id}.low.DQ"
+    client.lrem("dramatiq:low.DQ", 1, id)
+    client.sadd(held, id)
+    message = dramatiq.Message.decode(client.hget("dramatiq:low.DQ.msgs", id))
+    due = message.copy(queue_name="low")
+    del due.options["eta"]
+    broker.do_enqueue("low", id, due.encode())
+    broker.do_ack("low.DQ", id)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ from functools import cache
 
 
 class ListeningProgram:
-    """It reads a line, does it, and answers with a line: ``ok``, or why not. It ends with us."""
+    """It reads a line, does it, and answers with a line: ``ok`` or more, or why not. It ends with
+    us."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self.process = subprocess.Popen(
@@ -22,10 +23,14 @@ class ListeningProgram:
         )
 
     def does(self, line: str) -> None:
+        answer = self.asked(line)
+        assert answer == "ok", answer
+
+    def asked(self, line: str) -> str:
+        """What it answers."""
         assert self.process.stdin and self.process.stdout
         self.process.stdin.write(line + "\n")
-        answer = self.process.stdout.readline().strip()
-        assert answer == "ok", answer or "it ended"
+        return self.process.stdout.readline().strip() or "it ended"
 
 
 @cache

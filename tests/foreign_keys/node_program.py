@@ -1,44 +1,21 @@
-"""Programs of Node's: their packages from npm, their queues and workers in processes."""
+"""Programs of Node's: their queues and workers in processes."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from functools import cache
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pytest
 import redis
 
+from .listening_program import listening
+
 _HERE = Path(__file__).parent
-_CACHE = Path(__file__).parents[2] / ".pytest_cache"
-
-
-@cache
-def installed(name: str, version: str, *more: str) -> Path:
-    """The folder of a package and of others beside it: installed once, and kept beside pytest's
-    cache. The test is skipped where there is no Node, unless it is required."""
-    if not (shutil.which("npm") and shutil.which("node")):
-        if os.environ.get("REDISQ_REQUIRE_NODE"):
-            pytest.fail("node and npm are required and not installed")
-        pytest.skip("needs node and npm")
-    folder = _CACHE / f"{name}-{version}"
-    if not folder.exists():
-        _CACHE.mkdir(exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=_CACHE) as fresh:
-            quiet = ["--no-audit", "--no-fund", "--ignore-scripts", "--loglevel", "error"]
-            install = ["npm", "install", "--prefix", f"{fresh}/{name}", *quiet]
-            subprocess.run([*install, f"{name}@{version}", *more], check=True)
-            with suppress(OSError):  # another process was first
-                os.rename(f"{fresh}/{name}", folder)
-    return folder / "node_modules"
 
 
 class NodeProgram:
@@ -57,20 +34,27 @@ class NodeProgram:
     def call(self, *calls: list[Any]) -> list[Any]:
         """Methods of its Queue, one after the other: what they return, a job by its id."""
         with self._started("call", json.dumps(calls), stdout=subprocess.PIPE) as process:
-            out, _ = process.communicate(timeout=60)
-            assert process.returncode == 0
+            try:
+                out, _ = process.communicate(timeout=90)
+                assert process.returncode == 0
+            finally:
+                process.kill()
         found: list[Any] = json.loads(out)
         return found
 
     def does(self, id: str, method: str) -> None:
         """A method of a job."""
-        with self._started("job", id, method) as process:
-            assert process.wait(60) == 0
+        environment = tuple(self.environment.items())
+        command = "node", self.script, self.port, "listen"
+        listening(*command, environment=environment).does(f"{id} {method}")
 
     def work(self, n: int) -> None:
         """A worker, until so many jobs have ended."""
         with self._started("work", str(n)) as process:
-            assert process.wait(60) == 0
+            try:
+                assert process.wait(90) == 0
+            finally:
+                process.kill()
 
     @contextmanager
     def worker(self) -> Iterator[subprocess.Popen[bytes]]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from redisq_ops.core.model.clock import checked_ms
+from redisq_ops.core.model.clock import duration_ms
 from redisq_ops.core.model.entry import Settlement
 from redisq_ops.core.queues.carmine import CarmineQueue
 from redisq_ops.core.redis.operation import run, together
@@ -61,7 +61,8 @@ class CarmineModel(Model):
     def put(self, entries: list[tuple[str, bytes]]) -> None:
         backoff = self.rng.choice([0, 0, 1, LEASE // 2])
         requeue, update = self.rng.random() < 0.6, self.rng.random() < 0.4
-        call = self.queue.enqueue.op(entries, backoff_ms=backoff, requeue=requeue, update=update)
+        wait = backoff / 1000
+        call = self.queue.enqueue.op(entries, backoff=wait, requeue=requeue, update=update)
         if self.conf.get("closed"):
             return self.refused(call)
         expected = [(id, self.put_one(id, new, backoff, requeue, update)) for id, new in entries]
@@ -114,9 +115,9 @@ class CarmineModel(Model):
 
     def finish(self, unit: Unit, s: Settlement) -> None:
         if unit.follow is None:
-            self.over[unit.id] = self.now + checked_ms(s.delay_ms, "")
+            self.over[unit.id] = self.now + duration_ms(s.delay or 0, "")
             return super().finish(unit, s)
-        again = self.fresh(unit, unit.id, unit.follow[1], self.now + checked_ms(s.delay_ms, ""))
+        again = self.fresh(unit, unit.id, unit.follow[1], self.now + duration_ms(s.delay or 0, ""))
         self.units[unit.id] = again
 
     def bring_back(self) -> None:
@@ -133,8 +134,8 @@ class CarmineModel(Model):
     def after_take(self, taken: Any, n: int) -> None:
         due = [] if self.conf.get("paused") else self.due
         assert [d.id for d in taken.deliveries] == due[:n], "not the first in order"
-        assert taken.more == (len(due) > n)
-        if not due and not self.conf.get("paused"):
+        assert taken.more == (len(due) > n and not self.stopped)
+        if not due and not self.stopped and not self.conf.get("paused"):
             self.dry += 1
 
     def word(self, unit: Unit) -> str | None:

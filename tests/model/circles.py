@@ -8,7 +8,6 @@ from typing import Any
 
 import redis
 
-from redisq_ops.core.model.clock import Duration
 from redisq_ops.core.model.entry import Settlement, TakeResult
 from redisq_ops.core.queues.circular import CircularQueue
 from redisq_ops.core.queues.circular.element_names import name_of
@@ -36,7 +35,7 @@ class Watched(CircularQueue[Any]):
 
     book: CircleModel
 
-    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> TakeResult:
+    async def _take(self, n: int, consumer: str, lease_ms: int) -> TakeResult:
         self.book.foresee(n)
         return await super()._take(n, consumer, lease_ms)
 
@@ -212,7 +211,8 @@ class CircleModel(Model):
     def foresee(self, n: int) -> None:
         """Which ids a take will hand out, and what it will do to the list."""
         self.expected, self.more = [], False
-        if self.conf.get("paused"):
+        n = self.allowed(n)
+        if self.conf.get("paused") or n == 0:
             return
         if self.rotates:
             self.turn(n)
@@ -322,7 +322,7 @@ class CircleModel(Model):
     def after_take(self, taken: TakeResult, n: int) -> None:
         assert [d.id for d in taken.deliveries] == self.expected, "not the first in line"
         if self.options.get("idle", "wake") == "wake":
-            assert taken.more == self.more
+            assert taken.more == (self.more and not self.stopped)
 
     def busy(self) -> list[Unit]:
         unmet = [Unit("unmet", b"")] if len(self.ring) > self.spent.total() else []

@@ -8,15 +8,12 @@ from typing import Any
 from redisq_ops.core.model.entry import Settlement
 from redisq_ops.core.queues.delay import DelaySet
 
-from .model import LEASE, Model, Unit, place
+from .model import LEASE, Unit, place
+from .results import KeepingModel
 
 
-class DelayModel(Model):
+class DelayModel(KeepingModel):
     ready_kept = True
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        self.results: dict[str, tuple[bytes, int]] = {}  # what handlers returned, and when
-        super().__init__(*args, **options)
 
     def make(self) -> DelaySet[Any]:
         return DelaySet(self.client, "q", clock=self.clock)
@@ -56,7 +53,9 @@ class DelayModel(Model):
     def put(self, entries: list[tuple[str, bytes]], mode: Any) -> None:
         after = self.rng.choice([None, 0, 1, LEASE // 2, LEASE])
         at = self.now + self.rng.choice([-LEASE, 0, 1, 1000, LEASE]) if after is None else None
-        call = self.queue.schedule.op(entries, at_ms=at, after_ms=after, mode=mode)
+        times = {"at": at} if after is None else {"after": after}
+        given = {name: ms / 1000 for name, ms in times.items() if ms is not None}
+        call = self.queue.schedule.op(entries, **given, mode=mode)
         if self.conf.get("closed"):
             return self.refused(call)
         ready = at if at is not None else self.now + (after or 0)
@@ -96,11 +95,11 @@ class DelayModel(Model):
             unit.follow = None
 
     def finish(self, unit: Unit, s: Settlement) -> None:
-        if s.outcome == "result":
-            self.results[unit.id] = (s.value, self.now)
-        if unit.follow is None:
-            return super().finish(unit, s)
-        ready, payload = unit.follow
+        follow = unit.follow
+        super().finish(unit, s)
+        if follow is None:
+            return
+        ready, payload = follow
         fresh = Unit(unit.id, payload, "delayed", ready)
         fresh.executions = unit.executions
         self.units[unit.id] = fresh
@@ -121,9 +120,10 @@ class DelayModel(Model):
     def after_take(self, taken: Any, n: int) -> None:
         due = [] if self.conf.get("paused") else self.due
         assert [d.id for d in taken.deliveries] == due[:n], "not the first in order"
-        assert taken.more == (len(due) > n)
+        assert taken.more == (len(due) > n and not self.stopped)
 
     def check_room(self) -> None:
+        super().check_room()
         bodies = self.client.hgetall(self.key("body"))
         live = [u for u in self.units.values() if u.state not in ("done", "gone")]
         assert {k.decode(): v for k, v in bodies.items()} == {u.id: u.payload for u in live}
@@ -131,9 +131,3 @@ class DelayModel(Model):
         assert {k.decode(): v for k, v in follow.items()} == {
             u.id: b"%d %b" % u.follow for u in live if u.follow
         }
-        kept = {k.decode(): v for k, v in self.client.hgetall(self.key("result")).items()}
-        young = {
-            id for id, (_, at) in self.results.items() if at > self.now - self.setting("keep_ms")
-        }
-        assert young <= kept.keys() <= self.results.keys()
-        assert all(value == self.results[id][0] for id, value in kept.items())

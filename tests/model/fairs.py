@@ -13,6 +13,7 @@ from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.redis.operation import run
 
 from .model import Model, Step, Unit, place
+from .results import KeepingModel
 
 TURN = 27_720
 NAMES = ("ann", "bob", "c_", "c:ring", "zoë".encode().hex(), "0")
@@ -33,6 +34,28 @@ class Share:
     weight: int = 1
     cap: int = 0
     blocked: int = 0
+    rate: int = 0
+    earned: int = 0
+    rest: int = 0
+
+    def left(self, now: int) -> int:
+        """How many entries its rate allows; sets when it will have earned those it had."""
+        if not self.rate:
+            return 1_000_000
+        each, most = 3_600_000_000 // self.rate, max(1, self.rate // 36_000)
+        self.earned = max(self.earned, now * 1000)
+        if self.earned > now * 1000 + (most + 1) * each:
+            self.earned = now * 1000 + most * each
+        return most - -(-(self.earned - now * 1000) // each)
+
+    def pause(self, now: int) -> None:
+        """Rest until the rate allows another entry, if it doesn't now."""
+        self.rest = 0
+        if not self.rate:
+            self.earned = 0
+        elif self.left(now) < 1:
+            each, most = 3_600_000_000 // self.rate, max(1, self.rate // 36_000)
+            self.rest = -(-(self.earned - (most - 1) * each) // 1000)
 
     @property
     def waiting(self) -> int:
@@ -44,14 +67,17 @@ class Share:
 
     @property
     def servable(self) -> bool:
-        return bool(self.waiting and not self.blocked and (not self.cap or self.pending < self.cap))
+        held = self.blocked or self.rest or 0 < self.cap <= self.pending
+        return bool(self.waiting and not held)
 
     @property
     def line(self) -> str:
         usual = (self.waiting, self.pending, self.head, self.turn)
         holes = (len(self.holes), sum(self.holes.values()), self.packed)
         rest = (*holes, self.weight, self.cap, self.blocked)
-        return " ".join(map(str, usual if rest == (0, 0, 0, 1, 0, 0) else usual + rest))
+        rated = (self.rate, self.earned, self.rest) if self.rate else ()
+        plain = rest == (0, 0, 0, 1, 0, 0) and not rated
+        return " ".join(map(str, usual if plain else usual + rest + rated))
 
     def join(self, ids: list[str], front: bool) -> None:
         fresh = [id for id in ids if self.holes.pop(id, None) is None]
@@ -124,7 +150,7 @@ class Producing(Model):
         return fresh
 
 
-class FairModel(Producing):
+class FairModel(KeepingModel, Producing):
     def make(self) -> FairQueue[Any]:
         self.shares: dict[str, Share] = {}
         self.whose: dict[str, str] = {}
@@ -160,13 +186,16 @@ class FairModel(Producing):
 
     def set_client_rule(self) -> None:
         client = self.rng.choice(NAMES)
-        rule = self.rng.choice(["weight", "cap", "cap", "blocked", "blocked"])
-        value = self.rng.choice({"weight": [1, 2, 3, 7], "cap": [0, 1, 4]}.get(rule, [0, 0, 1]))
+        rule = self.rng.choice(["weight", "cap", "cap", "rate", "rate", "blocked", "blocked"])
+        values = {"weight": [1, 2, 3, 7], "cap": [0, 1, 4], "rate": [0, 300, 72_000]}
+        value = self.rng.choice(values.get(rule, [0, 0, 1]))
         self.operations += 1
         said = self.run(self.queue.control.op(f"rule-{self.operations}", 1, rule, client, value))
         with self.touching(client) as shares:
             before = getattr(shares[0], rule)
             setattr(shares[0], rule, value)
+            if rule == "rate" and before != value:
+                shares[0].pause(self.now)
         assert said == ("same" if before == value else "ok", before)
 
     def delete(self) -> None:
@@ -215,6 +244,14 @@ class FairModel(Producing):
             for unit in sorted(due, key=place)[:16]:
                 self.shift(unit, "waiting", self.now)
             super().bring_back()
+            with self.touching(*self.rising()) as shares:
+                for share in shares:
+                    share.pause(self.now)
+
+    def rising(self) -> list[str]:
+        """Clients whose rest is over: 16 of them at most."""
+        over = [share for share in self.shares.values() if 0 < share.rest <= self.now]
+        return [share.name for share in sorted(over, key=lambda s: (s.rest, s.name))[:16]]
 
     def may_be_delivered(self, unit: Unit) -> None:
         """Called for each delivery in turn: exactly this one had to be next."""
@@ -225,6 +262,10 @@ class FairModel(Producing):
         assert share.pop() == unit.id, "it was another one's turn"
         share.turn += TURN // share.weight
         share.pending += 1
+        assert share.left(self.now) > 0, "beyond its rate"
+        if share.rate:
+            share.earned += 3_600_000_000 // share.rate
+            share.pause(self.now)
         self.served.append(share)
 
     def ring(self) -> list[Share]:
@@ -236,7 +277,7 @@ class FairModel(Producing):
             assert delivery.client == self.whose[delivery.id]
         left = [] if self.conf.get("paused") else self.ring()
         assert got == n or not left, "there was more to take"
-        assert taken.more == bool(got == n and left)
+        assert taken.more == bool(got == n and left and not self.stopped)
         self.end_of_take()
 
     def end_of_take(self) -> None:
@@ -331,7 +372,7 @@ class FairModel(Producing):
 
     def forget(self, shares: list[Share]) -> None:
         for share in shares:
-            rules = (share.weight, share.cap, share.blocked) != (1, 0, 0)
+            rules = (share.weight, share.cap, share.blocked, share.rate) != (1, 0, 0, 0)
             known = share.listed or share.pending or rules
             if not known and share.turn <= self.virtual:
                 self.shares.pop(share.name, None)
@@ -349,7 +390,7 @@ class FairModel(Producing):
 
     def open_up(self) -> None:
         for name in list(self.shares):
-            for rule, value in (("weight", 1), ("cap", 0), ("blocked", 0)):
+            for rule, value in (("weight", 1), ("cap", 0), ("blocked", 0), ("rate", 0)):
                 self.operations += 1
                 run(
                     self.client,
@@ -357,8 +398,11 @@ class FairModel(Producing):
                 )
                 with self.touching(name) as shares:
                     setattr(shares[0], rule, value)
+                    if rule == "rate":
+                        shares[0].pause(self.now)
 
     def check_room(self) -> None:
+        super().check_room()
         pipe = self.client.pipeline(transaction=False)
         for part in ("body", "accounts", "holes", "owner"):
             pipe.hgetall(self.key(part))

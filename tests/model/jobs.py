@@ -170,7 +170,7 @@ class JobModel(ABC):
             self.units[number] = unit
             jobs.append(self.job(unit, args))
             fresh.append(unit)
-        given = {"after_ms": after} if self.timed else {}
+        given = {"after": after / 1000} if self.timed and after is not None else {}
         said = self.run(self.queue.push.op(jobs, **given))
         for unit, id in zip(fresh, said, strict=True):
             unit.id = id
@@ -244,7 +244,7 @@ class JobModel(ABC):
         n, consumer = self.rng.choice([1, 2, 5, 20]), f"w{self.rng.randrange(3)}"
         self.reap()
         self.promote(50)
-        taken = self.run(self.queue.take.op(n, consumer=consumer, lease_ms=LEASE))
+        taken = self.run(self.queue.take.op(n, consumer=consumer, lease=LEASE / 1000))
         expected, self.line = self.line[:n], self.line[n:]
         assert [number_of(d.payload) for d in taken.deliveries] == expected, "in their order"
         assert taken.more == bool(len(expected) == n and self.line)
@@ -321,7 +321,7 @@ class JobModel(ABC):
         if not known:
             return
         batch = self.rng.choices(known, k=3)
-        said = self.run(self.queue.extend.op(batch, 2 * LEASE))
+        said = self.run(self.queue.extend.op(batch, 2 * LEASE / 1000))
         for delivery, ok in zip(batch, said, strict=True):
             unit = self.holder(delivery)
             assert ok == (unit is not None)
@@ -329,7 +329,7 @@ class JobModel(ABC):
                 unit.at = self.now + 2 * LEASE
 
     def pass_time(self) -> None:
-        self.clock.advance(self.rng.choice([1, 1000, LEASE // 3, LEASE, LEASE * 3 // 2]))
+        self.clock.now_ms += self.rng.choice([1, 1000, LEASE // 3, LEASE, LEASE * 3 // 2])
 
     def sweep(self) -> None:
         self.reap(100)
@@ -516,10 +516,10 @@ class JobModel(ABC):
     def come_to_rest(self) -> None:
         self.mine.clear()
         for _ in range(200):
-            self.clock.advance(LEASE)
+            self.clock.now_ms += LEASE
             self.reap()
             self.promote(50)
-            taken = run(self.client, self.queue.take.op(100, consumer="last", lease_ms=LEASE))
+            taken = run(self.client, self.queue.take.op(100, consumer="last", lease=LEASE / 1000))
             ack = [Settlement(delivery, "ack") for delivery in taken.deliveries]
             assert set(run(self.client, self.queue.settle.op(ack))) <= {"done"}
             for delivery in taken.deliveries:
@@ -529,7 +529,7 @@ class JobModel(ABC):
                 unit.place = "done"
             if not self.busy():
                 break
-            self.clock.advance(3_600_000)
+            self.clock.advance(3600)
         else:
             raise AssertionError(f"it never came to rest: {self.busy()}")
         self.check()

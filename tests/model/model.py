@@ -23,7 +23,7 @@ import pytest
 import redis
 
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.model.clock import FakeClock, checked_ms
+from redisq_ops.core.model.clock import FakeClock, duration_ms
 from redisq_ops.core.model.entry import Delivery, Settlement
 from redisq_ops.core.model.errors import QueueClosed, Superseded
 from redisq_ops.core.model.keys import registry_key
@@ -47,6 +47,8 @@ WHOLE = [
 CRASHES = 0.25
 TWICE = 0.3
 OFTEN = 8
+RATES = {"40/s": (25_000, 4), "5/m": (12_000_000, 1)}
+"""rate -> microseconds per entry, and how many may be handed out at once"""
 
 
 @dataclass
@@ -102,6 +104,8 @@ class Model(ABC):
     """outcomes that may have a delay"""
     often: tuple[str, ...] = ()
     """rules that are played more than their share, in a story about them"""
+    has_rate: ClassVar[bool] = True
+    """whether operators give the queue a rate now and then"""
     rests: ClassVar[tuple[str, ...]] = ("cfg", "stat", "callers", "hist", "wake")
     """keys that an empty queue may keep"""
 
@@ -119,6 +123,7 @@ class Model(ABC):
         self.conf: dict[str, Any] = {}
         self.operations = 0
         self.done = 0
+        self.earned = 0  # when all that was handed out will have been earned, in microseconds
         self.log: list[str] = []
         run(client, self.queue._ensure_registered())
         self.set("max_failures", self.rng.choice([2, 3, 20]))
@@ -164,6 +169,7 @@ class Model(ABC):
             (6, self.undo),
             (2, self.pause_or_resume),
             (1, self.configure),
+            (int(self.has_rate), self.set_rate),
             (1, self.flush_scripts),
             (0, self.pass_an_hour),
         ]
@@ -188,9 +194,10 @@ class Model(ABC):
         n = self.rng.choice([1, 2, 5, 5, 20])
         consumer = f"w{self.rng.randrange(4)}"
         lease = self.rng.choice([LEASE, LEASE, LEASE // 3])
+        allowed = self.allowed(n)
         self.bring_back()
-        taken = self.run(self.queue.take.op(n, consumer=consumer, lease_ms=lease))
-        assert len(taken.deliveries) <= n
+        taken = self.run(self.queue.take.op(n, consumer=consumer, lease=lease / 1000))
+        assert len(taken.deliveries) <= allowed
         fresh = []
         for delivery in taken.deliveries:
             self.may_be_delivered(self.units[delivery.id])
@@ -207,8 +214,30 @@ class Model(ABC):
             unit.consumer, unit.op, unit.since = consumer, "-", self.now
             unit.given(self.now)
             fresh.append(delivery)
-        self.after_take(taken, n)
+        self.hand_out(len(fresh))
+        self.after_take(taken, allowed)
         (self.zombies if self.rng.random() < CRASHES else self.held).extend(fresh)
+
+    def allowed(self, n: int) -> int:
+        """How many of ``n`` entries the queue's rate allows now."""
+        if not self.conf.get("rate"):
+            return n
+        each, most = RATES[self.conf["rate"]]
+        at = 1000 * self.now
+        self.earned = max(at, self.earned)
+        if self.earned > at + (most + 1) * each:  # it was lower before
+            self.earned = at + most * each
+        return min(n, most - -(-(self.earned - at) // each))
+
+    def hand_out(self, n: int) -> None:
+        self.allowed(0)
+        if self.conf.get("rate"):
+            self.earned += n * RATES[self.conf["rate"]][0]
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the rate allows nothing more now."""
+        return self.allowed(1) == 0
 
     ready_kept: ClassVar[bool]
 
@@ -239,7 +268,7 @@ class Model(ABC):
         for delivery in batch:
             outcome: Any = self.rng.choice(outcomes)
             wait = self.rng.choice([0, LEASE // 2, LEASE]) if outcome in self.waits else 0
-            settlements.append(Settlement(delivery, outcome, self.content(), wait))
+            settlements.append(Settlement(delivery, outcome, self.content(), wait / 1000))
         said = self.run(self.queue.settle.op(settlements))
         expected = [self.ended(settlement) for settlement in settlements]
         assert said == expected
@@ -263,9 +292,8 @@ class Model(ABC):
             unit.reason = "rejected" if s.outcome == "reject" else "failed"
             self.shift(unit, "dead", self.now)
             return "dead"
-        self.shift(
-            unit, "delayed" if s.delay_ms else "waiting", self.now + checked_ms(s.delay_ms, "")
-        )
+        wait = duration_ms(s.delay or 0, "")
+        self.shift(unit, "delayed" if wait else "waiting", self.now + wait)
         return "retry"
 
     def finish(self, unit: Unit, s: Settlement) -> None:
@@ -277,7 +305,7 @@ class Model(ABC):
             return
         batch = self.rng.choices(known, k=3)
         lease = self.rng.choice([LEASE, 2 * LEASE])
-        said = self.run(self.queue.extend.op(batch, lease))
+        said = self.run(self.queue.extend.op(batch, lease / 1000))
         for delivery, ok in zip(batch, said, strict=True):
             unit = self.units.get(delivery.id)
             assert ok == (unit is not None and unit.receipt == delivery.receipt)
@@ -285,13 +313,12 @@ class Model(ABC):
                 unit.at = self.now + lease
 
     def pass_time(self) -> None:
-        self.clock.advance(
-            self.rng.choice([1, 1_000, LEASE // 3, LEASE // 2, LEASE, LEASE * 3 // 2])
-        )
+        spans = [1, 1_000, LEASE // 3, LEASE // 2, LEASE, LEASE * 3 // 2]
+        self.clock.now_ms += self.rng.choice(spans)
 
     def pass_an_hour(self) -> None:
         """Only in stories about what is let go of in the end: it ends what was going on."""
-        self.clock.advance(HOUR)
+        self.clock.now_ms += HOUR
         self.swept(100)
 
     def sweep(self) -> None:
@@ -518,7 +545,8 @@ class Model(ABC):
 
     def reopen_doors(self) -> None:
         """A queue that is paused or draining for long has nothing to tell."""
-        for flag in ("paused", "closed"):
+        flags = ["paused", "closed", *(() if "set_rate" in self.often else ("rate",))]
+        for flag in flags:
             if self.conf.get(flag):
                 self.set(flag, "")
 
@@ -532,6 +560,9 @@ class Model(ABC):
         ]
         name, values = self.rng.choice(choices)
         self.set(name, self.rng.choice(values))
+
+    def set_rate(self) -> None:
+        self.set("rate", self.rng.choice([*RATES, ""]))
 
     def set(self, name: str, value: Any) -> None:
         self.operations += 1
@@ -632,11 +663,11 @@ class Model(ABC):
 
     def come_to_rest(self) -> None:
         """Work everything off, as workers would on a good day; then every entry has its end."""
-        for name in ("paused", "closed", "aging"):
+        for name in ("paused", "closed", "aging", "rate"):
             self.set(name, "")
         self.open_up()
         for _ in range(1000):
-            self.clock.advance(LEASE)
+            self.clock.now_ms += LEASE
             self.bring_back()
             taken = run(self.client, self.queue.take.op(100, consumer="last"))
             for delivery in taken.deliveries:
@@ -692,7 +723,7 @@ class Model(ABC):
                     self.shift(self.units[id], "gone", 0)
         self.check()
         for _ in range(30):
-            self.clock.advance(HOUR)
+            self.clock.now_ms += HOUR
             run(self.client, self.queue.take.op(500, consumer="last"))
             while self.swept(100):
                 pass

@@ -279,7 +279,7 @@ class MoveModel:
     def put(self, queue: Any, pairs: list[tuple[str, bytes]]) -> None:
         if self.named == "delay":
             mode = self.rng.choice(["new", "move"])
-            queue.schedule(pairs, after_ms=self.rng.choice([0, 0, LEASE]), mode=mode)
+            queue.schedule(pairs, after=self.rng.choice([0, 0, LEASE]) / 1000, mode=mode)
         elif self.named == "circular":
             queue.push(pairs)
         elif self.named == "fair":
@@ -301,7 +301,7 @@ class MoveModel:
     def take(self) -> None:
         k, queue = self.which()
         before = self.seen
-        taken = queue.take(self.rng.choice([1, 2, 5]), consumer="w", lease_ms=LEASE)
+        taken = queue.take(self.rng.choice([1, 2, 5]), consumer="w", lease=LEASE / 1000)
         self.look()
         for delivery in taken.deliveries:
             was, now = before[k, delivery.id], self.seen[k, delivery.id]
@@ -324,7 +324,7 @@ class MoveModel:
         for k, delivery in batch:
             outcome = self.rng.choice(outcomes)
             wait = self.rng.choice([0, LEASE]) if outcome == "fail" else 0
-            s = Settlement(delivery, outcome, b"why %d" % self.operations, wait)
+            s = Settlement(delivery, outcome, b"why %d" % self.operations, wait / 1000)
             (said,) = self.queues[k].settle([s])
             if said == "done":
                 assert not self.lives[delivery.payload], "done twice"
@@ -336,7 +336,7 @@ class MoveModel:
         self.check(may_end=mortal)
 
     def pass_time(self) -> None:
-        self.clock.advance(self.rng.choice([1, 1000, LEASE // 2, LEASE * 3 // 2]))
+        self.clock.now_ms += self.rng.choice([1, 1000, LEASE // 2, LEASE * 3 // 2])
 
     def sweep(self) -> None:
         run(self.client, self.which()[1].sweep.op(50))
@@ -926,7 +926,7 @@ class MoveModel:
             left = {one.state for one in self.seen.values()} - {"dead", "trash"}
             if not taken and not left:
                 break
-            self.clock.advance(LEASE)
+            self.clock.now_ms += LEASE
         else:
             raise AssertionError("it never came to rest")
         self.is_sound()

@@ -388,7 +388,13 @@ class RequestModel(Model):
             return
         if len(ids) < n and not taken.more:
             assert not left, ("there was work and room for it", left)
-        if ids and left and not taken.more and not int(self.conf.get("aging") or 0):
+        if (
+            ids
+            and left
+            and not taken.more
+            and not self.stopped
+            and not int(self.conf.get("aging") or 0)
+        ):
             worst = max(self.books[id.rpartition("/")[0]].priority for id in ids)
             assert min(b.priority for b in left) >= worst
 

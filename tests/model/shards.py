@@ -36,6 +36,7 @@ ENDED = ("done", "gone", "unmet")
 
 class Shards(Model):
     name: ClassVar[str] = "q"
+    has_rate = False
     timed: ClassVar[bool] = False
     """whether entries come back from a delay by time alone, and nobody has to bring them"""
 

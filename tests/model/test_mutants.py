@@ -40,6 +40,7 @@ STORIES: Mapping[str, Models] = {
     # `conform` finds them.
     "engine/score ignored": (),
     "engine/undo forgets the score": (),
+    "engine/due_entries": (DelayModel, CarmineModel),
     "engine/edit": BOTH,
     "engine/undo_edit": BOTH,
     "engine/records of an edit that was undone": DELAYS,
@@ -47,6 +48,7 @@ STORIES: Mapping[str, Models] = {
     "engine/undo of what was taken": REQUESTS,
     "engine/nobody learns that an undo put anything back": BOTH,
     "engine/bulk_write": FAIRS,
+    "engine/results": (DelayModel, FairModel),
     "engine/number_words": FAIRS,
     # What goes from shard to shard; from queue to queue: `test_model_moves`.
     "engine/transfer_accept": CARRIED,
@@ -101,6 +103,7 @@ STORIES: Mapping[str, Models] = {
 """whose stories notice the mutants of a folder; of a file there; and one alone"""
 EDITED = ("edit", "undo", "submit", "schedule", "take", "settle")
 RESIZED = ("resize", "stop_a_mover")
+RATED = ("set_client_rule", "submit", "take")
 OFTEN: Mapping[str, tuple[str, ...]] = {
     "engine/dead one failure late": ("submit", "schedule", "take", "settle"),
     "engine/edit": ("edit",),
@@ -112,6 +115,7 @@ OFTEN: Mapping[str, tuple[str, ...]] = {
     "engine/departed by an old layout": RESIZED,
     "engine/what arrives is never known": RESIZED,
     "engine/reject_stale_layout": RESIZED,
+    "engine/take_rate": ("set_rate", "pass_time", "take", "submit", "schedule", "push", "enqueue"),
     "engine/retire_shard": ("resize",),
     "queues.request/a cancelled request half gone reopens": ("control", "pass_time"),
     "queues.request/a paused request goes on": ("control", "take", "submit"),
@@ -129,6 +133,12 @@ OFTEN: Mapping[str, tuple[str, ...]] = {
     "queues.carmine/refused as dead between two shards": RESIZED,
     "queues.fair/an old layout is good enough": ("submit", "resize"),
     "queues.fair/set_client_rule": ("set_client_rule",),
+    "queues.fair/client_rates": RATED,
+    "queues.fair/resting ones served": RATED,
+    "queues.fair/a rate within a batch": RATED,
+    "queues.fair/a rate goes with the last entry": RATED,
+    "queues.fair/who came back rests again": RATED,
+    "queues.fair/a new rate counts from the next entry on": RATED,
 }
 """the rules of the model that stories about them are made of"""
 CASES = [

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import redis
 
+import redisq_ops
 from redisq_ops.core.model.errors import BadInput, Refused
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import aconnect
@@ -207,7 +208,7 @@ def test_max_entries_counts_the_entries_of_a_request_or_queue(
     queue = RequestQueue(client, "mail")
     queue.submit([b"x"] * 11, id="r1")
     prod(file, "max_entries = 10")
-    for words in (("request", "cancel", "mail/r1"), ("queue", "destroy", "mail", "--hard")):
+    for words in (("request", "cancel", "mail/r1"), ("queue", "rm", "mail", "--hard")):
         redisq(*words, "--context", "prod", "--yes", code=1)
         assert "that is 11 entries" in redisq.err
         assert "choose fewer" not in redisq.err  # of these no part can be chosen
@@ -441,3 +442,28 @@ def test_dashboard_obeys_the_protections(url: str, client: redis.Redis) -> None:
         asyncio.run(run())
         seen.append(str(queue.counts().dead))
     assert seen == ["12", "0"]
+
+
+def test_the_library_connects_as_the_command_line_does(
+    file: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prod(file, f'url = "{url}/3"', 'prefix = "ours"', top='prefix = "all"')
+
+    def where(**options: Any) -> tuple[int, str]:
+        with redisq_ops.connect(**options) as client:
+            return client.connection_pool.connection_kwargs.get("db", 0), RequestQueue(
+                client
+            ).prefix
+
+    assert where() == (0, "all"), "the file"
+    monkeypatch.setenv("REDIS_URL", f"{url}/2")
+    monkeypatch.setenv("REDISQ_PREFIX", "env")
+    assert where() == (2, "env"), "the environment, before the file"
+    assert where(context="prod") == (3, "ours"), "a context, before the environment"
+    assert where(url=f"{url}/4", prefix="own", context="prod") == (4, "own"), "arguments, first"
+    monkeypatch.setenv("REDISQ_CONTEXT", "prod")
+    assert where() == (3, "ours") and where(prefix="own") == (3, "own")
+    queue = redisq_ops.DelaySet(redisq_ops.aconnect())
+    assert (queue.prefix, redisq_ops.DelaySet(queue.client, prefix="own").prefix) == ("ours", "own")
+    with pytest.raises(BadInput, match="no context 'test'"):
+        redisq_ops.connect(context="test")

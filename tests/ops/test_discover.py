@@ -107,7 +107,7 @@ def deploy(client: Any) -> None:
     DelayArticle(client).enqueue("job", int(client.time()[0]) + 600)
     FairArticle(client).send("ann", 1, 2)
     RequestQueue(client, "mail").submit([b"x"], id="r1")
-    DelaySet(client, "later").schedule([("e", b"x")], after_ms=60_000)
+    DelaySet(client, "later").schedule([("e", b"x")], after=60)
 
 
 def look_alikes(client: Any) -> None:
@@ -124,7 +124,7 @@ def look_alikes(client: Any) -> None:
     client.sadd("queues:old", "x")
     client.hset("carmine:mq", "x", "y")
     client.mset({"counter": 1, "counter:{": 2, "sub:{x}": "text", "{req}:1": "text"})
-    DelaySet(client, "theirs", prefix="other").schedule([("e", b"x")], after_ms=60_000)
+    DelaySet(client, "theirs", prefix="other").schedule([("e", b"x")], after=60)
     client.zadd("resque:redisq:resque:low:lease", {"x": (now + 60) * 1000})
 
 
@@ -252,7 +252,7 @@ def test_any_bytes_in_a_key(redisq: Redisq, client: Client) -> None:
         key for key in keys if len(key) < 300
     )
     for name in short:
-        assert redisq.rows("inspect", "queue", name)[0]["waiting"] == 1
+        assert redisq.rows("inspect", name)[0]["waiting"] == 1
     redisq("discover", "--register", "--yes")
     assert all(char.isprintable() or char == "\n" for char in redisq("ls"))
     listed = redisq.rows("ls")
@@ -338,9 +338,9 @@ def test_a_name_without_a_digest_means_the_usual_keys_whatever_the_registry_says
     name = f"{kind}:low"
     assert run(client, adopt(Registered(name, kind, 1, 0, at=at)))
     (row,) = redisq.rows("ls", code=3)
-    assert "the registry entry" in row["problem"] and f"redisq forget {name}" in row["problem"]
+    assert "the registry entry" in row["problem"] and f"redisq queue rm {name}" in row["problem"]
     redisq("purge", name, "--state", "waiting", "--hard", "--yes", code=1)
-    redisq("forget", name, "--yes")
+    redisq("queue", "rm", name, "--yes")
     assert picture(client) == before
 
 
@@ -657,7 +657,7 @@ def test_registered_they_are_shown_like_any_other(redisq: Redisq, client: Client
     # What no layout lists is unknown without a look through the keys.
     assert rows["raw-request:req"]["waiting"] is rows["raw-fair:worker1"]["waiting"] is None
     for name in EVERYTHING:
-        assert redisq.rows("inspect", "queue", name)[0]["name"] == name
+        assert redisq.rows("inspect", name)[0]["name"] == name
         redisq("pending", "ls", name)
     checked = {row["queue"]: row for row in redisq.rows("fsck")}
     assert all(row["ok"] for row in checked.values()), checked
@@ -711,38 +711,40 @@ def test_a_name_that_is_taken_meanwhile_stays_whose_it_is(redisq: Redisq, client
     assert [e.at for e in run(client, all_queues())] == ["orders"]
 
 
-def test_forgetting_takes_the_name_out_and_leaves_the_keys(redisq: Redisq, client: Client) -> None:
+def test_removing_anothers_queue_takes_the_name_out_and_leaves_the_keys(
+    redisq: Redisq, client: Client
+) -> None:
     deploy(client)
     before = picture(client)
     redisq("discover", "--register", "--yes")
     noted = picture(client)
-    redisq("forget", "stream:orders", "--dry-run")
-    redisq("forget", "stream:orders", code=5)
+    redisq("queue", "rm", "stream:orders", "--dry-run")
+    redisq("queue", "rm", "stream:orders", code=5)
     assert picture(client) == noted
-    assert redisq.rows("forget", "stream:orders", "--yes") == [
+    assert redisq.rows("queue", "rm", "stream:orders", "--yes") == [
         {"op": None, "matched": 1, "done": 1, "skipped": {}}
     ]
     assert "stream:orders" not in names(redisq.rows("ls"))
     for name in set(EVERYTHING) - {"stream:orders"}:
-        redisq("forget", name, "--yes")
+        redisq("queue", "rm", name, "--yes")
     assert picture(client) == before
 
 
 @pytest.mark.parametrize(
     ("name", "code", "fragment"),
     [
-        ("mail", 1, "queue destroy"),
+        ("mail", 1, "is not empty"),
         ("nope", 1, "no queue 'nope'"),
-        ("stream:orders", 1, "no queue 'stream:orders'"),
+        ("stream:orders", 1, "is kept by another program"),
         ("a{b}", 2, "can't be used"),
     ],
 )
-def test_ours_and_unknown_ones_are_not_forgotten(
+def test_ours_with_entries_and_unknown_ones_are_not_removed(
     redisq: Redisq, client: Client, name: str, code: int, fragment: str
 ) -> None:
     deploy(client)
     before = picture(client)
-    assert fragment in redisq.refusal("forget", name, "--yes", code=code)
+    assert fragment in redisq.refusal("queue", "rm", name, "--yes", code=code)
     assert picture(client) == before
 
 
@@ -753,15 +755,15 @@ def test_another_programs_queue_is_not_destroyed(redisq: Redisq, client: Client)
     before = picture(client)
     some = ["carmine:mails", "resque:low", "sidekiq:default", "stream:orders"]
     for name in (*some, "sidekiq"):
-        said = redisq.refusal("queue", "destroy", name, "--hard", "--yes", code=1)
+        said = redisq.refusal("queue", "rm", name, "--hard", "--yes", code=1)
         assert f"queue {name} is kept by another program" in said
     assert picture(client) == before
     redisq("discover", "--register", "--yes")
     before = picture(client)
     for name in some:
-        said = redisq.refusal("queue", "destroy", name, "--hard", "--yes", code=1)
-        assert "it can't be destroyed from here" in said
-    redisq.refusal("queue", "destroy", "sidekiq:default", "--hard", "--dry-run", code=1)
+        said = redisq.refusal("queue", "rm", name, "--hard", "--yes", code=1)
+        assert "it can't be removed from here" in said
+    redisq.refusal("queue", "rm", "sidekiq:default", "--hard", "--dry-run", code=1)
     assert picture(client) == before
 
 
@@ -773,7 +775,7 @@ def test_our_own_queue_in_carmines_layout_is_not_taken_for_carmines(
     ours: Any = queue_class("carmine")
     ours(client, "carmine:ours").enqueue([("m1", b"x")])
     assert redisq.rows("discover") == []
-    assert "queue destroy" in redisq.refusal("forget", "carmine:ours", "--yes", code=1)
+    assert "is not empty" in redisq.refusal("queue", "rm", "carmine:ours", "--yes", code=1)
 
 
 # --- past one server -----------------------------------------------------------------
@@ -809,10 +811,10 @@ def test_every_master_of_a_cluster_is_looked_at(
     redisq("discover", "--register", "--yes")
     assert names(redisq.rows("ls")) == names(rows)
     # A look of the room's own goes to every master as well.
-    (row,) = redisq.rows("inspect", "queue", "raw-request:req")
+    (row,) = redisq.rows("inspect", "raw-request:req")
     assert row["faults"] == rows[0]["faults"] and row["not_checked"] is None
     assert len(redisq.rows("waiting", "ls", "raw-request:req")) == 13
-    redisq("forget", "stream:orders1", "--yes")
+    redisq("queue", "rm", "stream:orders1", "--yes")
 
 
 @pytest.mark.slow
@@ -892,7 +894,7 @@ def test_keys_of_frameworks_are_no_queues_of_another_kind(redisq: Redisq, client
     for program in alone:
         assert f"1 key named as {program}'s, and no queue of" in redisq.err
     # Named by hand, one can still be looked at.
-    assert redisq.rows("inspect", "queue", "raw-delay:huey.schedule.app")
+    assert redisq.rows("inspect", "raw-delay:huey.schedule.app")
 
 
 @pytest.mark.alike
@@ -903,7 +905,7 @@ def test_keys_of_frameworks_are_no_queues_of_another_kind(redisq: Redisq, client
         (
             "BullMQ",
             "bullmq:mail",
-            {"version": "bullmq:5.0.0"},
+            {"version": "bullmq:5.81.5"},
             "bull:mail:j1",
             "bull:mail:newstate",
         ),
@@ -927,15 +929,15 @@ def test_a_state_of_a_newer_release_is_named(
         f"key {key} is of a state that this release of redisq doesn't know: "
         "what is in it is not counted"
     ]
-    said = redisq.refusal("inspect", "entry", f"{name}/j1", code=1)
+    said = redisq.refusal("inspect", f"{name}/j1", code=1)
     assert said.startswith(f"job j1 of queue {name} is there, and in no list or set that this")
-    assert "no entry nowhere" in redisq.refusal("inspect", "entry", f"{name}/nowhere", code=1)
+    assert "no entry nowhere" in redisq.refusal("inspect", f"{name}/nowhere", code=1)
 
 
 def test_keys_that_bull_and_bullmq_name_alike_are_bullmqs_beside_its_mark(
     redisq: Redisq, client: Client
 ) -> None:
-    client.hset("bull:mail:meta", mapping={"version": "bullmq:5.0.0"})
+    client.hset("bull:mail:meta", mapping={"version": "bullmq:5.81.5"})
     for queue in ("mail", "old"):
         client.zadd(f"bull:{queue}:failed", {"1": time.time() * 1000})
     client.sadd("rq:queues", "rq:queue:mail")
@@ -1031,6 +1033,6 @@ def test_a_registry_entry_that_names_another_program_s_keys_changes_none_of_them
     redisq("purge", name, "--state", "waiting", "--yes", code=1)
     assert f"under 'app:' is of kind {theirs}" in redisq.err
     assert client.dump("app:queue:mail") == before and redisq.rows("log") == []
-    redisq("forget", name, "--yes")
+    redisq("queue", "rm", name, "--yes")
     redisq("discover", "--register", "--yes")
     assert "1 of 1" in redisq("purge", redisq.rows("ls")[0]["name"], "--state", "waiting", "--yes")

@@ -26,10 +26,8 @@ ODD = "-w$;ird'q"
 
 def test_name_that_begins_with_a_dash() -> None:
     assert hint("replay", "it's/1") == "redisq replay 'it'\"'\"'s/1'"
-    assert hint("consumers", "claim", "s", "w", to="x") == "redisq consumers claim s w --to x"
-    assert hint("consumers", "claim", "s", "-w", to="-x") == (
-        "redisq consumers claim s --to -x -- -w"
-    )
+    assert hint("workers", "claim", "s", "w", to="x") == "redisq workers claim s w --to x"
+    assert hint("workers", "claim", "s", "-w", to="-x") == ("redisq workers claim s --to -x -- -w")
     assert hint("request", "priority", "-q/r1", "0") == "redisq request priority -- -q/r1 0"
 
 
@@ -37,12 +35,12 @@ def test_name_that_begins_with_a_dash() -> None:
 def test_the_words_of_a_hint_are_those_it_was_made_of(name: str) -> None:
     set_connection_options({"url": "redis://h:1/0", "context": None})
     try:
-        command = hint("consumers", "claim", name, "w1", group="-g", to=name)
+        command = hint("workers", "claim", name, "w1", group="-g", to=name)
     finally:
         known = words_of(command)
         set_connection_options({})
     assert " --url redis://h:1/0" in command
-    assert known == (["consumers", "claim", name, "w1"], {"group": "-g", "to": name})
+    assert known == (["workers", "claim", name, "w1"], {"group": "-g", "to": name})
 
 
 def rejected(queue: RequestQueue[redis.Redis] | DelaySet[redis.Redis]) -> None:
@@ -78,14 +76,12 @@ def test_hints_for_names_with_dashes_run(redisq: Redisq, client: redis.Redis) ->
     _, *words = shlex.split(row["command"])
     redisq(*words[:2], "--yes", *words[2:])
     assert queue.counts().paused is None
-    line = redisq.refusal("inspect", "request", "--", f"{ODD}/-r1/1", code=1)
-    assert "redisq inspect entry -- " in line
     rejected(queue)
     group = told(redisq, "dlq", "groups", ODD)
     offered = redisq("dlq", "group", "--", ODD, group["group"]).splitlines()
-    (offer,) = [one for one in offered if one.startswith("  redisq dlq replay")]
+    (offer,) = [one for one in offered if one.startswith("  redisq replay")]
     _, *words = shlex.split(offer)
-    redisq(*words[:2], "--yes", *words[2:])
+    redisq(words[0], "--yes", *words[1:])
     assert queue.counts().dead == 0
 
 
@@ -95,7 +91,7 @@ def test_a_stream_and_its_consumer_with_dashes(redisq: Redisq, client: redis.Red
     client.xreadgroup("-g", "-w", {"orders": ">"})
     client.xclaim("orders", "-g", "-w", 0, [id], idle=600_000)
     (row,) = redisq.rows("explain", f"stream:orders/{id}")
-    assert row["command"] == "redisq consumers claim stream:orders --group -g --to NAME -- -w"
+    assert row["command"] == "redisq workers claim stream:orders --group -g --to NAME -- -w"
     _, *words = shlex.split(row["command"])
     redisq(*words[:2], "--yes", "--min-idle", "0s", *words[2:])
     (row,) = redisq.rows("explain", f"stream:orders/{id}")
@@ -143,7 +139,7 @@ def test_hints_reach_the_same_server(
         plan = f"{len(where)}{where[0]}"
         asked = said("replay", "mail", "--plan", plan, *where)
         assert f"do it with: redisq apply {plan} {shlex.join(where)}" in asked
-        gone = said("inspect", "queue", "mial", *where, code=1)
+        gone = said("history", "mial", *where, code=1)
         assert f"redisq ls {shlex.join(where)} shows what there is" in gone
     monkeypatch.setenv("REDIS_URL", url)
     assert "    redisq replay mail/r1/1\n" in said("explain", "mail/r1/1")

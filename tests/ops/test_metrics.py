@@ -81,7 +81,7 @@ def test_an_empty_queue_has_age_zero_so_that_an_alert_ends() -> None:
 
 def test_the_number_of_queues_is_bounded_and_the_others_are_counted() -> None:
     rows = tuple(row(f"q{n}", Counts(0, 0, 0, 0, 0, 0)) for n in range(5))
-    found = scraped(Overview(NOW, (*rows, row("other", None))), pattern="q*", most=3)
+    found = scraped(Overview(NOW, (*rows, row("other", None))), names=["q*"], most=3)
     named = {name.split('queue="')[1].split('"')[0] for name in found if 'queue="' in name}
     assert named == {"q0", "q1", "q2"} and found["queues_omitted"] == 2
 

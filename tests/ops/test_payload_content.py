@@ -123,12 +123,12 @@ def test_inspect_shows_what_was_decoded_and_json_the_stored_bytes(
 ) -> None:
     payload = gzipped(b'{"to": "ann"}\n\x1b[2J')
     RequestQueue(client, "mail").submit([payload, b"plain"], id="r1")
-    said = redisq("inspect", "entry", "mail/r1/1")
+    said = redisq("inspect", "mail/r1/1")
     assert f"payload           gzip, {len(payload)} B → 18 B, text\n" in said
     assert '    {"to": "ann"}\n    \\x1b[2J\n' in said and "\\x1f\\x8b" not in said
-    (row,) = redisq.rows("inspect", "entry", "mail/r1/1")
+    (row,) = redisq.rows("inspect", "mail/r1/1")
     assert base64.b64decode(row["payload_b64"]) == payload
-    assert "payload           plain\n" in redisq("inspect", "entry", "mail/r1/2")
+    assert "payload           plain\n" in redisq("inspect", "mail/r1/2")
 
 
 def test_encodings_are_taken_off_up_to_three_levels() -> None:

@@ -17,8 +17,8 @@ from ..command_line import Redisq, dead_letters
         (("metrics", "--file", "pipe"), 1, "pipe that nobody reads"),
         (("replay", "mail", "--plan", "pipe"), 2, "is no file"),
         (("apply", "pipe", "--yes"), 2, "pipe is a pipe"),
-        (("record", "pipe", "--for", "1s"), 2, "pipe is a pipe"),
-        (("playback", "pipe"), 2, "pipe is a pipe"),
+        (("recording", "write", "pipe", "--for", "1s"), 2, "pipe is a pipe"),
+        (("recording", "show", "pipe"), 2, "pipe is a pipe"),
     ],
 )
 def test_nothing_waits_for_a_pipe(

@@ -262,19 +262,19 @@ LOOKS = {
     "claim": ["claim mail --dry-run --consumer x"],
     "client ls": ["client ls fairly"],
     "config": ["config"],
-    "consumers ack": ["consumers ack stream:stream w --min-idle 0s --dry-run"],
-    "consumers requeue": ["consumers requeue mail w --min-idle 0s --dry-run"],
-    "consumers claim": ["consumers claim mail w --to x --dry-run"],
-    "consumers ls": ["consumers ls mail", "consumers ls stream:stream"],
-    "consumers remove": ["consumers remove stream:stream w --dry-run"],
+    "workers ack": ["workers ack stream:stream w --min-idle 0s --dry-run"],
+    "workers requeue": ["workers requeue mail w --min-idle 0s --dry-run"],
+    "workers claim": ["workers claim mail w --to x --dry-run"],
+    "workers ls": ["workers ls mail stream:stream sidekiq:default"],
+    "workers rm": ["workers rm stream:stream w --dry-run"],
     "delay edit": ["delay edit later/e1 --patch {copy} --dry-run"],
     "delay ls": ["delay ls later", "delay ls mail"],
     "delay move": ["delay move later --to later2 --dry-run"],
     "delay purge": ["delay purge later --dry-run"],
     "delay requeue": ["delay requeue later --dry-run", "delay requeue mail --dry-run"],
     "delay reschedule": ["delay reschedule later --at 03:12 --dry-run"],
-    "delay schedule": ["delay schedule later/e2 {payload} --in 1h",
-                       "delay schedule later/e1 {payload} --in 2h"],
+    "delay add": ["delay add later/e2 {payload} --in 1h",
+                       "delay add later/e1 {payload} --in 2h"],
     "discover": ["discover"],
     "dlq acknowledge": ["dlq acknowledge mail --dry-run"],
     "dlq edit": ["dlq edit mail/r1/1 --patch {copy} --dry-run",
@@ -296,11 +296,10 @@ LOOKS = {
     "fsck": ["fsck", "fsck mail"],
     "history": ["history mail", "history fairly", "history later"],
     "import": ["import {out} --dry-run"],
-    "inspect entry": ["inspect entry mail/r1/1", "inspect entry mail/r1/2",
-                      "inspect entry mail/r1/3", "inspect entry later/e1",
-                      "inspect entry fairly/f1", "inspect entry bullmq:shop/j1"],
-    "inspect queue": ["inspect queue mail", "inspect queue sidekiq:default"],
-    "inspect request": ["inspect request mail/r1"],
+    "inspect": ["inspect mail/r1/1", "inspect mail/r1/2",
+                      "inspect mail/r1/3", "inspect later/e1",
+                      "inspect fairly/f1", "inspect bullmq:shop/j1",
+                "inspect mail", "inspect sidekiq:default", "inspect mail/r1"],
     "log": ["log"],
     "ls": ["ls"],
     "metrics": ["metrics --once"],
@@ -312,7 +311,7 @@ LOOKS = {
     "pending stop": ["pending stop arq:arq:queue/a --dry-run",
                      "pending stop arq:arq:queue/a --yes"],
     "purge": ["purge mail/r1/1 --dry-run"],
-    "queue destroy": ["queue destroy mail --dry-run"],
+    "queue rm": ["queue rm mail --dry-run"],
     "replay": ["replay mail/r1/1 --dry-run"],
     "report": ["report mail", "report mail later fairly --payloads",
                "report mail --payloads --html {html}"],
@@ -327,12 +326,11 @@ LOOKS = {
     "submit": ["submit {input} --queue mail --dry-run"],
     "tasks": ["tasks", "tasks mail --by payload.to", "tasks sidekiq:default"],
     "top": ["top --once", "top --once --queue mail"],
-    "trash empty": ["trash empty mail --dry-run"],
+    "trash rm": ["trash rm mail --dry-run"],
     "trash ls": ["trash ls mail"],
     "trash restore": ["trash restore mail --dry-run"],
     "undo": ["undo {op} --dry-run"],
-    "wait request": ["wait request mail/r1 --timeout 0s"],
-    "wait when": ["wait when dead>0 --queue mail"],
+    "wait": ["wait mail/r1 --timeout 0s", "wait mail --until dead>0"],
     "waiting edit": ["waiting edit sidekiq:default --patch {args} --dry-run",
                      "waiting edit sidekiq:default --patch {args} --yes"],
     "waiting ls": ["waiting ls mail", "waiting ls sidekiq:default", "waiting ls fairly"],
@@ -345,9 +343,10 @@ LOOKS = {
     "periodic resume": ["periodic resume later/nightly --yes"],
     "periodic run": ["periodic run later/nightly --yes"],
     "periodic rm": ["periodic rm later/odd --dry-run"],
-    "playback": [f"playback {{recording}} {look}" for look in ("ls", "log", "consumers")],
+    "recording show": [
+        f"recording show {{recording}} {look}" for look in ("ls", "log", "workers")
+    ],
     "watch": ["watch --for 1ms --listen 127.0.0.1:0"],
-    "workers ls": ["workers ls mail", "workers ls sidekiq:default"],
     "workers quiet": ["workers quiet sidekiq {worker} --dry-run",
                       "workers quiet sidekiq {worker} --yes"],
     "workers stop": ["workers stop sidekiq {worker} --dry-run",
@@ -357,14 +356,15 @@ LOOKS = {
 """commands that print something of entries, as they do so"""
 NO_LOOKS = {
     "acl",
+    "edit",
     "check",
     "client block",
     "client cap",
+    "client rate",
     "client unblock",
     "client weight",
     "demo",
     "doctor",
-    "forget",
     "group create",
     "group move",
     "group rm",
@@ -374,15 +374,16 @@ NO_LOOKS = {
     "queue drain",
     "queue pause",
     "queue resume",
-    "record",
+    "recording write",
     "request limit",
+    "request ls",
     "request pause",
     "request priority",
     "request resume",
-    "retention",
     "schema",
+    "settings",
     "work",
-    "workers prune",
+    "workers rm",
 }
 """commands that have nothing of entries to print; Spark's are in tests/pipeline"""
 
@@ -430,16 +431,16 @@ def planted(client: redis.Redis) -> str:
         [
             Settlement(first, "reject", errors[0].encoded()),
             Settlement(second, "result", payload.encode()),
-            Settlement(third, "fail", errors[1].encoded(), 60_000),
+            Settlement(third, "fail", errors[1].encoded(), 60),
             Settlement(fourth, "reject", errors[1].encoded()),
             Settlement(fifth, "result", form.encode()),
             Settlement(sixth, "reject", form.encode()),  # as another program would
         ]
     )
     RequestQueue(client, "copy").submit([b"x"], id="x")
-    DelaySet(client, "later2").schedule([("x", b"")], after_ms=60_000)
+    DelaySet(client, "later2").schedule([("x", b"")], after=60)
     later = DelaySet(client, "later")
-    later.schedule([("e1", payload.encode())], after_ms=60_000)
+    later.schedule([("e1", payload.encode())], after=60)
     later.set_periodic(Periodic("nightly", "0 3 * * *", payload.encode()))
     fair = FairQueue(client, "fairly")
     fair.submit("ann", [("f1", form.encode()), ("f2", cut.encode())])
@@ -495,7 +496,7 @@ def test_secret_is_in_no_output_of_any_command(
     op = redisq.rows("requeue", "mail/r1/3", "--yes")[-1]["op"]
     redisq("dlq", "purge", "mail/r1/6", "--yes")
     recording = str(tmp_path / "recording")
-    redisq("record", recording, "--interval", "100ms", "--for", "200ms")
+    redisq("recording", "write", recording, "--interval", "100ms", "--for", "200ms")
     words = {
         "recording": recording,
         **{name: str(path) for name, path in files.items()},
@@ -535,7 +536,7 @@ def test_secret_is_in_no_output_of_any_command(
 def test_no_redact_where_it_is_allowed(
     configuration: Path, dead: RequestQueue[redis.Redis], redisq: Redisq
 ) -> None:
-    look = ("inspect", "entry", "mail/r1/1")
+    look = ("inspect", "mail/r1/1")
     assert '"password": "***", "to": "ann"' in redisq(*look)
     assert SECRET in redisq(*look, "--no-redact") and "no tok_abc2" in redisq(*look, "--no-redact")
     configuration.write_text("read_only = true\n" + CONFIGURATION)
@@ -550,7 +551,7 @@ def test_invalid_pattern_is_an_error_of_every_command(
     configuration: Path, dead: RequestQueue[redis.Redis], redisq: Redisq
 ) -> None:
     configuration.write_text('[redact.patterns]\ncard = "(4"\n')
-    for words in ("inspect entry mail/r1/1", "dlq ls mail", "config", "ls", "log", "top --once"):
+    for words in ("inspect mail/r1/1", "dlq ls mail", "config", "ls", "log", "top --once"):
         said = redisq.refusal(*words.split(), code=2)
         assert said.startswith(f"{configuration}: redact.patterns.card: '(4':")
     for table, wrong in (('keys = "x"', "keys"), ("key = []", "key"), ("forced = 1", "forced")):
@@ -584,7 +585,7 @@ def test_context_does_not_replace_a_pattern_of_the_same_name(
 ) -> None:
     more = '[contexts.prod.redact.patterns]\ntoken = "(?P<n>nothing)"\nname = "(?P<n>ann)"\n'
     configuration.write_text(CONFIGURATION + more)
-    shown = redisq("inspect", "entry", "mail/r1/1", "--context", "prod")
+    shown = redisq("inspect", "mail/r1/1", "--context", "prod")
     assert "no ***" in shown and '"to": "***"' in shown and "tok_abc" not in shown
 
 
@@ -592,8 +593,8 @@ def test_context_adds_patterns(
     configuration: Path, dead: RequestQueue[redis.Redis], redisq: Redisq
 ) -> None:
     configuration.write_text(CONFIGURATION + '[contexts.prod.redact]\nkeys = ["to"]\n')
-    assert '"to": "ann"' in redisq("inspect", "entry", "mail/r1/1")
-    assert '"to": "***"' in redisq("inspect", "entry", "mail/r1/1", "--context", "prod")
+    assert '"to": "ann"' in redisq("inspect", "mail/r1/1")
+    assert '"to": "***"' in redisq("inspect", "mail/r1/1", "--context", "prod")
     rows = {row["name"]: row for row in redisq.rows("config", "--context", "prod")}
     assert rows["redact"]["value"] == "password, to, /token/"
     assert "[contexts.prod]" in rows["redact"]["origin"]
@@ -620,7 +621,7 @@ WALK: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("6", ("r1/3", "***")),
     ("enter", ("payload", "***")),
     ("escape", ()),
-    ("8", ("consumers", "w")),
+    ("8", ("workers", "w")),
     ("7", ("groups", "***")),
     ("f", ("all 3 dead",)),
     ("escape", ()),
@@ -699,7 +700,7 @@ def test_patch_shows_no_hidden_value(
     out = redisq(*patch, "--dry-run") + redisq(*patch, "--dry-run", "--json") + redisq.err
     assert says in out if says != "same" else '"changes": 0' in out
     redisq(*patch, "--yes", code=None)
-    out += redisq.err + redisq("inspect", "entry", "mail/r1/1") + redisq("dlq", "ls", "mail")
+    out += redisq.err + redisq("inspect", "mail/r1/1") + redisq("dlq", "ls", "mail")
     assert SECRET not in out
 
 
@@ -756,7 +757,7 @@ def test_editor_is_refused_for_a_redacted_payload(
 def test_delays_are_redacted_like_requests(
     configuration: Path, client: redis.Redis, redisq: Redisq
 ) -> None:
-    DelaySet(client, "later").schedule([("e1", b'{"password": "x"}')], after_ms=60_000)
+    DelaySet(client, "later").schedule([("e1", b'{"password": "x"}')], after=60)
     (row,) = redisq.rows("delay", "ls", "later")
     assert row["payload"] == '{"password": "***"}'
 

@@ -7,6 +7,7 @@ import pytest
 from redisq_ops.core.engine.acknowledgement import Acknowledgement
 from redisq_ops.core.model.activity import Activity, ConsumerSign
 from redisq_ops.core.model.entry import Client, Counts, Entry, Request
+from redisq_ops.core.model.rate_limit import RateLimit
 from redisq_ops.core.model.rates import Rates
 from redisq_ops.ops.inspect.overview import CommonError, Evidence, QueueRow
 from redisq_ops.ops.terminal import rough_age
@@ -98,6 +99,9 @@ STILL = rates()
         (row(WAITING, Activity(NOW - HOUR, 1, registered=True)), "no worker for 1 h"),
         (row(HELD, pace=STILL), "nothing settled for 5 m although workers ask"),
         (row(HELD, pace=rates(0, 1)), ""),
+        (row(HELD, pace=STILL, evidence=Evidence(rate=RateLimit(5, "h"))), ""),
+        (row(HELD, pace=STILL, evidence=Evidence(rate=RateLimit(10, "s"))),
+         "nothing settled for 5 m although workers ask"),
         (row(HELD, pace=STILL, evidence=Evidence(
             requests=(request("r", 2),), holders=("geo-3:777", "geo-3:777"))),
          "request limit used up by geo-3:777"),

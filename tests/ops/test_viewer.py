@@ -33,14 +33,14 @@ EVERY: dict[str, tuple[Make, Any]] = KINDS | {
     )
 }
 LOOKS = (
-    "ls", "top --once", "fsck", "fsck {}", "inspect queue {}", "explain {}", "history {}", "log",
-    "waiting ls {}", "pending ls {}", "delay ls {}", "dlq ls {}", "trash ls {}", "retention {}",
+    "ls", "top --once", "fsck", "fsck {}", "inspect {}", "explain {}", "history {}", "log",
+    "waiting ls {}", "pending ls {}", "delay ls {}", "dlq ls {}", "trash ls {}", "settings {}",
     "dlq ls {} --where attempts>=1", "select {} --where attempts>=1 --count", "dlq groups {}",
-    "consumers ls {}", "periodic ls", "export {} -o -",
-    "wait when dead>0 --queue {} --timeout 5s",
+    "workers ls {}", "periodic ls", "export {} -o -",
+    "wait {} --until dead>0 --timeout 5s",
     "dlq replay {} --dry-run", "dlq purge {} --dry-run", "pending requeue {} --dry-run",
     "pending claim {} --consumer me --dry-run", "trash restore {} --dry-run", "undo --dry-run",
-    "consumers claim {} w --to v --dry-run", "dlq replay {} --plan p", "apply p --dry-run",
+    "workers claim {} w --to v --dry-run", "dlq replay {} --plan p", "apply p --dry-run",
 )  # fmt: skip
 
 
@@ -64,8 +64,8 @@ def queue(request: pytest.FixtureRequest, client: redis.Redis, redisq: Redisq) -
     make, fill = EVERY[request.param]
     queue = make(client, "mail")
     fill(queue)
-    for n, one in enumerate(queue.take(18, consumer="w", lease_ms=3_600_000).deliveries[:14]):
-        queue.settle([Settlement(one, *(("fail", ERROR, 600_000) if n < 3 else ("reject", ERROR)))])
+    for n, one in enumerate(queue.take(18, consumer="w", lease=3600).deliveries[:14]):
+        queue.settle([Settlement(one, *(("fail", ERROR, 600) if n < 3 else ("reject", ERROR)))])
     for words in ("dlq purge {} --max 2 --yes", "dlq replay {} --max 2 --yes"):
         redisq(*words.format(queue.name).split())
     client.config_resetstat()
@@ -84,10 +84,10 @@ def test_read_commands_run_no_script(
     rows = [row for state in STATES for row in viewer.rows(state, "ls", queue.name, "--max", "2")]
     assert {row["state"] for row in rows} >= {"waiting", "pending", "dead", "trash"}
     for row in rows:
-        for verb in (["explain"], ["inspect", "entry"]):
+        for verb in (["explain"], ["inspect"]):
             viewer(*verb, row["address"])
     if queue.kind == "request":
-        for verb in (["explain"], ["inspect", "request"], ["results"]):
+        for verb in (["explain"], ["inspect"], ["results"]):
             viewer(*verb, f"{queue.name}/r1")
     if isinstance(queue, HasClients):
         viewer("client", "ls", queue.name)

@@ -13,12 +13,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.spark_cluster import conf
 from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.pipeline.session.doctor import check_executors
 from redisq_ops.pipeline.session.spark_session import session
 from redisq_ops.pipeline.source.connection import Server
-
-from .spark_cluster import conf
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

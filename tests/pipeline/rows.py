@@ -35,7 +35,7 @@ def scattered(queue: Any) -> None:
     while len(taken) < 20:
         taken += queue.take(20 - len(taken), consumer="w1").deliveries
     queue.settle([Settlement(one, "reject", ERROR) for one in taken[:9]])
-    queue.settle([Settlement(one, "fail", ERROR, 3_600_000) for one in taken[9:13]])
+    queue.settle([Settlement(one, "fail", ERROR, 3600) for one in taken[9:13]])
 
 
 def paged(queue: Any, state: Any) -> Iterator[Any]:

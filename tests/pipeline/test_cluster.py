@@ -1,4 +1,5 @@
-"""A standalone Spark cluster: a master and two workers, each in a JVM of its own on loopback."""
+"""A standalone Spark cluster, started as the docs print it: a master and two workers, each in a JVM
+of its own on loopback."""
 
 from __future__ import annotations
 
@@ -17,17 +18,17 @@ from urllib.parse import urlsplit
 import pytest
 import redis
 
+from benchmarks.spark_cluster import SparkCluster, conf, printed
 from redisq_ops.core.model.errors import Unreachable
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.pipeline.session.spark_session import check_reachable
 
 from ..command_line import dead_letters
 from .cluster_application import EXAMPLE
-from .spark_cluster import SparkCluster, conf
 from .test_ports import asked_by_another_user
 from .test_queries import CORPUS, MADE, comparable, die, letters
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 ROOT = Path(__file__).parents[2]
 BEHIND_A_WALL = """
 import socket
@@ -74,8 +75,7 @@ def packed_environment(folder: Path) -> None:
     (site,) = (folder / "env" / "lib").glob("python3*/site-packages")
     (site / "others.pth").write_text(sysconfig.get_path("purelib") + f"\n{ROOT}\n")
     (site / "shipped.py").write_text("VALUE = 1\n")
-    tar = ["tar", "-czf", "env.tar.gz", "--exclude=pyspark/jars", "-C", "env", "."]
-    subprocess.run(tar, cwd=folder, check=True)
+    subprocess.run(printed("laptop", "tar"), cwd=folder, check=True)
 
 
 READ_BY_SPARK = """
@@ -105,7 +105,7 @@ def transform(delivery):
     return job.transform(delivery)
 
 queue = RequestQueue(connect(os.environ["REDIS_URL"]), job.QUEUE)
-Worker(queue, transform, lease_ms=2000, burst=True).run()
+Worker(queue, transform, lease=2, burst=True).run()
 """
 
 
@@ -148,7 +148,7 @@ def its_executors_use_the_shipped_environment(
 
 
 def its_job_is_finished_by_others(orders: RequestQueue[redis.Redis], folder: Path) -> None:
-    worker = subprocess.run([sys.executable, "-c", DYING_WORKER], check=False, timeout=60)
+    worker = subprocess.run([sys.executable, "-c", DYING_WORKER], check=False, timeout=400)
     assert worker.returncode == -signal.SIGKILL
     assert orders.counts().pending, "it took them with it"
     submit = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]"]
@@ -157,7 +157,7 @@ def its_job_is_finished_by_others(orders: RequestQueue[redis.Redis], folder: Pat
         [*submit, *settings, str(EXAMPLE), str(folder)],
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=400,
         check=False,
         env={**os.environ, "PYSPARK_PYTHON": sys.executable},
     )
@@ -173,7 +173,8 @@ def doctor_names_a_worker_without_the_server(cluster: SparkCluster, url: str, fo
     (folder / "sitecustomize.py").write_text(BEHIND_A_WALL.format(port=port))
     cluster.workers("third", environment={"PYTHONPATH": str(folder)})
     settings = [word for setting in conf() for word in ("--conf", setting)]
-    words = ["--json", "spark", "doctor", "--master", cluster.url, "--tasks", "6", *settings]
+    _, *words = cluster.here(printed("laptop", "redisq"))
+    words = ["--json", *words, "--tasks", "6", *settings]
     doctor = ran("redisq_ops", "--url", url, *words)
     assert doctor.returncode == 1, doctor.stderr
     rows = [json.loads(line) for line in doctor.stdout.splitlines()]
@@ -222,7 +223,7 @@ def test_commands_and_the_documented_job_use_the_server_that_serve_runs(
             [sys.executable, str(EXAMPLE), str(tmp_path / "job"), remote],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=400,
             check=False,
             env={**os.environ, "REDIS_URL": url},
         )
@@ -233,7 +234,7 @@ def test_commands_and_the_documented_job_use_the_server_that_serve_runs(
             assert stranger.returncode == 4, "a wrong token is refused, and so is none"
     finally:
         served.send_signal(signal.SIGINT)
-        assert served.wait(60) == 0
+        assert served.wait(90) == 0
     assert not file.exists()
     gone = ran("redisq_ops", "--url", url, *query[1:])
     assert gone.returncode == 4 and remote.partition("token=")[2] not in gone.stderr, gone.stderr

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 N = 1000
 BROKEN = N // 2 + 7
-LONG = 100_000_000
+LONG = 100_000
 RECORDS = {
     "odd bytes": b"\xff\xfe",
     "few words": b"- 1 0",
@@ -71,7 +71,7 @@ def in_state(kind: str, state: str, client: redis.Redis) -> Any:
     queue = make(client)
     fill(queue)
     while state != "waiting":
-        taken = queue.take(500, consumer="w", lease_ms=LONG).deliveries
+        taken = queue.take(500, consumer="w", lease=LONG).deliveries
         if not taken:
             break
         if state == "dead":
@@ -255,6 +255,7 @@ def test_an_export_keeps_corrupt_rows_apart_and_counts_them(
 ) -> None:
     from redisq_ops.core.redis.client import ServerAddress
     from redisq_ops.pipeline.lake import lake_export
+    from redisq_ops.pipeline.lake.lake_table import Lake
     from redisq_ops.pipeline.source.connection import Server
 
     queue = in_state(kind, "waiting", client)
@@ -266,5 +267,5 @@ def test_an_export_keeps_corrupt_rows_apart_and_counts_them(
 
     corrupt = read("waiting").where("_corrupt is not null").collect()
     assert [row.id for row in corrupt] == [id]
-    done = lake_export.export(Server(ServerAddress(url)), read, "waiting", str(tmp_path))
+    done = lake_export.export(Server(ServerAddress(url)), read, "waiting", Lake(str(tmp_path)))
     assert (done.rows, done.corrupt) == (N - 1, 1)

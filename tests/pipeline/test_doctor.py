@@ -13,6 +13,7 @@ import pytest
 from redisq_ops.core.model.errors import Unreachable
 from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.pipeline.lake.lake_export import read_table
+from redisq_ops.pipeline.lake.lake_table import Lake
 from redisq_ops.pipeline.session import doctor
 from redisq_ops.pipeline.session.doctor import (
     DoctorCheck,
@@ -186,7 +187,7 @@ def test_sql_over_the_tables(
     redisq("spark", "results", str(out), "--queue", "mail", "--format", "json", code=3)
     export = ("spark", "export", "--table", "dead", "--lake", str(tmp_path / "lake"), "--payloads")
     redisq(*export, "--queue", "mail")
-    exported = read_table(spark, str(tmp_path / "lake"), "dead").collect()
+    exported = read_table(spark, Lake(str(tmp_path / "lake")), "dead").collect()
     written = "".join(path.read_text() for path in out.glob("part-*")) + str(exported)
     assert "***" in written and "mailbox" not in written
     message = redisq.refusal("spark", "sql", "select * from x", code=2)

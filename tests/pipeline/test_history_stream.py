@@ -41,7 +41,7 @@ def recording_queue(client: redis.Redis, name: str = "q", shards: int = 1) -> An
 def append_events(queue: Any, first: int, last: int) -> None:
     """Append one event per number."""
     for n in range(first, last + 1):
-        queue.schedule([(f"e{n}", b"")], after_ms=3_600_000)
+        queue.schedule([(f"e{n}", b"")], after=3600)
 
 
 def stream(url: str, table: str = "history", **options: str) -> HistoryStreamReader:

@@ -42,7 +42,7 @@ def ran(environment: dict[str, str], *words: str) -> subprocess.CompletedProcess
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=400,
         check=False,
     )
 

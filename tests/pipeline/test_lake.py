@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from datetime import date
+from datetime import UTC, date, datetime
 from http.client import HTTPConnection
 from multiprocessing import get_context
 from pathlib import Path
@@ -31,6 +31,8 @@ from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.core.redis.operation import run
 from redisq_ops.pipeline.lake import lake_export
 from redisq_ops.pipeline.lake.lake_table import (
+    APPEND_TABLES,
+    Lake,
     LakeFile,
     LakeTable,
     MaintenanceResult,
@@ -43,7 +45,8 @@ from redisq_ops.pipeline.source.connection import Server
 from redisq_ops.pipeline.source.job_errors import translate_job_error
 from redisq_ops.pipeline.source.schemas import arrow
 from redisq_ops.pipeline.source.tables import TABLES
-from tests.command_line import ERROR, dead_letters
+from tests.command_line import ERROR, Redisq, dead_letters
+from tests.pipeline.rows import reading
 from tests.ports import free_port
 from tests.queue_steps import eventually
 
@@ -59,7 +62,7 @@ TODAY = {"2025-11-20": 3}
 
 
 def table_at(folder: Path | str, name: str = "history") -> LakeTable:
-    return LakeTable(str(folder), TABLES[name])
+    return LakeTable(Lake(str(folder)), TABLES[name])
 
 
 def written(lake_table: LakeTable, days: dict[str, int], queue: str = "mail") -> list[LakeFile]:
@@ -210,6 +213,48 @@ def test_other_programs_read_the_table(tmp_path: Path) -> None:
     assert rows is not None and answer is not None and answer.fetchall() == expected
     found = polars.read_delta(lake_table.uri).group_by("day", "queue").len().sort("day")
     assert found.rows() == expected
+
+
+def exported(server: redis.Redis, url: str, lake: Path, start: int) -> int:
+    """Add a queue's history and dead letters to a lake; returns where the next run starts."""
+    end = run(server, server_ms()) + 1
+    while run(server, server_ms()) < end:
+        pass
+    for name, time in APPEND_TABLES.items():
+        lake_table = table_at(lake, name)
+        known = {"mail": start} if start else {}
+        lake_table.created()
+        read = reading(url, name, queue="mail", since=str(start), until=str(end - 1))
+        rows = pa.concat_batches([b for part in read.plan() for b in read.read(part)]).to_pylist()
+        schema = lake_table.columns.append(pa.field("day", pa.string()))
+        dated = [row | {"day": f"{row[time]:%Y-%m-%d}"} for row in rows]
+        files = list(lake_table.write_files([pa.RecordBatch.from_pylist(dated, schema=schema)]))
+        lake_table.commit("r", end, files, known, {"mail": end}, {})
+    return end
+
+
+def test_a_report_of_a_lake_without_spark_is_that_of_the_server_also_as_it_was(
+    redisq: Redisq, client: redis.Redis, url: str, tmp_path: Path
+) -> None:
+    def report(*words: str) -> list[Any]:
+        # What a lake can't know: clients' weights, tasks, and when the report was asked for.
+        own = {"report", "critical_paths", "tasks"}
+        return [row for row in redisq.rows("report", "mail", *words) if row["table"] not in own]
+
+    queue = dead_letters(client, 12)
+    queue.configure("op", 1, {"history": "all"})
+    then = exported(client, url, tmp_path, 0)
+    before, at = report(), datetime.now(UTC)
+    assert [row["entries"] for row in before if row["table"] == "dead_groups"] == [12]
+    assert report("--lake", str(tmp_path)) == before
+    queue.submit([b"x"] * 3, id="r2", limit=3)
+    taken = queue.take(3, consumer="w1").deliveries
+    queue.settle([Settlement(one, "reject", ERROR.encoded()) for one in taken])
+    exported(client, url, tmp_path, then)
+    assert report() == report("--lake", str(tmp_path)) != before
+    assert report("--lake", str(tmp_path), "--as-of", at.isoformat()) == before
+    early = ("--lake", str(tmp_path), "--as-of", "1h")
+    assert "no lake at" in redisq.refusal("report", "mail", *early, code=2)
 
 
 FEATURES = (
@@ -392,10 +437,10 @@ def test_repeated_killed_and_concurrent_exports_store_each_event_once(
         until = run(valkey, server_ms()) + 1
         while run(valkey, server_ms()) < until:
             pass
-        return lake_export.export(server, read, "history", str(tmp_path), until_ms=until)
+        return lake_export.export(server, read, "history", Lake(str(tmp_path)), until_ms=until)
 
     def found() -> list[Any]:
-        return lake_export.read_table(spark, str(tmp_path), "history").collect()
+        return lake_export.read_table(spark, Lake(str(tmp_path)), "history").collect()
 
     for queue in queues:
         queue.configure("op", 1, {"history": "all"})
@@ -448,10 +493,10 @@ def test_a_snapshot_table_has_one_snapshot_per_day(
     queue = RequestQueue(valkey, "mail")
     queue.submit([b"x"] * 30, id="r1")
     place = str(tmp_path)
-    assert lake_export.export(server, read, "waiting", place).rows == 30
+    assert lake_export.export(server, read, "waiting", Lake(place)).rows == 30
     queue.take(4, consumer="w1")
-    assert lake_export.export(server, read, "waiting", place).rows == 26
-    found = lake_export.read_table(spark, place, "waiting")
+    assert lake_export.export(server, read, "waiting", Lake(place)).rows == 26
+    found = lake_export.read_table(spark, Lake(place), "waiting")
     assert found.count() == 26 == found.where("exported_at is not null").count()
 
 
@@ -467,7 +512,7 @@ def test_later_exports_add_new_dead_letters_and_new_columns(
 
     def export(**options: str) -> lake_export.ExportResult:
         until = run(valkey, server_ms()) + 1
-        place = str(tmp_path)
+        place = Lake(str(tmp_path))
         return lake_export.export(
             server, read, "dead", place, until_ms=until, queues=["mail"], **options
         )
@@ -484,7 +529,7 @@ def test_later_exports_add_new_dead_letters_and_new_columns(
     queue.submit([b"y"] * 3, id="r2")
     queue.settle([Settlement(d, "reject", b"") for d in queue.take(9, consumer="w1").deliveries])
     assert export(payloads="true").rows == 3
-    found = lake_export.read_table(spark, str(tmp_path), "dead").collect()
+    found = lake_export.read_table(spark, Lake(str(tmp_path)), "dead").collect()
     assert Counter(bytes(row.payload) for row in found) == {b"x": 12, b"y": 3}
     assert "op" in opened(table_at(tmp_path, "dead")).schema().to_arrow().names
 
@@ -496,7 +541,8 @@ def test_a_changed_or_missing_file_is_an_error_that_names_it(
     lake_table = table_at(tmp_path)
     added(lake_table, TODAY, 1)
     (file,) = tmp_path.rglob("*.parquet")
-    read = lake_export.read_table(spark, str(tmp_path), "history").select("event_id")
+    lake = Lake(str(tmp_path))
+    read = lake_export.read_table(spark, lake, "history").select("event_id")
     assert read.count() == 3
     rows = pq.read_table(file)
     pq.write_table(rows, file, compression="none", use_dictionary=False, write_page_checksum=True)
@@ -505,6 +551,8 @@ def test_a_changed_or_missing_file_is_an_error_that_names_it(
         if missing:
             file.unlink()
         with pytest.raises(Exception) as raised:
-            lake_export.read_table(spark, str(tmp_path), "history").select("event_id").collect()
+            lake_export.read_table(spark, Lake(str(tmp_path)), "history").select(
+                "event_id"
+            ).collect()
         error = translate_job_error(raised.value)
         assert isinstance(error, BadInput) and file.name in str(error), error

@@ -529,14 +529,14 @@ def test_names_become_distinct() -> None:
 
 def test_columns_that_a_query_needs_are_read_and_in_doubt_all() -> None:
     for query, expected in {
-        "select count(*) from dead": "shard",
+        "select count(*) from dead": "kind",
         "select queue, count( * ) from dead group by 1 order by all": "queue",
         "select id, number * 2, 2 * failures from DEAD where Error != ''": (
             "id, number, failures, error"
         ),
         "select id, 'task' from dead": "id",
         "select * from dead": "all",
-        "select count(*) from (select * from dead)": "shard",
+        "select count(*) from (select * from dead)": "kind",
         "with x as (select * from dead) select id from x where number > 1": "id, number",
         "select id n from dead where error > '' order by n": "id, error",
         "select failures id from dead order by id": "failures",

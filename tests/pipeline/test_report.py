@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+from contextlib import closing
 from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,15 +14,21 @@ import pyarrow as pa
 import pytest
 import redis
 
+from benchmarks.foreign_jobs import fill
 from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.redis.operation import run as core_run
+from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.recording.file import RecordingFile
+from redisq_ops.ops.recording.sampler import Sampler
 from redisq_ops.ops.redaction import NO_REDACTION
 from redisq_ops.pipeline.report import charts
 from redisq_ops.pipeline.report.quantities import duration, number
 from redisq_ops.pipeline.source import schemas
 from redisq_ops.pipeline.source.tables import TABLES
 
+from ..command_line import Redisq, dead_letters
 from .synthetic_history import BEGIN, MINUTE, SyntheticHistory
 
 if TYPE_CHECKING:
@@ -365,7 +372,7 @@ def test_a_page_of_an_empty_history_gives_reasons() -> None:
         "Fairness",
         "What the slowest requests waited for",
     ):
-        assert f"{section}None: no event in this time (redisq retention QUEUE shows" in shown
+        assert f"{section}None: no event in this time (redisq settings QUEUE shows" in shown
     assert "Dead lettersNone: no dead letters." in shown
 
 
@@ -750,6 +757,7 @@ def test_a_page_without_what_writes_it_is_refused_before_spark_starts(
         (["report", "--html", "/nowhere/report.html"], 2, "must be a file in an existing folder"),
         (["report", "--parquet", f"{__file__}/x"], 2, "must be a folder"),
         (["report", "--lake", "/nowhere"], 2, "no lake at /nowhere"),
+        (["report", "--as-of", "1h"], 2, "--as-of needs --lake"),
         (["critical-path", "mail/r", "--queue", "push"], 1, "isn't in queue push"),
     ],
 )
@@ -767,11 +775,14 @@ def test_bad_arguments_are_refused_before_spark_starts(
     ("words", "code", "message"),
     [
         (["nowhere"], 1, "nowhere"),
+        (["no*"], 1, "no queue matches 'no*'"),
         (["--since", "1h", "--until", "2h"], 2, "--since is not before --until"),
         (["--against", "yesterday", "--since", "48h"], 2, "is not before the report's"),
         (["--client", "("], 2, "--client"),
         (["--html", "/nowhere/report.html"], 2, "must be a file in an existing folder"),
         (["--parquet", f"{__file__}/x"], 2, "must be a folder"),
+        (["--lake", "/nowhere"], 2, "no lake at /nowhere"),
+        (["--as-of", "1h"], 2, "--as-of needs --lake"),
     ],
 )
 def test_bad_arguments_are_refused_in_one_line(
@@ -784,6 +795,30 @@ def test_bad_arguments_are_refused_in_one_line(
     assert message in err and len(err.splitlines()) == 1
 
 
+def test_a_report_of_another_programs_queue_has_what_it_keeps_and_a_recordings_samples(
+    redisq: Redisq, client: redis.Redis, tmp_path: Path
+) -> None:
+    fill(client, "bullmq", 7)
+    redisq("discover", "--register", "--yes")
+    with closing(RecordingFile(str(tmp_path / "q.rec"), 10**7)) as file:
+        file.add(core_run(client, Sampler(Deployment(client)).sample()))
+    words = ["report", "bullmq:mail", "--recording", str(file.path)]
+    html = tmp_path / "report.html"
+    head, *rows = redisq.rows(*words, "--html", str(html))
+    found = {row["table"]: row for row in rows}
+    assert found["dead_groups"]["entries"] == found["tasks"]["failed"] == 7
+    assert (found["samples"]["waiting"], found["samples"]["dead"]) == (7, 7)
+    unknown = [found["tasks"][name] for name in ("ended", "p50_ms")]
+    assert [*unknown, found["samples"]["in_per_min"]] == [None] * 3, "it keeps no such figure"
+    assert "removeOnComplete" in found["tasks"]["remarks"]
+    assert "keep no history of bullmq:mail" in head["notes"][0]
+    assert "keep no history" in head["missing"]["latency"]
+    page = " ".join(html.read_text().split())
+    assert "Samples of bullmq:mail" in page and "in a minute unknown" in page
+    assert "recording" not in redisq(*words[:2])
+    assert "no recording" in redisq.refusal(*words[:3], __file__, code=2)
+
+
 def test_more_rows_than_fit_into_memory_are_refused(
     client: redis.Redis, url: str, capsys: pytest.CaptureFixture[str], monkeypatch: Any
 ) -> None:
@@ -794,3 +829,15 @@ def test_more_rows_than_fit_into_memory_are_refused(
     monkeypatch.setattr(report, "MOST_ROWS", 5)
     assert run(["--url", url, "report", "mail"]) == 1
     assert "history is too large for redisq report (5 rows" in capsys.readouterr().err
+
+
+def test_a_name_with_a_star_stands_for_the_queues_that_match(
+    client: redis.Redis, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from redisq_ops.cli.main import run
+
+    for name in ("mail", "mail-eu", "other"):
+        dead_letters(client, 2, name)
+    assert run(["--url", url, "report", "mail*", "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {row["queue"] for row in rows if row.get("queue")} == {"mail", "mail-eu"}

@@ -15,7 +15,8 @@ from redisq_ops.ops.groups.traits import share_difference
 from redisq_ops.pipeline.report import anomaly_rule
 from redisq_ops.pipeline.report.critical_path import Attempt, critical_path
 from redisq_ops.pipeline.report.engine import Engine, Value
-from redisq_ops.pipeline.report.figures import Row
+from redisq_ops.pipeline.report.figures import Row, totals
+from redisq_ops.pipeline.report.queue_timeline import timeline
 from redisq_ops.pipeline.report.report import QueueReport, rows_in_millis
 from redisq_ops.pipeline.source import schemas
 from redisq_ops.pipeline.source.tables import TABLES
@@ -234,6 +235,39 @@ def test_throughput_counts_entries_not_calls(engine: Engine[Any]) -> None:
     report = of(engine, middle)
     found = rows(report, report.tables["throughput"])
     assert values(found, "grown", "before") == [(-2, 2), (-1, 2), (1, 2), (0, 2), (-1, 2)]
+
+
+def test_what_a_history_does_not_keep_is_unknown(engine: Engine[Any]) -> None:
+    """Zeros would say that nothing was submitted, or that another program's jobs never failed."""
+    failing = [
+        each
+        for n in range(40)
+        for each in (
+            event(n * MINUTE, "failed", f"f{n}", "w1"),
+            event(n * MINUTE + 1, "dead", f"f{n}"),
+        )
+    ]
+    failing += [event(n * MINUTE, "failed", f"g{n}", "w1") for n in [30] * 50]
+    replayed = event(60_000, "op", "-", "op1|dead|waiting|2", queue="rq:mail", kind="rq")
+    report = of(engine, [*failing, replayed], against=of(engine, REQUEST))
+    named = ("queue", "failed", "dead", "bad")
+    unknown = ("submitted", "taken", "done", "grown", "peak", "before")
+    found = rows(report, report.tables["throughput"])
+    assert values(found, *named)[:2] == [("q", 1, 1, 2), ("q", 1, 1, 2)]
+    assert {row["queue"] for row in found} == {"q"}
+    assert values(found, *unknown) == [(None,) * 6] * 40
+    metrics = {row["metric"]: row["value"] for row in rows(report, report.tables["comparison"])}
+    assert metrics["failed"] == 90 and metrics["done"] is None, metrics
+    assert {row["metric"] for row in rows(report, report.tables["anomalies"])} == {"failed"}
+    figures = report.figures()
+    assert values(totals(figures), "queue", "submitted", "failed") == [("q", None, 90)]
+    chart, _ = timeline(figures, "q", figures.series["throughput"], [], [], [])
+    assert "failed" in str(chart) and "submitted" not in str(chart)
+
+
+def test_a_setting_is_shown_as_it_was_given(engine: Engine[Any]) -> None:
+    report = of(engine, [event(0, "op", "-", "op1|set|note|5%20%25%20of%20%C3%A9t%C3%A9")])
+    assert values(rows(report, report.tables["changes"]), "change") == [("note = 5 % of été",)]
 
 
 def test_the_peak_is_the_true_most_however_short(engine: Engine[Any]) -> None:

@@ -4,13 +4,17 @@ import csv
 import json
 import shlex
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import redis
 
+from benchmarks.foreign_jobs import fill
 from redisq_ops import RequestQueue, Worker
+from redisq_ops.cli.commands import spark_replay
+from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.errors import BadInput, Refused
 from redisq_ops.pipeline.jobs import results
 from tests.command_line import Redisq, dead_letters
@@ -194,22 +198,20 @@ def test_replay_is_planned_confirmed_carried_out_logged_and_undone(
 
     group = ["spark", "replay", "--group", fingerprint(entry), "--reason", "the relay is back"]
     (plan,) = redisq.rows(*group, "--rate", "100000/s", "--dry-run")
-    assert (plan["matched"], plan["queue"], plan["groups"]) == (
-        130,
-        "mail",
-        {fingerprint(entry): 130},
-    )
+    assert (plan["matched"], plan["queue"]) == (130, "mail")
+    assert plan["filter"] == f"group {fingerprint(entry)}"
     assert queue.counts().dead == 130
     (earlier,) = redisq.rows("spark", "replay", "--all", "--until", "1h", "--dry-run")
     assert earlier["matched"] == 0
     assert "--yes" in redisq("spark", "replay", "--all", code=5) + redisq.err
-    (done,) = redisq.rows(*group, "--yes", "--plan", str(tmp_path / "plan"))
+    file = str(tmp_path / "plan.ndjson")
+    (planned,) = redisq.rows(*group, "--plan", file)
+    assert planned["matched"] == queue.counts().dead == 130
+    (done,) = redisq.rows("apply", file, "--yes")
     assert (done["matched"], done["done"], done["skipped"]) == (130, 130, {})
     assert queue.counts().waiting == 130
     (again,) = redisq.rows(*group, "--yes")
     assert again["matched"] == 0
-    (once_more,) = redisq.rows(*group, "--yes", "--plan", str(tmp_path / "plan"))
-    assert once_more["op"] == done["op"] and queue.counts().waiting == 130
     (logged,) = redisq.rows("log")
     assert (logged["id"], logged["done"], logged["reason"]) == (
         done["op"],
@@ -218,7 +220,41 @@ def test_replay_is_planned_confirmed_carried_out_logged_and_undone(
     )
     redisq("undo", done["op"], "--yes")
     assert queue.counts().dead == 130
-    assert "undone" in redisq.refusal(*group, "--yes", "--plan", str(tmp_path / "plan"), code=1)
+    assert "undone" in redisq.refusal("apply", file, "--yes", code=1)
+
+
+def test_jobs_of_another_program_are_replayed_with_canary_plan_and_undo(
+    without_jvm: Redisq, valkey: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Spark chose, the command changes as every change is made."""
+
+    def choose(s: Any, session: Any, state: State, between: Any, given: Any, drafts: Any) -> None:
+        for made in drafts.values():
+            made.add([Entry(f"d1{n}", state) for n in range(10)])
+
+    def kept() -> dict[Any, Any]:
+        return {key: valkey.dump(key) for key in before}
+
+    monkeypatch.setattr(spark_replay, "on_spark", lambda *_: nullcontext())
+    monkeypatch.setattr(spark_replay, "_choose", choose)
+    fill(valkey, "bullmq", 40)
+    before: dict[Any, Any] = dict.fromkeys(valkey.keys("bull:*"))
+    before = kept()
+    chosen = ["spark", "replay", "--queue", "bullmq:mail", "--where", "id like 'd1%'"]
+    (plan,) = without_jvm.rows(*chosen, "--dry-run")
+    assert plan["matched"] == 10 and kept() == before
+    (canary,) = without_jvm.rows(*chosen, "--yes", "--canary", "2", "--watch", "1s", code=None)
+    assert (canary["done"], canary["left"]) == (2, 8), "nobody took them: the others stay"
+    without_jvm("undo", canary["op"], "--yes")
+    (done,) = without_jvm.rows(*chosen, "--yes")
+    assert done["done"] == 10 and valkey.zcard("bull:mail:failed") == 30
+    without_jvm("undo", done["op"], "--yes")
+    assert kept() == before
+    file = str(tmp_path / "plan.ndjson")
+    without_jvm.rows(*chosen, "--plan", file)
+    assert kept() == before
+    (applied,) = without_jvm.rows("apply", file, "--yes")
+    assert applied["done"] == 10
 
 
 @pytest.mark.slow
@@ -300,7 +336,7 @@ def without_jvm(
         ("submit x.csv --id a --split 0", "--split"),
         ("replay --yes", "choose entries with"),
         ("requeue --state dead --all", "requeue is for"),
-        ("replay --all --parts 999", "--parts 999"),
+        ("replay --all --canary 2 --plan p.ndjson", "say --canary and --ramp to redisq apply"),
         ("export --table nothing --lake lake", "no table 'nothing'"),
         ("export --table dead --lake lake --on-trim x", "onTrim 'x'"),
         ("sql 'select 1 from waiting' --since 1h", "waiting has no time"),

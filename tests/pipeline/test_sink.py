@@ -250,7 +250,7 @@ def test_a_stream_is_written_exactly_once_though_tasks_and_the_driver_are_killed
             work()  # what is there already is done before the rest is written
         finally:
             os.killpg(driver.pid, signal.SIGKILL)
-    subprocess.run(program, check=True, timeout=200)
+    subprocess.run(program, check=True, timeout=400)
     work()
     deaths = {path.name for path in tmp_path.glob("died-*")}
     assert deaths == {f"died-{kind}" for kind in COLUMNS}

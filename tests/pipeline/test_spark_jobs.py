@@ -142,7 +142,7 @@ def test_progress_of_a_job_is_reported() -> None:
         shown.set()
 
     def job() -> str:
-        assert shown.wait(30)
+        assert shown.wait(90)
         return "done"
 
     assert run_job(session, job, tell) == "done"
@@ -154,7 +154,7 @@ def test_an_interrupt_cancels_the_job_and_waits_for_its_end() -> None:
     ended: list[str] = []
 
     def job() -> None:
-        assert session.stopped.wait(30)
+        assert session.stopped.wait(90)
         time.sleep(0.01)
         ended.append("here")
 
@@ -178,7 +178,7 @@ def test_a_server_that_does_not_answer_is_named_once_while_tasks_wait() -> None:
             raise error
 
     with server_watched(ask, said.append, period_s=0.001):
-        assert asked_all.wait(30)
+        assert asked_all.wait(90)
     assert said == ["gone; tasks try again for up to a minute", "the server answers again"]
 
 

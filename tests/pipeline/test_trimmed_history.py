@@ -18,6 +18,7 @@ from redisq_ops.core.queues.delay import ShardedDelaySet
 from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.core.redis.operation import run, together
 from redisq_ops.pipeline.lake import lake_export
+from redisq_ops.pipeline.lake.lake_table import Lake
 from redisq_ops.pipeline.source import history_ranges
 from redisq_ops.pipeline.source.call_size import CallSize
 from redisq_ops.pipeline.source.connection import Server
@@ -164,7 +165,7 @@ def test_marks_of_all_shards_are_passed_as_an_option(client: redis.Redis, url: s
     queue: Any = ShardedDelaySet(client, "s", shards=3)
     queue.configure("c", 1, {"history": "all"})
     for n in range(60):
-        queue.schedule([(f"e{n}", b"")], after_ms=0)
+        queue.schedule([(f"e{n}", b"")], after=0)
     until = run(client, server_ms()) + 1
 
     def marks() -> dict[str, history_ranges.Mark]:
@@ -177,7 +178,7 @@ def test_marks_of_all_shards_are_passed_as_an_option(client: redis.Redis, url: s
     while run(client, server_ms()) <= until:
         pass
     for n in range(60, 90):
-        queue.schedule([(f"e{n}", b"")], after_ms=0)
+        queue.schedule([(f"e{n}", b"")], after=0)
     later = marks()
     assert all(type(m) is str for m in later.values()), "the first event that wasn't read"
     for known in (before, later):
@@ -221,18 +222,17 @@ def test_events_trimmed_between_two_exports_fail_the_run_or_are_reported(
 
     def happen(n: int) -> None:
         for k in range(n):
-            queue.schedule([(f"e{k}-{time.monotonic_ns()}", b"")], after_ms=0)
+            queue.schedule([(f"e{k}-{time.monotonic_ns()}", b"")], after=0)
 
     def export(**options: str) -> lake_export.ExportResult:
         until = run(valkey, server_ms()) + 1
         while run(valkey, server_ms()) < until:
             pass
-        return lake_export.export(
-            server, read, "history", str(tmp_path), until_ms=until, **{"onTrim": "fail"} | options
-        )
+        lake, trim = Lake(str(tmp_path)), {"onTrim": "fail"}
+        return lake_export.export(server, read, "history", lake, until_ms=until, **trim | options)
 
     def lying() -> int:
-        return lake_export.lake_rows(str(tmp_path), ["history"])
+        return lake_export.lake_rows(Lake(str(tmp_path)), ["history"])
 
     happen(20)
     assert export().rows == 21

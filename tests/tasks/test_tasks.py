@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import redis
 
+from redisq_ops import Work
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.queues.delay import DelaySet
@@ -24,7 +25,6 @@ from redisq_ops.tasks import (
     JobGone,
     Reject,
     Retry,
-    Running,
     Tasks,
     current_job,
     exponential,
@@ -58,7 +58,7 @@ def of(tasks: Tasks, client: redis.Redis, clock: FakeClock | None = None) -> Tas
 
 def run(tasks: Tasks, **options: Any) -> None:
     """Work until nothing is due."""
-    tasks.worker(burst=True, **options).run()
+    tasks.worker(**{"burst": True, "concurrency": 1} | options).run()
 
 
 def test_a_result_has_the_type_of_its_annotation(jobs: Tasks) -> None:
@@ -120,14 +120,18 @@ def test_arguments_are_checked_before_anything_is_sent(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"in_": -1}, "in_ is seconds"),
-        ({"at": 5}, "at is an aware datetime"),
+        ({"in_": -1}, "in_ of -1: seconds from 0"),
+        ({"at": 5}, "at of 5: Unix seconds expected"),
         ({"at": datetime(2026, 1, 1)}, "^at 2026-01-01T00:00:00 has no time zone"),
-        ({"at": datetime(2000, 1, 1, tzinfo=UTC)}, "^at of "),
         ({"in_": 1, "at": datetime.now(UTC)}, "^in_ or at: give one of them"),
         ({"priority": "high"}, "jobs has default"),
         ({"unique": "a b"}, "unique"),
         ({"unique": ""}, "unique is empty"),
+        ({"for_client": "acme", "in_": 5}, "^for_client: clients take turns: leave in_, at and"),
+        ({"for_client": "acme", "priority": "default"}, "^for_client: clients take turns"),
+        ({"for_client": "a b"}, "client name"),
+        ({"then": [print]}, "write what follows as TASK.after"),
+        ({"then": 3}, "^then must be a list, not int"),
     ],
 )
 def test_options_are_checked_too(jobs: Tasks, options: Any, said: str) -> None:
@@ -153,6 +157,8 @@ def test_a_declaration_that_can_not_work_is_refused(jobs: Tasks) -> None:
     refused("Nowhere", unknown)
     refused("retries must be 0 to 19", fine, retries=20)
     refused("timeout is seconds", fine, timeout="5s")
+    refused("timeout of 0: seconds from 0.001", fine, timeout=0)
+    refused("backoff must be a list, not str", fine, backoff="10")
     refused("backoff is an empty list", fine, backoff=[])
     refused("a name is letters", fine, name="a b")
     jobs.task()(fine)
@@ -175,7 +181,7 @@ def test_retries_wait_as_the_policy_says_and_the_last_error_comes_back(
     run(jobs)
     for wait in (9_000, 2_000, 18_000, 4_000):  # 10 s and 20 s, each ± 10 %
         assert job.state() == "delayed"
-        clock.advance(wait)
+        clock.now_ms += wait
         run(jobs)
     first = attempts[0][0]
     assert [(at - first, n) for at, n in attempts] == [(0, 1), (11_000, 2), (33_000, 3)]
@@ -199,7 +205,7 @@ def test_retry_and_reject_are_as_in_any_handler(jobs: Tasks, clock: FakeClock) -
     run(jobs)
     with pytest.raises(JobFailed, match="never"):
         never.result(timeout=0)
-    clock.advance(5_000)
+    clock.advance(5)
     run(jobs)
     assert later.result(timeout=0) == "in the end"
 
@@ -210,7 +216,7 @@ def test_a_task_that_takes_too_long_fails(client: redis.Redis, is_async: bool) -
 
     @jobs.task(retries=0, timeout=timedelta(milliseconds=50))
     def slow() -> None:
-        ended.wait(20)
+        ended.wait(90)
 
     @jobs.task(retries=0, timeout=0.05)
     async def aslow() -> None:
@@ -222,7 +228,7 @@ def test_a_task_that_takes_too_long_fails(client: redis.Redis, is_async: bool) -
 
     job, other = (aslow if is_async else slow).submit(), quick.submit()
     if not is_async:
-        del jobs._tasks["aslow"]
+        del jobs.tasks["aslow"]
     run(jobs, concurrency=2)
     ended.set()
     with pytest.raises(JobFailed, match=r"Timeout: not done after 0\.05 s"):
@@ -248,7 +254,7 @@ def test_what_the_code_of_a_worker_does_not_know_is_dead_at_once_and_can_be_repl
         return path
 
     more, unknown = resize.submit("a", ratio=2.0), added.submit()
-    queue = jobs.queue("jobs")
+    queue = jobs.queues.queue("jobs")
     queue.schedule([("resize~x", b'{"task":"resize","kwargs":{}}'), ("other", b"\xff")])
     run(old)
     said = {entry.id: entry.error for entry in queue.page("dead").entries}
@@ -295,14 +301,14 @@ def test_a_job_that_was_purged_or_let_go_is_gone(jobs: Tasks, clock: FakeClock) 
         return 1
 
     purged, kept = ping.submit(), ping.submit()
-    queue = jobs.queue("jobs")
+    queue = jobs.queues.queue("jobs")
     move(queue, "purge-1", "purge", "waiting", purged.id)
     with pytest.raises(JobGone, match="was purged"):
         purged.result(timeout=0)
     with pytest.raises(TimeoutError, match=f"still open: 1 of 1: {kept.id}"):
         kept.result(timeout=0)
     run(jobs)
-    clock.advance(24 * 3_600_000)
+    clock.now_ms += 24 * 3_600_000
     queue.sweep()
     with pytest.raises(JobGone, match="or no longer"):
         kept.result(timeout=0)
@@ -324,7 +330,7 @@ def test_time_and_uniqueness(jobs: Tasks, clock: FakeClock) -> None:
         (10_000, ("done", "done", "delayed")),
         (10_000, ("done", "done", "done")),
     ):
-        clock.advance(wait)
+        clock.now_ms += wait
         run(jobs)
         assert tuple(job.state() for job in (soon, later, one)) == states
     assert other.result(timeout=0) == "c", "the job that was there"
@@ -332,6 +338,28 @@ def test_time_and_uniqueness(jobs: Tasks, clock: FakeClock) -> None:
     assert again.created and again.state() == "waiting", "not the result before"
     run(jobs)
     assert again.result(timeout=0) == "e"
+
+
+def test_a_worker_runs_several_jobs_at_a_time_unless_it_is_told_otherwise(
+    client: redis.Redis,
+) -> None:
+    jobs = of(Tasks("jobs", concurrency=3), client)
+    together, alone = threading.Barrier(3), threading.Lock()
+
+    @jobs.task(retries=0)
+    def meet(all_: bool) -> None:
+        if all_:
+            together.wait(90)
+        else:
+            assert alone.acquire(blocking=False)
+            time.sleep(0.01)
+            alone.release()
+
+    met = [meet.submit(True) for _ in range(3)]
+    jobs.worker(burst=True).run()
+    apart = [meet.submit(False) for _ in range(3)]
+    jobs.worker(burst=True, concurrency=1).run()
+    assert [job.result(timeout=0) for job in (*met, *apart)] == [None] * 6
 
 
 def test_levels_are_served_in_their_order(client: redis.Redis) -> None:
@@ -355,6 +383,8 @@ def test_levels_are_served_in_their_order(client: redis.Redis) -> None:
     assert [text[0] for text in seen] == ["h"] * 20 + ["d"] * 20 + ["c"]
     with pytest.raises(BadInput, match="'default' among them"):
         Tasks("jobs", levels=["high"])
+    with pytest.raises(BadInput, match="is a queue of its own"):
+        Tasks("jobs", levels=["default", "map"])
 
 
 def test_async_tasks_beside_others_and_async_callers(url: str) -> None:
@@ -369,6 +399,12 @@ def test_async_tasks_beside_others_and_async_callers(url: str) -> None:
     def plain(n: int) -> str:
         return f"{current_job().id}: {threading.current_thread().name}"
 
+    @jobs.task(retries=0)
+    async def blocking() -> str:
+        return fetch.submit(0).result()
+
+    stuck = blocking.submit()
+
     async def main() -> list[tuple[str, str]]:
         sent = await asyncio.gather(*(fetch.asubmit(n) for n in range(20)), plain.asubmit(1))
         worker = jobs.worker(burst=True, concurrency=8)
@@ -380,6 +416,8 @@ def test_async_tasks_beside_others_and_async_callers(url: str) -> None:
     found = asyncio.run(main())
     assert [result.partition(":")[0] for _, result in found] == [id for id, _ in found]
     assert "redisq-task" in found[-1][1]
+    with pytest.raises(JobFailed, match="to wait here stops the worker's event loop"):
+        stuck.result(timeout=0)
 
 
 def test_chains_hand_results_on(jobs: Tasks) -> None:
@@ -425,9 +463,8 @@ def test_what_follows_a_dead_job_raises_its_error(jobs: Tasks) -> None:
 
 
 def test_hooks_and_log_lines_know_the_job(jobs: Tasks, caplog: pytest.LogCaptureFixture) -> None:
-    told: list[tuple[str, str, Any]] = []
+    told: list[tuple[str, str | None, Any]] = []
     log = logging.getLogger("app")
-    caplog.handler.addFilter(JobFilter())
 
     @jobs.task(retries=0)
     def divide(a: int, b: int) -> float:
@@ -435,20 +472,21 @@ def test_hooks_and_log_lines_know_the_job(jobs: Tasks, caplog: pytest.LogCapture
         return a / b
 
     @jobs.hook("before")
-    def before(job: Running) -> None:
+    def before(job: Work) -> None:
         told.append(("before", job.task, job.attempt))
 
     @jobs.hook("after")
-    def after(job: Running, result: Any) -> None:
+    def after(job: Work, result: Any) -> None:
         told.append(("after", job.task, result))
         raise RuntimeError("a hook's own fault")
 
     @jobs.hook("failed")
-    def failed(job: Running, error: BaseException) -> None:
+    def failed(job: Work, error: BaseException) -> None:
         told.append(("failed", job.task, type(error)))
 
     good, bad = divide.submit(6, 3), divide.submit(1, 0)
-    run(jobs)
+    with caplog.filtering(JobFilter()):
+        run(jobs)
     assert good.result(timeout=0) == 2.0
     assert told == [
         ("before", "divide", 1),
@@ -461,6 +499,8 @@ def test_hooks_and_log_lines_know_the_job(jobs: Tasks, caplog: pytest.LogCapture
         (good.id, "divide", "jobs", 1),
         (bad.id, "divide", "jobs", 1),
     ]
+    (dead,) = [vars(record) for record in caplog.records if "dead letter" in record.getMessage()]
+    assert (dead["job"], dead["queue"]) == (bad.id, "jobs"), "a worker's line says it already"
     assert "a hook's own fault" in caplog.text
     with pytest.raises(LookupError, match="no job runs here"):
         current_job()
@@ -485,7 +525,7 @@ def test_schedules_follow_the_code(client: redis.Redis, clock: FakeClock) -> Non
     def note(text: str) -> None:
         seen.append((text, current_job().id.partition("@")[0]))
 
-    queue: DelaySet[Any] = new.queue("jobs")
+    queue: DelaySet[Any] = new.queues.queue("jobs")
     old.declare_schedules()
     run(old)
     assert {one.name for one in queue.periodics()} == {"gone~cron", "note~cron"}
@@ -497,7 +537,7 @@ def test_schedules_follow_the_code(client: redis.Redis, clock: FakeClock) -> Non
         "Europe/Berlin",
         "note",
     )
-    clock.advance(5 * 60_000)
+    clock.now_ms += 5 * 60_000
     queue.tick()
     run(new)
     assert seen == [("new", "note~cron")]
@@ -520,8 +560,8 @@ def test_a_waiting_job_takes_at_most_350_bytes(jobs: Tasks, client: redis.Redis)
     before, n = used(), 5000
     for _ in range(n):
         thumbnail.submit("x" * 59)  # with the task's name 100 bytes
-    (entry,) = jobs.queue("jobs").page("waiting", None, 1, payloads=True).entries
-    (last,) = jobs.queue("jobs").page("waiting", None, 1, n, payloads=True).entries
+    (entry,) = jobs.queues.queue("jobs").page("waiting", None, 1, payloads=True).entries
+    (last,) = jobs.queues.queue("jobs").page("waiting", None, 1, n, payloads=True).entries
     assert last.payload is not None and len(last.payload) == 100
     assert entry.task == "thumbnail"
     assert (used() - before) / n <= 350

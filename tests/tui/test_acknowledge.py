@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.alike, pytest.mark.slow]
 
 def test_known_dead_letters_are_no_trouble_until_undone(url: str, client: redis.Redis) -> None:
     bury(client, "r", 3)
-    DelaySet(client, "later").schedule([("e1", b"x")], after_ms=60_000)
+    DelaySet(client, "later").schedule([("e1", b"x")], after=60)
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await see(pilot, "1 in trouble", "3 dead")

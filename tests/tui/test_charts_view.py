@@ -52,7 +52,7 @@ def test_a_replay_is_marked_and_its_effect_seen(url: str, client: redis.Redis) -
 
 def test_all_queues_together_and_one_again(url: str, client: redis.Redis) -> None:
     work(client, "r1")
-    DelaySet(client, "reminders").schedule([("e1", b"x"), ("e2", b"x")], after_ms=0)
+    DelaySet(client, "reminders").schedule([("e1", b"x"), ("e2", b"x")], after=0)
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await press(pilot, "a")
@@ -70,9 +70,8 @@ def test_all_queues_together_and_one_again(url: str, client: redis.Redis) -> Non
 
 
 def test_the_timeline_of_delayed_entries_can_be_zoomed(url: str, client: redis.Redis) -> None:
-    hour = 3_600_000
-    DelaySet(client, "reminders").schedule([("soon", b"x")], after_ms=60_000)
-    DelaySet(client, "reminders").schedule([(f"e{n}", b"x") for n in range(9)], after_ms=9 * hour)
+    DelaySet(client, "reminders").schedule([("soon", b"x")], after=60)
+    DelaySet(client, "reminders").schedule([(f"e{n}", b"x") for n in range(9)], after=9 * 3600)
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await see(pilot, "10 due in")

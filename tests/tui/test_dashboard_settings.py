@@ -275,7 +275,7 @@ def test_only_new_trouble_is_news() -> None:
     found = by_usual.judge(look(rows))
     assert alert_text(found) == (
         "geo-import: no worker for 13 m;"
-        " mail: 211 dead in 5 m, latest 20 mostly SMTPRecipientsRefused; mail: 1,240 dead in all"
+        " mail: 1,240 dead in all; mail: 211 dead in 5 m, latest 20 mostly SMTPRecipientsRefused"
     )
     assert by_usual.judge(look(rows)) == []
     assert by_usual.judge(look(healthy)) == []

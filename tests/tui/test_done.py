@@ -41,7 +41,7 @@ def test_done_entries_are_shown_with_their_results_and_run_again(
 
 
 def test_a_queue_that_keeps_none_offers_no_such_view(url: str, client: Any, redisq: Redisq) -> None:
-    redisq("delay", "schedule", "later/e1", "--in", "1h", "x")
+    redisq("delay", "add", "later/e1", "--in", "1h", "x")
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         assert "n done" not in text(app)

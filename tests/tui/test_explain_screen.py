@@ -62,7 +62,7 @@ def test_a_queue_whose_tokens_one_consumer_keeps_flows_again(
 ) -> None:
     queue = RequestQueue(client, "mail")
     queue.submit([b"x"] * 5, id="r1", limit=2)
-    assert len(queue.take(2, consumer="geo-3:777", lease_ms=3_600_000).deliveries) == 2
+    assert len(queue.take(2, consumer="geo-3:777", lease=3600).deliveries) == 2
     assert queue.take(5, consumer="w1").deliveries == ()
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
@@ -250,7 +250,7 @@ def test_a_read_only_dashboard_changes_nothing(url: str, client: redis.Redis) ->
         ("client unblock jobs acme", True),
         ("client cap jobs acme 4", True),
         ("client ls jobs", False),
-        ("consumers claim stream:orders w1 --group g --to NAME", True),
+        ("workers claim stream:orders w1 --group g --to NAME", True),
         ("undo purge-1", True),
         ("fsck mail", False),
         ("log --queue mail", False),

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from textual.binding import Binding
 
+from redisq_ops.cli.commands.states import GROUPS, NOUNS
+from redisq_ops.core.model.states import EDITABLE
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.frame import text
 from redisq_ops.tui.keys import keys
@@ -50,6 +52,28 @@ def test_every_view_has_a_key_and_every_change_takes_shift() -> None:
     assert [keys.sign(b.key) for b in views] == list("1d23456789n0cml,evx")
     assert all(b.key.isupper() for b in keys.CHANGE)
     assert not any(b.key.isupper() for b in (*keys.LOOK, *keys.LEAVE))
+
+
+WITHOUT_A_KEY = {
+    "trash rm": "there is no undo: it is typed after `:`",
+    "delay add": "it adds an entry, and acts on no row",
+}
+LOOKS = {"ls", "groups", "group"}
+
+
+def test_a_view_of_a_state_has_a_key_for_each_change_that_the_command_line_has() -> None:
+    actions = {binding.action for binding in keys.CHANGE}
+    lacking, edited = set(), set()
+    for noun, state in NOUNS.items():
+        (view,) = (one for one in ALL if one.state == state)
+        for verb in {info.name or "" for info in GROUPS[noun].registered_commands} - LOOKS:
+            begun = {f"begin('{noun} {verb}')", f"begin('{verb}')"} & actions
+            told = verb == "stop" and "stop-job" in view.tells.values()
+            edited |= {state} if verb == "edit" else set()
+            if not (begun or told or verb in view.verbs or verb in actions):
+                lacking.add(f"{noun} {verb}")
+    assert lacking == set(WITHOUT_A_KEY)
+    assert edited == set(EDITABLE)  # `E` acts in these views
 
 
 def test_no_key_means_two_things_in_one_place() -> None:

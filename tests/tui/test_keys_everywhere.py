@@ -3,7 +3,9 @@
 These run without a shell to drop to, as in a browser.
 """
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -14,7 +16,9 @@ from textual.widgets import Input
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.redis.operation import arun
 from redisq_ops.tui.app import Top
+from redisq_ops.tui.change import run_change
 from redisq_ops.tui.change.confirm_dialog import Confirm
 from redisq_ops.tui.change.dialog import Dialog
 from redisq_ops.tui.change.undo_screen import UndoScreen
@@ -51,8 +55,8 @@ def queue(client: redis.Redis) -> RequestQueue[redis.Redis]:
     queue.submit([b"x"] * 6, id="stuck", limit=2)
     queue.take(2, consumer="w1")
     queue.move("by-hand", 1, ["r/3"], source="dead", target="trash", high_water_ms=queue.now())
-    DelaySet(client, "later").schedule([("e1", b"x")], after_ms=3_600_000)
-    DelaySet(client, "other").schedule([("e2", b"x")], after_ms=3_600_000)
+    DelaySet(client, "later").schedule([("e1", b"x")], after=3600)
+    DelaySet(client, "other").schedule([("e2", b"x")], after=3600)
     FairQueue(client, "jobs").submit("acme", [b"x"])
     return queue
 
@@ -270,7 +274,7 @@ def test_a_request_is_changed_from_its_screen(
 
 def test_a_ready_time_is_shown_before_it_is_taken(url: str, client: redis.Redis) -> None:
     later = DelaySet(client, "later")
-    later.schedule([("e1", b"x")], after_ms=1_000_000)
+    later.schedule([("e1", b"x")], after=1000)
     ticking = [0.0]
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
@@ -368,8 +372,12 @@ def test_a_claim_picks_a_live_consumer_and_asks_again_for_any_other_name(
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         app.current.table.go_to("stuck/1")
         dialog = await valued(pilot, "C")
+        assert [one.text for one in dialog.wanted.choices] == ["yura"]  # w1 holds the entry
+        await press(pilot, *"w1", "enter")
+        await see(pilot, "consumer w1 holds these entries already")
+        await press(pilot, "backspace", "backspace")
         await press(pilot, *"yU")  # a Yes and an Undo, typed into the picker
-        await see(pilot, "yura", "holds 1")
+        await see(pilot, "yura", "holds 1 for up to")
         assert isinstance(app.focused, Input)
         await press(pilot, "Z")
         await see(pilot, "no live consumer is called yUZ")
@@ -389,6 +397,34 @@ def test_a_claim_picks_a_live_consumer_and_asks_again_for_any_other_name(
         assert (entry := queue.get("stuck/1")) is not None and entry.consumer == "yura"
 
     drive_in(url, body, "4", queue="mail")
+
+
+def test_what_is_typed_while_a_change_is_still_read_answers_no_dialog(
+    url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a slow link a change is read for seconds before its dialog opens."""
+    queue, link = bury(client, "r", 3), asyncio.Event()
+
+    async def slowly(*words: Any) -> Any:
+        await link.wait()
+        return await arun(*words)
+
+    monkeypatch.setattr(run_change, "arun", slowly)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        for typed, left in ((":histor", "y"), ("/re", "y"), ("", "escape"), ("", "1")):
+            link.clear()
+            await press(pilot, "X", *typed, *([] if typed else [left]))
+            assert app.changes.running
+            app.clear_notifications()
+            link.set()
+            await told(pilot, "Stopped; nothing was changed.")
+            await press(pilot, "y")
+            assert not isinstance(app.screen, Confirm)
+            await press(pilot, *(["escape"] if typed else []))
+        assert app.view == "overview" and len(dead(queue)) == 3
+
+    drive_in(url, body, "5")
 
 
 def test_a_key_typed_before_its_dialog_opened_is_no_answer(url: str, client: redis.Redis) -> None:

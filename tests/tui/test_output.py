@@ -31,8 +31,8 @@ def test_commands_show_their_output_and_what_they_would_ask(url: str, client: re
     queue = bury(client, "r", 3)
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
-        await typed(app, pilot, "retention %q history=all --yes")
-        await see(pilot, "redisq retention", "ended with 0")
+        await typed(app, pilot, "settings %q history=all --yes")
+        await see(pilot, "redisq settings", "ended with 0")
         await press(pilot, "escape")
         assert queue.settings()["history"] == "all"
         await typed(app, pilot, "dlq purge %q")
@@ -43,7 +43,7 @@ def test_commands_show_their_output_and_what_they_would_ask(url: str, client: re
         await see(pilot, "no terminal for an editor", "ended with 2")
         await press(pilot, "escape")
         await press(pilot, "o")
-        await see(pilot, "redisq inspect entry mail/r/", "ValueError", "ended with 0")
+        await see(pilot, "redisq inspect mail/r/", "ValueError", "ended with 0")
         await press(pilot, "escape")
         assert len(app.screen_stack) == 1
         await typed(app, pilot, "dlq purge % --yes")
@@ -52,6 +52,19 @@ def test_commands_show_their_output_and_what_they_would_ask(url: str, client: re
         await see(pilot, "of 2")
 
     drive_in(url, body, "5", queue="mail", size=(120, 40))
+
+
+def test_a_command_may_end_while_its_screen_is_taken_apart(url: str, client: redis.Redis) -> None:
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        screen = await typed(app, pilot, "ls --watch 100ms")
+        await until(pilot, lambda: screen._process is not None)
+        await screen.query_one("#sheet").remove()
+        await press(pilot, "escape")
+        await until(pilot, lambda: screen.ended is not None)
+        await press(pilot, "escape")
+        assert app.is_running and len(app.screen_stack) == 1
+
+    drive_in(url, body, "1")
 
 
 def test_a_command_that_runs_on_is_stopped_and_does_not_outlive_its_screen(

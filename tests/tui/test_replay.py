@@ -32,7 +32,7 @@ def path(tmp_path: Path, client: redis.Redis) -> Path:
     """A minute of the queue mail: 4 entries wait, and 9 from the 29th second on; 12 die at the
     end. The delay set reminders has no periodic entries."""
     queue = everywhere(client)
-    DelaySet(client, "reminders").schedule([("e1", b"x")], after_ms=3_600_000)
+    DelaySet(client, "reminders").schedule([("e1", b"x")], after=3600)
     sampler = Sampler(Deployment(client))
     run(client, sampler.sample())
     path = tmp_path / "q.rec"
@@ -165,20 +165,20 @@ def test_the_time_line_says_where_the_moment_is(path: Path) -> None:
 def test_one_frame_and_what_is_refused(path: Path, redisq: Redisq, tmp_path: Path) -> None:
     replay = Replay(path, None)
     redisq.url = "redis://127.0.0.1:1"  # nothing answers there
-    out = redisq("top", "--replay", str(path), "--once")
+    out = redisq("top", "--recording", str(path), "--once")
     assert "PAST" in out and "mail" in out
     moment = datetime.fromtimestamp(replay.begin_ms // 1000 + 1, UTC).isoformat()
-    assert " 4 " in redisq("top", "--replay", str(path), "--at", moment, "--once")
-    late = redisq("top", "--replay", str(path), "--at", "2050-01-01T00:00:00Z", "--once")
+    assert " 4 " in redisq("top", "--recording", str(path), "--at", moment, "--once")
+    late = redisq("top", "--recording", str(path), "--at", "2050-01-01T00:00:00Z", "--once")
     assert "PAST 2050" not in late and "12 dead in 5 m" in late
     early = ("--at", "2020-01-01T00:00:00Z", "--once")
-    assert "begins at" in redisq.refusal("top", "--replay", str(path), *early, code=1)
+    assert "begins at" in redisq.refusal("top", "--recording", str(path), *early, code=1)
     redisq.refusal("top", "--at", "03:12", "--once", code=2)
-    redisq("top", "--replay", str(path), "--json", code=2)
-    redisq.refusal("top", "--replay", str(tmp_path / "nothing"), "--once", code=2)
+    redisq("top", "--recording", str(path), "--json", code=2)
+    redisq.refusal("top", "--recording", str(tmp_path / "nothing"), "--once", code=2)
 
 
 def test_a_recording_without_a_sample_is_refused(redisq: Redisq, tmp_path: Path) -> None:
     path = tmp_path / "empty.rec"
     path.touch()
-    assert "has no sample" in redisq.refusal("top", "--replay", str(path), "--once", code=2)
+    assert "has no sample" in redisq.refusal("top", "--recording", str(path), "--once", code=2)

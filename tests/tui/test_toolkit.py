@@ -11,6 +11,8 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from redisq_ops.core.engine.registry import Registered
+from redisq_ops.core.foreign.ruby_jobs import Job
+from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
@@ -265,7 +267,7 @@ def test_what_a_silent_consumer_holds_is_claimed(
         await see(pilot, "gone", "alive", "billing", "lag 1", "pending 5")
         while app.current.copied(app.current.table.identity or "") != "gone":
             await press(pilot, "j")
-        await see(pilot, "to remove it: redisq consumers remove")
+        await see(pilot, "to remove it: redisq workers rm")
         await press(pilot, "p")
         await see(pilot, "claims it for one other consumer")
         await press(pilot, "R")  # nobody but a consumer of the group can have them
@@ -531,6 +533,24 @@ def test_e_edits_one_payload_and_undo_gives_the_old_one_back(
 
 
 @pytest.mark.slow
+def test_e_edits_a_waiting_job_of_another_program(
+    url: str, client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    editor(tmp_path, monkeypatch, 'sed -i s/wrong/right/ "$1"')
+    queue = SidekiqQueue(client, "sidekiq:low")
+    queue.push([Job("Note", ["wrong"])])
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await asked(pilot, "E")
+        await see(pilot, "Edit 1 waiting entry of sidekiq:low?")
+        await press(pilot, "y")
+        await told(pilot, "1 edited")
+        assert b"right" in client.lrange("queue:low", 0, -1)[0]
+
+    drive_in(url, body, "9")
+
+
+@pytest.mark.slow
 def test_an_edit_meets_another_operators(
     url: str, client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -554,7 +574,7 @@ def test_an_edit_meets_another_operators(
 def test_an_editor_that_fails_or_changes_nothing_changes_nothing(
     url: str, client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    DelaySet(client, "later").schedule([("e1", b"x")], after_ms=3_600_000)
+    DelaySet(client, "later").schedule([("e1", b"x")], after=3600)
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         monkeypatch.setattr(Top, "suspend", lambda self: nullcontext())

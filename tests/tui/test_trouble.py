@@ -52,7 +52,7 @@ def no_worker(client: redis.Redis, name: str, now: int) -> str:
 def held_tokens(client: redis.Redis, name: str, now: int) -> str:
     queue = RequestQueue(client, name, clock=FakeClock(now - 2 * HOUR))
     queue.submit([b"x"] * 9, id="r", limit=2)
-    queue.take(2, consumer="geo-3:777", lease_ms=9 * HOUR)
+    queue.take(2, consumer="geo-3:777", lease=9 * 3600)
     assert not RequestQueue(client, name).take(2, consumer="w").deliveries
     return "request limit used up by geo-3:777"
 
@@ -67,7 +67,7 @@ def failing(client: redis.Redis, name: str, now: int) -> str:
     queue = RequestQueue(client, name)
     queue.submit([b"x"] * 40, id="r", limit=100)
     taken = queue.take(40, consumer="w").deliveries
-    queue.settle([Settlement(one, "fail", b"", HOUR) for one in taken[:30]])
+    queue.settle([Settlement(one, "fail", b"", HOUR / 1000) for one in taken[:30]])
     queue.settle([Settlement(one, "ack") for one in taken[30:]])
     return "30 of 40 attempts failed in 5 m"
 

@@ -55,7 +55,7 @@ def served(url: str, *words: str) -> Iterator[str]:
             yield line.split()[-1]
         finally:
             process.send_signal(signal.SIGTERM)
-            process.wait(30)
+            process.wait(90)
 
 
 class Screen:
@@ -107,6 +107,9 @@ class Screen:
                     return x, y
             assert time.monotonic() < end, f"no {words!r} in\n" + "\n".join(self.lines)
             self._page.wait_for_timeout(50)
+
+    def see_no_more(self, words: str) -> None:
+        until(lambda: not any(words in line for line in self.lines), self._page)
 
     def click(self, words: str, times: int = 1) -> None:
         """Click on the first of these words, once nothing is being drawn: a key of the footer that
@@ -177,12 +180,13 @@ def test_a_replay_its_undo_an_edit_and_a_command_are_gone_through_in_a_browser(
             PICTURE.write_bytes(picture)
         screen.click("Yes (y)")
         until(lambda: mail.counts().waiting == 3, page)
+        screen.see_no_more("1 of 3")
         screen.click("U Undo")
         screen.see("Enter chooses")
         page.keyboard.press("Enter")
         screen.click("Yes (y)")
         until(lambda: mail.counts().dead == 3, page)
-        screen.see("rejected")
+        screen.see("1 of 3")
         page.keyboard.press("Shift+E")
         screen.see("nothing is changed yet")
         page.keyboard.type("/: fixed ")

@@ -1,4 +1,4 @@
-"""Changes that are not moves of entries: undo, requests, queues, retention."""
+"""Changes that are not moves of entries: undo, requests, queues, settings."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import typer
 
 from redisq_ops.core.model.errors import BadInput, NotFound, Refused, Unreachable
-from redisq_ops.core.model.exit_codes import INTERRUPTED
+from redisq_ops.core.model.exit_codes import DONE, INTERRUPTED, PARTLY_DONE
 from redisq_ops.core.model.keys import known_name
 from redisq_ops.ops.hint import hint
 
-from ..address import place
+from ..address import place, queues_named
 from ..completion import operations
 from ..confirm_and_run import agreed, confirm_and_run, drive, ended, tell_interrupted
-from ..options import ADDRESS, QUEUE, Go, argument, command, flag, option
+from ..options import MOST, QUEUE, QUEUES, Go, argument, command, flag, option
 from ..outcome_report import UNDO, check_report_file, reporting
 from ..output import count, emit, printable, say, table
 from ..session import Session
@@ -32,10 +32,55 @@ _queue = typer.Typer()
 commands.add_typer(_request, name="request")
 commands.add_typer(_queue, name="queue")
 _CHANGE = "Plan Outcome"
+_REQUEST_ADDRESS = argument("ADDRESS", "Request: mail/r1, or its id alone.")
+
+
+@command(_request, "ls", prints="Request", repeats=True)
+def ls(
+    s: Session,
+    *,
+    names: list[str] | None = QUEUES,
+    settled: bool = flag("--settled", "List finished requests, the latest first."),
+    most: int = option("--max", None, "List N of each queue.", min=1, max=MOST, default=100),
+) -> int:
+    """List the open requests of queues, the oldest first, or the finished ones.
+
+    Examples:
+      redisq request ls mail
+      redisq request ls --settled --max 20 --json
+    """
+    from redisq_ops.core.engine.optional_features import HasRequests
+    from redisq_ops.ops.required_features import requests_of
+
+    from ..rows import request_row
+
+    queues, unread = queues_named(s, names or ())
+    with_requests = [one for one in queues if isinstance(one, HasRequests)]
+    if names and not with_requests:
+        requests_of(queues[0])  # says that it has none
+    states = ("waiting", "pending", "delayed", "dead", "done", "total")
+    rows: list[list[object]] = []
+    for queue in with_requests:
+        found = s.run(queue.requests.op(0, most + 1, settled))
+        if len(found) > most:
+            say(printable(f"{queue.name}: more than {most:,}: --max shows more"))
+        for one in found[:most]:
+            if s.json:
+                emit(request_row(queue.name, one))
+            state = one.state + (", paused" if one.paused else "")
+            numbers = [getattr(one, each) for each in states]
+            rows.append([f"{queue.name}/{one.id}", state, one.priority, one.limit, *numbers])
+    if rows and not s.json:
+        table(["request", "state", "priority", "limit", *states], rows)
+    elif not rows:
+        say("no requests")
+    for name, why in unread.items():
+        say(printable(f"{name}: not looked at: {why}"))
+    return PARTLY_DONE if unread else DONE
 
 
 @command(_request, "cancel", prints=_CHANGE)
-def cancel(s: Session, *, address: str = ADDRESS, go: Go) -> int:
+def cancel(s: Session, *, address: str = _REQUEST_ADDRESS, go: Go) -> int:
     """Cancel a request: its entries are delivered no more, and running deliveries can't settle.
     Undo reopens it.
 
@@ -46,7 +91,7 @@ def cancel(s: Session, *, address: str = ADDRESS, go: Go) -> int:
 
 
 @command(_request, "pause", prints=_CHANGE)
-def pause_request(s: Session, *, address: str = ADDRESS, go: Go) -> int:
+def pause_request(s: Session, *, address: str = _REQUEST_ADDRESS, go: Go) -> int:
     """Stop delivering a request's entries until it is resumed. Running deliveries can settle.
 
     Examples:
@@ -56,7 +101,7 @@ def pause_request(s: Session, *, address: str = ADDRESS, go: Go) -> int:
 
 
 @command(_request, "resume", prints=_CHANGE)
-def resume_request(s: Session, *, address: str = ADDRESS, go: Go) -> int:
+def resume_request(s: Session, *, address: str = _REQUEST_ADDRESS, go: Go) -> int:
     """Resume a paused request.
 
     Examples:
@@ -69,7 +114,7 @@ def resume_request(s: Session, *, address: str = ADDRESS, go: Go) -> int:
 def limit(
     s: Session,
     *,
-    address: str = ADDRESS,
+    address: str = _REQUEST_ADDRESS,
     value: int = argument("LIMIT", "New limit, 1 to 1000."),
     go: Go,
 ) -> int:
@@ -85,7 +130,7 @@ def limit(
 def priority(
     s: Session,
     *,
-    address: str = ADDRESS,
+    address: str = _REQUEST_ADDRESS,
     value: int = argument("PRIORITY", "Priority, 0 (first) to 99."),
     go: Go,
 ) -> int:
@@ -129,8 +174,8 @@ def drain(s: Session, *, name: str = QUEUE, go: Go) -> int:
     return _change_queue(s, "drain", name, go)
 
 
-@command(_queue, "destroy", prints=_CHANGE)
-def destroy(
+@command(_queue, "rm", prints=_CHANGE)
+def rm(
     s: Session,
     *,
     name: str = QUEUE,
@@ -139,14 +184,24 @@ def destroy(
 ) -> int:
     """Remove an empty queue; with --hard, a queue and all entries in it. There is no undo.
 
+    Another program's queue is only taken from the registry, so that it isn't shown any more: its
+    keys stay as they are.
+
     Examples:
-      redisq queue destroy mail
-      redisq queue destroy mail --hard --dry-run
+      redisq queue rm mail
+      redisq queue rm mail --hard --dry-run
+      redisq queue rm stream:orders --yes
     """
     from redisq_ops.ops.change.audit_log import Author
     from redisq_ops.ops.change.destroy import DestroySteps, destroy_preview, destroyable
     from redisq_ops.ops.change.runner import ChangeRun
+    from redisq_ops.ops.discover import forget_preview, forgettable, forgotten
 
+    name = known_name(name, "queue name")
+    if not hard and (entry := s.run(forgettable(s.deployment, name))) is not None:
+        return confirm_and_run(
+            s, forget_preview(entry), go, lambda _: forgotten(s.deployment, entry)
+        )
     queue = s.run(s.deployment.queue(name))
     preview = destroy_preview(queue, s.run(destroyable(queue, hard)), hard)
     if not agreed(s, [preview], go):
@@ -287,8 +342,8 @@ def _change_queue(s: Session, verb: str, name: str, go: Go) -> int:
     return confirm_and_run(s, preview, go, partial(act, queue))
 
 
-@command(commands, "retention", prints="Setting Plan Outcome")
-def retention(
+@command(commands, "settings", prints="Setting Plan Outcome")
+def settings(
     s: Session,
     *,
     name: str = QUEUE,
@@ -299,8 +354,9 @@ def retention(
     value restores the default; write time spans as 90s, 5m, 2h, 3d.
 
     Examples:
-      redisq retention mail
-      redisq retention mail keep_ms=48h max_failures=5 history=
+      redisq settings mail
+      redisq settings mail keep_ms=48h max_failures=5 history=
+      redisq settings mail rate=10/s
     """
     from redisq_ops.core.engine.registry import refuse_reserved_name
     from redisq_ops.ops.change import control
@@ -315,23 +371,25 @@ def retention(
         if not equals:
             raise BadInput(f"{word!r} is not NAME=VALUE")
         changes[setting] = control.checked_setting(setting, text)
-    settings = s.run(control.retention(queue))
+    settings = s.run(control.queue_settings(queue))
     if not changes:
         if new:
             say(printable(f"queue {queue.name} does not exist yet: these are the defaults"))
         if s.json:
             for each in settings:
                 emit({"queue": queue.name, **asdict(each)})
-        else:
+        elif settings:
             rows = [[x.name, setting_text(x.name, x.value), x.default] for x in settings]
             table(["setting", "value", "default"], rows)
+        else:
+            say(printable(f"{queue.name}: its program keeps its settings; there are none here"))
         return 0
     control.settable(queue)
     if new:
         refuse_reserved_name(queue.name, queue.kind)
     return confirm_and_run(
         s,
-        settings_preview(queue, settings, changes, new),
+        settings_preview(queue, settings, changes, new, s.run(queue.stated_attempts.op())),
         go,
-        lambda author: control.set_flags(queue, "retention", author, changes),
+        lambda author: control.set_flags(queue, "settings", author, changes),
     )

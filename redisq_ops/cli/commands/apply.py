@@ -93,16 +93,17 @@ def apply(s: Session, given: ApplyOptions) -> int:
         return _already(s, before, done)
     if not agreed(s, [prepared.preview], given.go, given.rate):
         return 0
-    return _carried_out(s, prepared, header, ramp, given)
+    return carried_out(s, prepared, header, ramp, given)
 
 
-def _carried_out(
+def carried_out(
     s: Session,
     prepared: PreparedChange,
     header: PlanHeader,
     ramp: Limits | None,
     given: ApplyOptions,
 ) -> int:
+    """Carry a confirmed plan out, from where an earlier run stopped; returns the exit code."""
     from redisq_ops.ops.change.apply import PlanSteps
 
     from ..canary import ramped

@@ -6,7 +6,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,10 +13,13 @@ import typer
 
 from redisq_ops.core.model.entry import STATES, Counts
 from redisq_ops.core.model.errors import BadInput, NotFound, RedisqError
+from redisq_ops.ops.hint import hint
+from redisq_ops.ops.terminal import quantity
 from redisq_ops.ops.trouble.finding import Severity
-from redisq_ops.ops.trouble.judgement import judged
+from redisq_ops.ops.trouble.judgement import Trouble, judged
+from redisq_ops.ops.trouble.shared import FOLDED_FROM, Likeness, likeness, shared_trouble
 
-from ..options import argument, command, flag, option, options
+from ..options import QUEUES, command, flag, option, options
 from ..output import emit, error_fields, say, table, tell
 from ..session import Session
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 commands = typer.Typer()
 WORDS = {0: "OK", 1: "WARNING", 2: "CRITICAL", 3: "UNKNOWN"}
+NO_QUEUES = "no queue is registered: {finds} finds queues of other programs"
 SHOWN = 5
 """number of broken rules that the line names"""
 SUMMED = tuple(state for state in STATES if state not in ("trash", "done"))
@@ -42,7 +45,7 @@ SUMMED = tuple(state for state in STATES if state not in ("trash", "done"))
 class Judging:
     """Which queues are checked, and by which rules."""
 
-    pattern: str | None = argument("[PATTERN]", "Only queues whose name matches, as 'mail*'.")
+    names: list[str] | None = QUEUES
     rules: Path | None = option("--rules", "FILE", "Rules, in TOML.")
     settings: list[str] | None = option(
         "--set", "NAME=VALUE", "Threshold, as oldest=1h or dead=50; repeatable."
@@ -74,8 +77,10 @@ def check(
 ) -> int:
     """Check all queues against rules, for a monitor: one line and an exit code.
 
-    Exit 0: no rule is broken. 1: warning. 2: critical. 3: unknown, also when the rules can't
-    be read or the server can't be reached. The dashboard's trouble column uses the same rules.
+    Exit 0: no rule is broken. 1: warning. 2: critical. 3: unknown, as when the rules can't be
+    read, the server can't be reached, or no queue is registered. The dashboard's trouble column
+    uses the same rules.
+    A recipient of --notify that can't be told is a line on stderr.
 
     Examples:
       redisq check
@@ -87,11 +92,14 @@ def check(
     if notify_test:
         return _test(s, notifier(s))
     rules = judging.rule_tables()
-    checked = examined(s, judging, rules, notifier(s).tell if notify else None)
+    teller, fault = _teller(s) if notify else (None, None)
+    checked = examined(s, judging, rules, teller)
     if explain:
         _explain(s, checked.found)
         for queues in checked.unused:
             say(f"no queue matches {queues!r}: the rules for it check nothing")
+    if fault is not None and not checked.broken:  # a trouble is shown although nobody is told
+        raise fault
     checked.print(s.json)
     return checked.code
 
@@ -106,16 +114,23 @@ class Examined:
     broken: list[Standing]
     unused: list[str]
     """patterns of rules that match no queue"""
+    queues: tuple[str, ...]
+    """the names of all queues"""
 
     @property
     def code(self) -> int:
+        """The exit code; where no queue is registered, nobody knows whether one is in trouble."""
+        if not self.seen.rows and not self.broken:
+            return 3
         return max((int(one.severity) for one in self.broken), default=0)
 
     def print(self, as_json: bool) -> None:
         """Print the line, or the object, for a monitor."""
         word = WORDS[self.code]
         if not as_json:
-            sentence = _sentence(self.broken, len(self.seen.rows)) + _unknown_numbers(self.seen)
+            sentence = NO_QUEUES.format(finds=hint("discover"))
+            if self.seen.rows or self.broken:
+                sentence = _sentence(self.broken, len(self.seen.rows)) + _unknown_numbers(self.seen)
             tell(f"{word}: {sentence} | {_perfdata(self.seen, self.broken)}")
             return
         findings = [
@@ -132,17 +147,23 @@ class Examined:
 
 
 def examined(s: Session, judging: Judging, rules: Rules, tell: Teller | None) -> Examined:
-    """Check the queues; ``tell`` is called also when the check fails.
+    """Check the queues; ``tell`` is called also when the check fails, but for bad input.
 
     What goes wrong with telling is a line on stderr, and changes nothing else."""
     from redisq_ops.core.redis.server_errors import translate
+    from redisq_ops.ops.notify.birth import births
     from redisq_ops.ops.notify.episode import Checked
+    from redisq_ops.ops.queue_names import check_named
 
+    names = tuple(judging.names or ())
     try:
-        checked = _examined(s, judging, rules)
+        checked = _examined(s, names, judging.server, rules)
+        born = s.run(births(s.deployment, checked.seen.rows)) if tell is not None else {}
     except Exception as error:
         known = translate(error)
-        if tell is not None and isinstance(known, RedisqError):
+        # A queue that isn't there is the caller's mistake: nobody is woken up for it.
+        mistake = isinstance(known, (BadInput, NotFound)) or not isinstance(known, RedisqError)
+        if tell is not None and not mistake:
             say_each(tell(Checked.failed(" ".join(str(known).split()))))
         raise
     if tell is not None:
@@ -151,28 +172,28 @@ def examined(s: Session, judging: Judging, rules: Rules, tell: Teller | None) ->
             for row in checked.seen.rows
             if row.acknowledged is not None and row.acknowledged.holds(checked.seen.now_ms)
         }
-        say_each(tell(Checked(checked.found, judging.pattern or "*", known_dead)))
+        say_each(tell(Checked(checked.found, names, known_dead, born)))
+    check_named(names, checked.queues)
     return checked
 
 
-def _examined(s: Session, judging: Judging, rules: Rules) -> Examined:
+def _examined(s: Session, names: Sequence[str], server_too: bool, rules: Rules) -> Examined:
     from redisq_ops.ops.check.evaluation import broken_rules, server_standings, standings
     from redisq_ops.ops.doctor.examination import examine, registry_diagnoses
-    from redisq_ops.ops.inspect.overview import Overview, overview
+    from redisq_ops.ops.inspect.overview import overview
+    from redisq_ops.ops.queue_names import is_named
 
     seen = s.run(overview(s.deployment, lambda name: rules.of(name).limits))
     unused = rules.unused([row.name for row in seen.rows])
-    rows = tuple(row for row in seen.rows if fnmatchcase(row.name, judging.pattern or "*"))
-    seen = Overview(seen.now_ms, rows)
-    server = s.run(examine(s.deployment) if judging.server else registry_diagnoses(s.deployment))
-    if not rows and judging.pattern:
-        raise NotFound(f"no queue matches {judging.pattern!r}")
+    queues = tuple(row.name for row in seen.rows)
+    seen = replace(seen, rows=tuple(row for row in seen.rows if is_named(row.name, names)))
+    server = s.run(examine(s.deployment) if server_too else registry_diagnoses(s.deployment))
     found = [_shown(s, one) for one in standings(seen, rules)] + server_standings(server)
-    return Examined(seen, found, broken_rules(found), unused)
+    return Examined(seen, found, broken_rules(found), unused, queues)
 
 
-def notifier(s: Session) -> Notifier:
-    """Tells the recipients of the configuration; `BadInput` if it has none, or a bad value."""
+def notifier(s: Session, *, lasting: bool = False) -> Notifier:
+    """Tells the recipients of the configuration; `BadInput` if it has none, or a bad table."""
     from redisq_ops.ops.config.file import config_path
     from redisq_ops.ops.notify.notifier import Notifier
     from redisq_ops.ops.notify.settings import read_recipients
@@ -183,7 +204,17 @@ def notifier(s: Session) -> Notifier:
         raise BadInput(f"nobody to tell: add a table [notify.to.NAME] to {config_path()}")
     recipients = read_recipients(config.notify, config.notify_from, os.environ)
     address = str(config.server_address())
-    return Notifier(recipients, config.context or address, told_path(f"{address} {config.prefix}"))
+    path = told_path(f"{address} {config.prefix}")
+    return Notifier(recipients, config.context or address, path, lasting=lasting)
+
+
+def _teller(s: Session) -> tuple[Teller | None, BadInput | None]:
+    """What tells the recipients, or why nobody can be told, which is said on stderr."""
+    try:
+        return notifier(s).tell, None
+    except BadInput as error:
+        say(f"redisq: nobody is told: {error}")
+        return None, error
 
 
 def _test(s: Session, teller: Notifier) -> int:
@@ -226,10 +257,27 @@ def unknown(as_json: bool, error: Exception, message: str) -> int:
 def _sentence(broken: list[Standing], queues: int) -> str:
     if not broken:
         return f"{queues:,} {'queue' if queues == 1 else 'queues'}, no rule broken"
-    named = [f"{one.queue or 'server'}: {one.reason}" for one in broken[:SHOWN]]
-    more = len(broken) - len(named)
+    groups = _together(broken)
+    named = [f"{whose}: {trouble.reason}" for whose, trouble, _ in groups[:SHOWN]]
+    more = sum(number for *_, number in groups[SHOWN:])
     # A monitor reads the text after a bar as data.
     return "; ".join(named).replace("|", "/") + (f"; {more:,} more" if more else "")
+
+
+def _together(broken: Sequence[Standing]) -> list[tuple[str, Trouble, int]]:
+    """The broken rules as the overview shows them, the worst first: whose, what, and how many. The
+    same trouble of several queues is one."""
+    alike: dict[Likeness, list[Standing]] = {}
+    for one in broken:
+        alike.setdefault(likeness((one.trouble,)), []).append(one)
+    found = list[tuple[str, Trouble, int]]()
+    for same in alike.values():
+        if len(same) >= FOLDED_FROM:
+            (trouble,) = shared_trouble([(one.trouble,) for one in same])
+            found.append((quantity(len(same), "queue"), trouble, len(same)))
+        else:
+            found += [(one.queue or "server", one.trouble, 1) for one in same]
+    return sorted(found, key=lambda one: (-one[1].severity, -one[1].work, -one[1].for_ms))
 
 
 def _perfdata(seen: Overview, broken: list[Standing]) -> str:
@@ -256,11 +304,13 @@ def _perfdata(seen: Overview, broken: list[Standing]) -> str:
 
 def _numbers(seen: Overview) -> dict[str, list[int | None]]:
     """The figures of perfdata, with a value per queue; None: unknown. Ages are in ms."""
+    from redisq_ops.ops.inspect.overview import summed
+
+    rows = summed(seen.rows)
     found: dict[str, list[int | None]] = {
-        state: [row.counts.of(state) if row.counts else None for row in seen.rows]
-        for state in SUMMED
+        state: [row.counts.of(state) if row.counts else None for row in rows] for state in SUMMED
     }
-    return found | {"oldest": [_oldest(row.counts, seen.now_ms) for row in seen.rows]}
+    return found | {"oldest": [_oldest(row.counts, seen.now_ms) for row in rows]}
 
 
 def _oldest(counts: Counts | None, now_ms: int) -> int | None:
@@ -275,9 +325,12 @@ def _oldest(counts: Counts | None, now_ms: int) -> int | None:
 def _unknown_numbers(seen: Overview) -> str:
     """The end of a sentence: figures of perfdata that are unknown for some queues, and queues with
     waiting entries of which it is unknown whether a worker asks for them; empty if none."""
+    from redisq_ops.ops.inspect.overview import summed
+
     lacking: dict[str, list[str]] = {}
+    rows = summed(seen.rows)
     without = {
-        name: [row.name for row, n in zip(seen.rows, numbers, strict=True) if n is None]
+        name: [row.name for row, n in zip(rows, numbers, strict=True) if n is None]
         for name, numbers in _numbers(seen).items()
     }
     without["workers"] = [
@@ -295,6 +348,8 @@ def _unknown_numbers(seen: Overview) -> str:
 
 def _explain(s: Session, found: list[Standing]) -> None:
     rows = [asdict(one) | {"severity": one.severity.name.lower()} for one in found]
+    for row in rows:
+        del row["work"], row["for_ms"]  # they only sort
     for row in rows if s.json else ():
         emit(row)
     if rows and not s.json:

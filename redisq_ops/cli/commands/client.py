@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import typer
 
 from ..confirm_and_run import confirm_and_run
 from ..options import MOST, QUEUE, Go, argument, command, option
 from ..output import emit, say, table
-from ..rows import client_row
+from ..rows import client_cells, client_row
 from ..session import Session
 
 commands = typer.Typer()
@@ -37,7 +35,7 @@ def ls(
 
     queue = s.run(s.deployment.queue(name))
     found = s.run(with_clients(queue).clients.op(start, max))
-    rows = [asdict(client) for client in found.clients]
+    rows = [client_cells(client) for client in found.clients]
     if s.json:
         for client in found.clients:
             emit(client_row(queue.name, client))
@@ -101,6 +99,25 @@ def cap(
       redisq client cap jobs acme 10
     """
     return _change(s, "cap", name, client, go, value)
+
+
+@command(clients, "rate", prints=_CHANGE)
+def rate(
+    s: Session,
+    *,
+    name: str = QUEUE,
+    client: str = _CLIENT,
+    value: str = argument("RATE", "Such as 10/s, 600/m or 5/h; off: no limit."),
+    go: Go,
+) -> int:
+    """Set how many entries of a client are delivered per second, minute or hour.
+
+    Examples:
+      redisq client rate jobs acme 10/s
+    """
+    from redisq_ops.ops.change.control import typed_rule
+
+    return _change(s, "rate", name, client, go, typed_rule("rate", value))
 
 
 def _change(s: Session, verb: str, at: str, name: str, go: Go, typed: int | None = None) -> int:

@@ -1,4 +1,4 @@
-"""`redisq discover` and `redisq forget`: find other programs' queues, register, unregister them."""
+"""`redisq discover`: finds and registers other programs' queues."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from redisq_ops.core.model.exit_codes import DONE, INTERRUPTED, PARTLY_DONE
-from redisq_ops.core.model.keys import known_name
 from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.hint import hint
 
 from ..confirm_and_run import agreed
-from ..options import MOST, QUEUE, Go, command, flag, option, options
+from ..options import MOST, Go, command, flag, option, options
 from ..output import age_or_none, count, emit, printable, progress, quantity, say, table, tell
 from ..session import Session
 
 if TYPE_CHECKING:
-    from redisq_ops.core.engine.registry import Registered
     from redisq_ops.ops.discover import Discovered, Discovery, RegisteredFind
 
 commands = typer.Typer()
@@ -172,27 +170,6 @@ def _print(s: Session, rows: list[Discovered]) -> None:
                 tell(f"  {row.name}: only shown: {row.counts.only_shown}")
             if row.checkup.unseen:
                 tell(f"  {row.name}: not looked at: {row.checkup.unseen}")
-
-
-@command(commands, "forget", prints="Plan Outcome", fixed={"reason": ""})
-def forget(s: Session, *, name: str = QUEUE, go: Go) -> int:
-    """Remove another program's queue from the registry. Its keys stay as they are.
-
-    Examples:
-      redisq forget stream:orders --yes
-    """
-    from redisq_ops.ops.change.preview import Preview
-    from redisq_ops.ops.discover import forgettable, forgotten
-
-    name = known_name(name, "queue name")
-    entry: Registered = s.run(forgettable(s.deployment, name))
-    facts = {"verb": "forget", "queue": name, "matched": 1}
-    lines = ("redisq doesn't show it any more; its owner's keys stay as they are",)
-    if not agreed(s, [Preview(f"forget queue {name}", lines, facts=facts)], go):
-        return 0
-    outcome = s.run(forgotten(s.deployment, entry))
-    _ended(s, outcome, f"forgot {name}")
-    return outcome.exit_code
 
 
 def _ended(s: Session, outcome: ChangeOutcome | None, what: str) -> None:

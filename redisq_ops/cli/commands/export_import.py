@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import typer
 
 from redisq_ops.core.engine.queue_types import KINDS
-from redisq_ops.core.model.entry import State
+from redisq_ops.core.model.entry import STATES, State
 from redisq_ops.core.model.errors import BadInput, Interrupted, RedisqError, Refused, file_error
 from redisq_ops.core.model.exit_codes import DONE, INTERRUPTED, PARTLY_DONE
 from redisq_ops.ops.change.outcome import ChangeOutcome
@@ -22,7 +22,7 @@ from redisq_ops.ops.private_files import atomic_write
 from redisq_ops.ops.terminal import entries as some
 from redisq_ops.ops.terminal import kind_of
 
-from ..completion import queues, states
+from ..completion import queues, states_among
 from ..confirm_and_run import agreed, drive, ended
 from ..options import RATE, Go, Selecting, argument, command, flag, option, options
 from ..output import count, emit, printable, progress, rate_limited, say, untouched
@@ -45,7 +45,10 @@ _FULL = frozenset({ENOSPC, EDQUOT, EFBIG})
 class ExportOptions:
     selecting: Selecting
     state: list[str] | None = option(
-        "--state", "STATE", "Only entries in this state; repeatable.", autocompletion=states
+        "--state",
+        "STATE",
+        "Only entries in this state; repeatable.",
+        autocompletion=states_among(STATES),
     )
     output: str | None = option(
         "--output -o", "FILE", "Write to FILE, atomically; default: stdout."

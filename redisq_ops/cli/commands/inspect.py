@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
 from redisq_ops.core.model.entry import State
+from redisq_ops.core.model.errors import BadInput
 from redisq_ops.ops.terminal import count, entries, size, took
 
-from ..address import place
-from ..options import ADDRESS, command
+from ..completion import addresses
+from ..options import argument, command
 from ..output import age, emit, printable, quantity, table, tell, when
-from ..rows import client_row, entry_row, operation_row, request_row, tell_events
+from ..rows import client_cells, client_row, entry_row, operation_row, request_row, tell_events
 from ..session import Session
 from .periodic import periodic_row, periodic_table
 
 if TYPE_CHECKING:
+    from redisq_ops.core.engine.queue import Queue
+    from redisq_ops.ops.deployment import Address
     from redisq_ops.ops.inspect.details import QueueDetails, RequestDetails
     from redisq_ops.ops.inspect.flow import FlowMember
     from redisq_ops.ops.inspect.history import EntryHistory
@@ -28,26 +32,58 @@ if TYPE_CHECKING:
     from ..output_types.requests import PendingDifference, PendingSubRequest
 
 commands = typer.Typer()
-inspect = typer.Typer()
-commands.add_typer(inspect, name="inspect")
+KINDS = frozenset(("queue", "request", "entry"))
 SHOWN = 20
 """history events shown to a person"""
 READ = 2_000
 """characters of a payload shown to a person"""
 
 
-@command(inspect, "queue", prints="QueueDetails", repeats=True)
-def queue(s: Session, *, name: str = ADDRESS) -> None:
-    """Show a queue: counts, rates, settings, requests and priorities.
+@command(commands, "inspect", prints="QueueDetails RequestDetails EntryDetails", repeats=True)
+def inspect(
+    s: Session,
+    *,
+    words: list[str] = argument("[queue|request|entry] ADDRESS", complete=addresses),
+) -> None:
+    """Show all about one queue, request or entry. An id alone is looked up in all queues.
+
+    A queue: counts, rates, settings, requests and priorities. A request: state, counts, tokens,
+    stream, group, pending entries, results, history. An entry: state, attempts, error, payload and
+    history. The word before the address is needed only where a queue has the name of an id.
 
     Examples:
-      redisq inspect queue mail
+      redisq inspect mail
+      redisq inspect mail/r1 --json
+      redisq inspect mail/r1/17
+      redisq inspect request r1
     """
+    *meant, address = words
+    if len(meant) > 1 or not KINDS.issuperset(meant):
+        raise BadInput("write one address, or queue, request or entry before it")
+    at = s.run(s.deployment.resolve(address, ids_only=not {"request", "entry"}.isdisjoint(meant)))
+    show, kind = _shown(at)
+    if meant and meant != [kind]:
+        raise BadInput(f"{address!r} is no {meant[0]}, but a {kind}: redisq inspect {address}")
+    show(s)
+
+
+def _shown(at: Address) -> tuple[Callable[[Session], None], str]:
+    """What shows the thing of an address, and the word for it."""
+    from redisq_ops.core.engine.optional_features import HasRequests
+
+    if (id := at.id) is None:
+        return partial(show_queue, queue=at.queue), "queue"
+    if isinstance(queue := at.queue, HasRequests) and "/" not in id:
+        return lambda s: _show_request(s, queue, id), "request"
+    return lambda s: _show_entry(s, at.queue, id), "entry"
+
+
+def show_queue(s: Session, queue: Queue[Any]) -> None:
+    """Show a queue, as ``inspect`` does."""
     from redisq_ops.ops.change.unfinished import unfinished
     from redisq_ops.ops.inspect.details import queue_details
     from redisq_ops.ops.inspect.overview import QueueRow, queue_fields
 
-    queue = s.run(s.deployment.queue(name))
     view = s.run(queue_details(queue))
     rates = view.rates if view.rates.counted else None
     left = tuple(one.operation.id for one in s.run(unfinished(queue)))
@@ -102,7 +138,7 @@ def _print_queue(
             ["consumer", "pending", "idle"],
             [[one.name, one.pending, age(one.idle_ms)] for one in view.consumers],
         )
-    if clients := [asdict(client) for client in view.clients.clients]:
+    if clients := [client_cells(client) for client in view.clients.clients]:
         print()
         table(list(clients[0]), [list(client.values()) for client in clients])
         if len(clients) < view.clients.total:
@@ -138,18 +174,10 @@ def _queue_facts(view: QueueDetails) -> dict[str, Any]:
     return facts | {"history": quantity(view.history, "event")}
 
 
-@command(inspect, "request", prints="RequestDetails", repeats=True)
-def request(s: Session, *, address: str = ADDRESS) -> None:
-    """Show a request: state, counts, tokens, stream, group, pending entries, results, history.
-
-    Examples:
-      redisq inspect request mail/r1
-      redisq inspect request r1 --json
-    """
+def _show_request(s: Session, queue: Queue[Any], id: str) -> None:
     from redisq_ops.ops.inspect.details import request_details
 
-    at = place(s, address, "request")
-    view = s.run(request_details(at.queue, at.id or ""))
+    view = s.run(request_details(queue, id))
     request, now = view.request, view.now_ms
     pending: list[PendingSubRequest] = [
         {
@@ -242,20 +270,13 @@ def _request_facts(view: RequestDetails) -> dict[str, Any]:
     }
 
 
-@command(inspect, "entry", prints="EntryDetails", repeats=True)
-def entry(s: Session, *, address: str = ADDRESS) -> None:
-    """Show an entry: state, attempts, error, payload and history.
-
-    Examples:
-      redisq inspect entry mail/r1/17
-      redisq inspect entry later/e1
-    """
+def _show_entry(s: Session, queue: Queue[Any], id: str) -> None:
     from redisq_ops.ops.change.wording import state_entries
     from redisq_ops.ops.inspect.details import entry_details
     from redisq_ops.ops.payload_content import attachment_content, payload_content
 
-    at = place(s, address, "entry")
-    view = s.run(entry_details(at.queue, at.id or ""))
+    view = s.run(entry_details(queue, id))
+    members = None if view.flow is None else [one.redacted(s.redaction) for one in view.flow]
     row: dict[str, Any] = {**entry_row(view.queue.name, view.entry)}
     row |= {"idle_ms": view.idle_ms, "deliveries": view.entry.deliveries}
     done = view.operation
@@ -265,9 +286,9 @@ def entry(s: Session, *, address: str = ADDRESS) -> None:
         others = [asdict(one) for one in kept if one.name != "result" or one.left_out]
         row |= {"result": whole[0] if whole else None, "attachments": others}
         operation = done and operation_row(done)
-        members = None if view.flow is None else [_member_row(one) for one in view.flow]
+        flow = None if members is None else list(map(_member_row, members))
         return emit(
-            row | {"operation": operation, "history": _history_row(view.history), "flow": members}
+            row | {"operation": operation, "history": _history_row(view.history), "flow": flow}
         )
     error = row.pop("error") or {"type": None, "message": None, "traceback": ""}
     title = {"": f"entry {row.pop('address')}"}
@@ -283,7 +304,7 @@ def entry(s: Session, *, address: str = ADDRESS) -> None:
         _tell_decoded("payload", content)
     for one in view.attachments:
         _tell_decoded(one.name, attachment_content(one, s.redaction))
-    _tell_flow(view.flow)
+    _tell_flow(members)
     _tell_history(s, view.history)
     if done is not None:
         state = cast("State", done.source or done.target)  # the audit log stores text
@@ -310,7 +331,7 @@ def _member_row(one: FlowMember) -> dict[str, Any]:
 def _tell_flow(members: Sequence[FlowMember] | None) -> None:
     from redisq_ops.ops.inspect.flow import indented
 
-    if members == ():
+    if members is not None and not members:
         return
     print()
     tell("  flow" if members else "  flow: it can't be read")

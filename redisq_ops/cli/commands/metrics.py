@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from stat import S_ISREG
@@ -15,7 +16,7 @@ from redisq_ops.core.model.errors import BadInput, Unreachable
 from redisq_ops.core.signals import handled
 from redisq_ops.ops.private_files import atomic_write
 
-from ..options import command, flag, option
+from ..options import QUEUES, command, flag, option
 from ..output import say, tell
 from ..session import Session
 
@@ -40,14 +41,12 @@ LISTEN = option(
 def metrics(
     s: Session,
     *,
+    names: list[str] | None = QUEUES,
     once: bool = flag("--once", "Print the metrics and end."),
     file: Path | None = option(
         "--file", "FILE", "Write the metrics to a file for a textfile collector, and end."
     ),
     listen: str = LISTEN,
-    queue: str = option(
-        "--queue", "PATTERN", "Only queues whose name matches, as 'mail*'.", default="*"
-    ),
 ) -> int:
     """Serve the numbers of all queues to Prometheus until SIGTERM or Ctrl+C.
 
@@ -58,14 +57,17 @@ def metrics(
     Examples:
       redisq metrics
       redisq metrics --listen 0.0.0.0:9808
-      redisq metrics --once
+      redisq metrics 'mail*' --once
       redisq metrics --file /var/lib/node_exporter/redisq.prom
     """
     from prometheus_client import generate_latest
 
     if file is not None and once:
         raise BadInput("--file or --once: give one of them")
-    registry = _registry(s, queue)
+    _host_and_port(listen)
+    if names or not (once or file):
+        _read(s).of(names or ())  # a wrong address, password or name is reported now
+    registry = _registry(s, names or ())
     if once or file is not None:
         text = generate_latest(registry).decode()
         if "\nredisq_up 0.0\n" in text:
@@ -77,30 +79,33 @@ def metrics(
         else:
             _replace(file, text)
         return 0
-    _host_and_port(listen)
-    _read(s)  # a wrong address or password is reported now, not at the first scrape
-    with closing(serve(s, queue, listen)):
+    with closing(serve(s, names or (), listen)) as server:
+        say(served(server, listen))
         stopped = Event()
         with handled(lambda *_: stopped.set()):
             stopped.wait()
     return 0
 
 
-def serve(s: Session, pattern: str, listen: str) -> PageServer:
+def serve(s: Session, names: Sequence[str], listen: str) -> PageServer:
     """Serve the metrics of the queues whose name matches until the server is closed."""
     from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
     from redisq_ops.core.worker.health import PageServer
 
-    address, registry = _host_and_port(listen), _registry(s, pattern)
+    address, registry = _host_and_port(listen), _registry(s, names)
     try:
         server = PageServer(
             *address, {"/metrics": lambda: (CONTENT_TYPE_LATEST, generate_latest(registry))}
         )
     except OSError as error:
         raise BadInput(f"--listen {listen}: {error.strerror or error}") from error
-    say(f"serving http://{listen.rpartition(':')[0]}:{server.port}/metrics")
     return server
+
+
+def served(server: PageServer, listen: str) -> str:
+    """A sentence with the address of the metrics."""
+    return f"serving http://{listen.rpartition(':')[0]}:{server.port}/metrics"
 
 
 def _host_and_port(listen: str) -> tuple[str, int]:
@@ -112,13 +117,13 @@ def _host_and_port(listen: str) -> tuple[str, int]:
     return address
 
 
-def _registry(s: Session, pattern: str) -> CollectorRegistry:
+def _registry(s: Session, names: Sequence[str]) -> CollectorRegistry:
     from prometheus_client import CollectorRegistry
 
     from redisq_ops.ops.metrics import QueueCollector
 
     registry = CollectorRegistry()
-    registry.register(QueueCollector(lambda: _read(s), pattern))
+    registry.register(QueueCollector(lambda: _read(s), names))
     return registry
 
 

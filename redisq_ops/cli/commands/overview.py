@@ -12,9 +12,10 @@ import typer
 from redisq_ops.core.model.errors import Forbidden, Refused, Unreachable, Unreadable
 from redisq_ops.core.model.exit_codes import DONE, FAILED, PARTLY_DONE
 from redisq_ops.ops.hint import hint
+from redisq_ops.ops.queue_names import check_named, has_pattern, is_named
 
 from ..completion import queues
-from ..options import ANY_QUEUE, MOST, QUEUE, command, flag, option
+from ..options import MOST, QUEUE, QUEUES, command, flag, option
 from ..output import age_or_none, emit, printable, say, table, tell, when
 from ..rows import operation_row, tell_events
 from ..session import Session
@@ -32,7 +33,7 @@ def _latest(default: int) -> Any:
 
 
 @command(commands, "ls", prints="Queue", repeats=True)
-def ls(s: Session) -> int:
+def ls(s: Session, *, names: list[str] | None = QUEUES) -> int:
     """List the queues: entries by state, rates, oldest age, trouble.
 
     Rates (in, out) are of the last 60 seconds; the age is of the oldest waiting entry; the trouble
@@ -41,12 +42,12 @@ def ls(s: Session) -> int:
 
     Examples:
       redisq ls
-      redisq ls --json
+      redisq ls 'mail*' --json
       redisq ls --watch 2s
     """
     from redisq_ops.ops.inspect.overview import overview
 
-    found = s.run(overview(s.deployment))
+    found = s.run(overview(s.deployment)).of(names or ())
     rows = [_listed(s, row, found.now_ms) for row in found.rows]
     print_queues(s, rows)
     if not rows and not s.json:
@@ -245,7 +246,7 @@ def _contexts_of_file(s: Session) -> None:
 
 
 @command(commands, "fsck", prints="Consistency")
-def fsck(s: Session, *, queue: str | None = ANY_QUEUE) -> int:
+def fsck(s: Session, *, wanted: list[str] | None = QUEUES) -> int:
     """Check the invariants of a queue, or of all queues.
 
     Exit 1 if one is violated, else 3 if something could not be read. A busy queue changes while it
@@ -254,6 +255,7 @@ def fsck(s: Session, *, queue: str | None = ANY_QUEUE) -> int:
     Examples:
       redisq fsck
       redisq fsck mail --json
+      redisq fsck 'sidekiq:*'
     """
     from redisq_ops.core.engine.registry import all_queues
     from redisq_ops.core.redis.operation import apart
@@ -262,8 +264,9 @@ def fsck(s: Session, *, queue: str | None = ANY_QUEUE) -> int:
     from redisq_ops.ops.unregistered import sentence, unregistered
 
     codes, corrupt = {0}, dict[str, str]()
-    if queue is not None:
-        names = [queue]
+    exact = bool(wanted) and not has_pattern(wanted or ())
+    if wanted and exact:
+        names = list(dict.fromkeys(wanted))
     else:
         entries = s.run(all_queues(s.deployment.prefix))
         names = [entry.name for entry in entries]
@@ -273,6 +276,8 @@ def fsck(s: Session, *, queue: str | None = ANY_QUEUE) -> int:
         corrupt |= {entry.name: sentence(entry) for entry in lost.entries}
         if lost.unseen:
             say(f"not searched for queues that the registry has lost: {lost.unseen}")
+        check_named(wanted or (), names)
+        names = [name for name in names if is_named(name, wanted or ())]
     for name in names:
         row: dict[str, Any] = {"queue": name, "kind": None, "reads": 0, "momentary": 0}
         verdict, broken, unseen = "adds up", list[str](), None
@@ -287,7 +292,7 @@ def fsck(s: Session, *, queue: str | None = ANY_QUEUE) -> int:
                 time.sleep(MOMENT_S)
             row |= {"kind": checked.kind, "reads": check.checks, "momentary": check.transient}
             # One node of a cluster, or keys of another team: check the other queues.
-            if isinstance(again, (Unreachable, Forbidden)) and not queue:
+            if isinstance(again, (Unreachable, Forbidden)) and not exact:
                 verdict, unseen = "can't be read", str(again)
             elif isinstance(again, Exception):
                 raise again
@@ -296,7 +301,7 @@ def fsck(s: Session, *, queue: str | None = ANY_QUEUE) -> int:
                 unseen = check.not_checked
                 shown = s.run(only_shown(checked))
         except Refused as refusal:
-            if queue:
+            if exact:
                 raise
             broken = [f"can't be checked: {refusal}"]
         if broken:

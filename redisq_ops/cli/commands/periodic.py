@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from redisq_ops.core.model.keys import checked_name, known_name
 from redisq_ops.ops.filter.time import duration_ms
 
 from ..confirm_and_run import confirm_and_run
-from ..options import ANY_QUEUE, Go, argument, command, flag, option, options
+from ..options import QUEUES, Go, argument, command, flag, option, options
 from ..output import emit, printable, say, table, when
 from ..payload_argument import payload_bytes
 from ..session import Session, redaction
@@ -55,8 +55,8 @@ class Schedule:
 
 
 @command(periodic, "ls", prints="PeriodicEntry", repeats=True)
-def ls(s: Session, *, name: str | None = ANY_QUEUE) -> int:
-    """List the periodic entries of a queue, or of all: next run, latest run, missed runs. Exit 3 if
+def ls(s: Session, *, names: list[str] | None = QUEUES) -> int:
+    """List the periodic entries of queues: next run, latest run, missed runs. Exit 3 if
     an entry is corrupt or a queue could not be read; the others are shown. Schedules of other
     programs are listed too, and changed where their program can.
 
@@ -67,12 +67,13 @@ def ls(s: Session, *, name: str | None = ANY_QUEUE) -> int:
     from redisq_ops.core.redis.operation import apart, together
     from redisq_ops.ops.inspect.periodic import periodic_status
 
-    queues, unread = _queues(s, name)
+    queues, refused = _queues(s, names or ())
+    unread = dict(refused)
     found = s.run(together(apart(periodic_status(queue)) for queue in queues))
     rows: list[PeriodicEntryOutput] = []
     problem = False
     for queue, entries in zip(queues, found, strict=True):
-        if isinstance(entries, RedisqError) and not name:
+        if isinstance(entries, RedisqError) and not names:
             unread[queue.name] = entries
         elif isinstance(entries, Exception):
             raise entries
@@ -91,12 +92,16 @@ def ls(s: Session, *, name: str | None = ANY_QUEUE) -> int:
     return PARTLY_DONE if unread or problem else DONE
 
 
-def _queues(s: Session, name: str | None) -> tuple[list[Queue[Any]], dict[str, RedisqError]]:
-    """The queue of that name, or all that can have periodic entries; and the errors of others."""
+def _queues(
+    s: Session, names: Sequence[str]
+) -> tuple[list[Queue[Any]], Mapping[str, RedisqError | str]]:
+    """The named queues, or all that can have periodic entries; and the errors of others."""
     from redisq_ops.core.engine.optional_features import HasPeriodicEntries
 
-    if name is not None:
-        return [s.run(s.deployment.queue(name))], {}
+    from ..address import queues_named
+
+    if names:
+        return queues_named(s, names)
     queues, refused = s.run(s.deployment.registered())
     return [queue for queue in queues if isinstance(queue, HasPeriodicEntries)], dict(refused)
 

@@ -1,7 +1,8 @@
-"""`redisq record | playback`: samples of all queues in a file, and the state at a moment of it."""
+"""`redisq recording`: samples of all queues in a file, and the state at a moment of it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from math import inf
 from pathlib import Path
@@ -15,6 +16,7 @@ from redisq_ops.core.model.clock import wall_ms
 from redisq_ops.core.model.errors import BadInput, NotFound, Unreachable
 from redisq_ops.core.signals import handled
 from redisq_ops.ops.filter.time import duration_ms, moment_ms
+from redisq_ops.ops.queue_names import is_named, similar
 from redisq_ops.ops.terminal import size
 
 from ..completion import queues
@@ -22,9 +24,9 @@ from ..options import argument, command, option, options
 from ..output import emit, printable, quantity, say, table, when
 from ..output_types.recording import FieldChange, QueueDifferenceOutput, RecordingSummaryOutput
 from ..session import Session
-from .consumers import print_reports
 from .overview import print_operations, print_queues
 from .tasks import print_tasks
+from .workers import print_reports
 
 if TYPE_CHECKING:
     from redisq_ops.ops.recording.file import RecordedState
@@ -32,7 +34,9 @@ if TYPE_CHECKING:
     from redisq_ops.ops.recording.sampler import Sampler
 
 commands = typer.Typer()
-LOOKS = ("ls", "consumers", "log", "tasks")
+recording = typer.Typer()
+commands.add_typer(recording, name="recording")
+LOOKS = ("ls", "workers", "log", "tasks")
 LEAST_MS = 100
 STALE_MS = 5_000
 """a state older than this at the requested time is shown with a note"""
@@ -48,23 +52,25 @@ MAX_SIZE = option(
 )
 
 
-@command(commands, "record", prints="RecordingSummary")
-def record(
+@command(recording, "write", prints="RecordingSummary")
+def write(
     s: Session,
     *,
     file: str = argument("FILE", "File to write; an existing recording is continued."),
+    names: list[str] | None = argument("[QUEUE]..."),
     interval: str = option("--interval", "SPAN", "Time between two samples.", default="1s"),
     duration: str | None = option("--for", "SPAN", "Stop after this time."),
     most: int = MAX_SIZE,
 ) -> int:
-    """Record all queues in a file: counts, rates, consumers, groups and operators' changes.
+    """Record queues in a file: counts, rates, consumers, groups and operators' changes.
 
     Runs until Ctrl+C or SIGTERM. The file is an SQLite database. While the server can't be reached,
     it tries again. Needs the rights of a viewer.
 
     Examples:
-      redisq record queues.rec
-      redisq record /var/lib/redisq/queues.rec --interval 5s --max-size 2000
+      redisq recording write queues.rec
+      redisq recording write mails.rec 'mail*' --for 1h
+      redisq recording write /var/lib/redisq/queues.rec --interval 5s --max-size 2000
     """
     from redisq_ops.ops.recording.file import RecordingFile
     from redisq_ops.ops.recording.sampler import Sampler
@@ -78,7 +84,7 @@ def record(
         closing(RecordingFile(file, most * 1_000_000)) as out,
         handled(lambda *_: stopped.set()),
     ):
-        sampler = Sampler(s.deployment)
+        sampler = Sampler(s.deployment, names or ())
         first = s.run(sampler.sample())  # an unreachable server is reported now
         out.add(first)
         if not s.json:
@@ -111,31 +117,34 @@ def next_sample(s: Session, sampler: Sampler) -> dict[str, Any]:
 
 
 @options
-class PlaybackOptions:
-    file: str = argument("FILE", "File that redisq record wrote.")
-    look: str | None = argument("[ls|consumers|log|tasks]", "What to show; default: ls.")
+class ShowOptions:
+    file: str = argument("FILE", "The recording.")
+    look: str | None = argument("[ls|workers|log|tasks]", "What to show; default: ls.")
     at: str | None = option("--at", "TIME", "Moment: 03:12, or ISO 8601; default: the end.")
     diff: str | None = option("--diff", "TIME", "Show what changed since this moment.")
-    queue: str | None = option("--queue", "NAME", "Only this queue.", autocompletion=queues)
+    queue: str | None = option(
+        "--queue", "NAME", "Only this queue, or those of 'mail*'.", autocompletion=queues
+    )
 
 
-@command(commands, "playback", prints="RecordedQueue QueueDifference ConsumerReport Operation Task")
-def playback(s: Session, given: PlaybackOptions) -> int:
-    """Show the queues at a moment of a recording, as ls, consumers ls, log and tasks show them.
+@command(recording, "show", prints="RecordedQueue QueueDifference ConsumerReport Operation Task")
+def show(s: Session, given: ShowOptions) -> int:
+    """Show the queues at a moment of a recording, as ls, workers ls, log and tasks show them.
 
     It never connects to a server.
 
     Examples:
-      redisq playback queues.rec --at 03:12
-      redisq playback queues.rec --at 03:12 --diff 03:05
-      redisq playback queues.rec log --at 03:12 --queue mail --json
+      redisq recording show queues.rec --at 03:12
+      redisq recording show queues.rec --at 03:12 --diff 03:05
+      redisq recording show queues.rec log --at 03:12 --queue mail --json
     """
     from redisq_ops.ops.recording.file import span_ms
 
-    path, look, queue = Path(given.file), given.look or "ls", given.queue
+    path, look = Path(given.file), given.look or "ls"
+    names = () if given.queue is None else (given.queue,)
     if look not in LOOKS:
-        raise BadInput(f"{look!r} can't be played back; there are {', '.join(LOOKS)}")
-    if given.diff is not None and look in ("consumers", "tasks"):
+        raise BadInput(f"{look!r} isn't in a recording; there are {', '.join(LOOKS)}")
+    if given.diff is not None and look in ("workers", "tasks"):
         raise BadInput(f"--diff compares queues and lists changes: leave out {look}")
     span = span_ms(path)
     at_ms = span[1] if given.at is None else moment_ms(given.at, span[1], utc=s.utc)
@@ -147,8 +156,10 @@ def playback(s: Session, given: PlaybackOptions) -> int:
             raise BadInput(f"--diff {given.diff}: later than --at")
         before = _state(s, path, before_ms, span)
     known = state.queues.keys() | (before.queues.keys() if before else set())
-    if queue is not None and queue not in known:
-        raise NotFound(f"no queue {queue!r} in the recording at that moment")
+    for name in names:
+        if not any(is_named(queue, names) for queue in known):
+            near = similar(name, known)
+            raise NotFound(f"no queue {name!r} in the recording at that moment{near}")
     if not s.json:
         since = "" if before is None else f", compared with {when(before.at_ms, s.utc)}"
         say(f"recorded at {when(state.at_ms, s.utc)}{since}")
@@ -156,12 +167,16 @@ def playback(s: Session, given: PlaybackOptions) -> int:
         say(printable(f"the server could not be read at that moment: {state.lost}"))
     elif at_ms - state.at_ms > STALE_MS:
         say(f"no later sample up to {when(at_ms, s.utc)}")
-    _print_look(s, look, queue, state, before)
+    _print_look(s, look, names, state, before)
     return 0
 
 
 def _print_look(
-    s: Session, look: str, queue: str | None, state: RecordedState, before: RecordedState | None
+    s: Session,
+    look: str,
+    names: Sequence[str],
+    state: RecordedState,
+    before: RecordedState | None,
 ) -> None:
     """Print the part that ``look`` names; with ``before`` only what is new or changed since."""
     from redisq_ops.ops.inspect.consumers import POISON
@@ -172,20 +187,23 @@ def _print_look(
         recorded_reports,
     )
 
-    if look == "consumers":
-        print_reports(s, recorded_reports(state, queue), POISON, first=True, all=queue is not None)
+    if look == "workers":
+        print_reports(s, recorded_reports(state, names), POISON, first=True, all=bool(names))
     elif look == "tasks":
-        print_tasks(s, {n: r for n, r in sorted(state.tasks.items()) if queue in (None, n)})
+        named = [name for name in sorted(state.queues) if is_named(name, names)]
+        print_tasks(s, {name: state.tasks[name] for name in named if name in state.tasks})
+        if without := [name for name in named if name not in state.tasks]:
+            say(printable(f"no tasks were recorded by then of {', '.join(without)}"))
     elif look == "log":
         since_ms = 0 if before is None else before.at_ms
-        found = recorded_operations(state, queue)
+        found = recorded_operations(state, names)
         print_operations(s, [each for each in found if each.started_ms > since_ms])
     elif before is None:
-        print_queues(s, recorded_queues(state, queue))
+        print_queues(s, recorded_queues(state, names))
         if not state.queues and not s.json:
             say("no queues at that moment")
     else:
-        changed = [each for each in differences(before, state) if queue in (None, each.name)]
+        changed = [each for each in differences(before, state) if is_named(each.name, names)]
         _print_differences(s, changed, before, state)
 
 

@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import typer
 
 from redisq_ops.core.model.errors import Refused
+from redisq_ops.ops.queue_names import check_named, has_pattern, is_named
 from redisq_ops.ops.terminal import size
 
+from ..address import queues_named
 from ..options import argument, command, flag, options
-from ..output import count, progress
+from ..output import count, printable, progress, say
 from ..queue_report import (
     PRINTS,
     Contents,
     During,
+    LakeTables,
     ServerTables,
     Span,
+    other_tables,
     print_figures,
     server_name,
     spans,
     write_page,
 )
 from ..session import Session
-from ..spark_session import check_queues, now_ms
+from ..spark_session import check_queues, lake_of, now_ms
+from .spark import FromLake
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from redisq_ops.pipeline.lake.lake_table import Lake
 
 commands = typer.Typer()
 MOST_ROWS = 2_000_000
@@ -37,6 +45,7 @@ MOST_BYTES = 1024 * 1024 * 1024
 @options
 class ReportOptions:
     queues: list[str] | None = argument("[QUEUE]...")
+    lake: FromLake
     during: During
     contents: Contents
     payloads: bool = flag("--payloads", "Read payloads of dead letters too.")
@@ -48,22 +57,31 @@ def report(s: Session, given: ReportOptions) -> int:
 
     The history and the dead letters show latency, throughput, backlog, workers, retries, anomalies,
     error groups, fairness, operators' changes and the slowest requests. The queue's setting
-    `history` decides how much the history has. redisq spark report does the same for more events,
-    and for a lake.
+    `history` decides how much the history has. Of a lake the report is about all of it, unless
+    --since is given. redisq spark report does the same for more events.
 
     Examples:
       redisq report mail --html report.html
+      redisq report 'mail*' --json
+      redisq report --lake /data/queues --since 30d --html month.html
       redisq report --since 6h --until 2h --parquet tables/
       redisq report --since 12:00 --until 16:00 --against yesterday --html incident.html
     """
     from redisq_ops.pipeline.report.duckdb_engine import DuckDBEngine, memory_bound
     from redisq_ops.pipeline.report.report import QueueReport
 
-    contents, names = given.contents, tuple(given.queues or ())
+    contents = given.contents
     contents.check()
-    check_queues(s, names)
-    span, compared = spans(s, given.during, contents.against, now_ms(s, None))
-    tables = ServerTables(s, names, given.payloads)
+    tables: ServerTables | LakeTables
+    if (lake := lake_of(s, given.lake)) is None:
+        names = _names(s, given.queues or ())
+        tables = ServerTables(s, names, given.payloads)
+    else:
+        names = _names_in(lake, given.queues or ())
+        tables = LakeTables(lake, names, given.payloads)
+    whole = lake is not None
+    now = now_ms(s, lake)
+    span, compared = spans(s, given.during, contents.against, now, whole=whole)
     engine = DuckDBEngine(s.redaction, contents.client)
 
     def read(name: str, span: Span) -> pa.Table:
@@ -88,10 +106,38 @@ def report(s: Session, given: ReportOptions) -> int:
         if compared is not None:
             events = engine.relation(read("history", compared))
             report.against = QueueReport(engine, events, report.dead)
+        server = ServerTables(s, names)
+        others = other_tables(server, contents.recording, span, now, lake=whole)
+        report.others = {name: engine.relation(rows) for name, rows in others.items()}
         if contents.parquet is not None:
             report.write(contents.parquet, meter)
         figures = report.figures(progress=meter)
     if contents.html is not None:
-        write_page(s, contents.html, figures, names, server_name(s))
+        place = server_name(s) if lake is None else f"lake {lake.place}"
+        write_page(s, contents.html, figures, names, place)
     print_figures(s, figures, contents)
     return 0
+
+
+def _names_in(lake: Lake, given: Sequence[str]) -> tuple[str, ...]:
+    """As `_names`, of the queues of a lake."""
+    from redisq_ops.pipeline.lake.lake_export import lake_queues
+
+    if not has_pattern(given):
+        return tuple(given)
+    known = lake_queues(lake)
+    check_named(given, known)
+    return tuple(name for name in known if is_named(name, given))
+
+
+def _names(s: Session, given: Sequence[str]) -> tuple[str, ...]:
+    """The queues of these names and patterns. Empty: all queues."""
+    if not has_pattern(given):
+        check_queues(s, given)
+        return tuple(given)
+    queues, unread = queues_named(s, given)
+    for name, why in unread.items():
+        say(printable(f"{name}: not looked at: {why}"))
+    if not queues:
+        raise Refused("none of these queues can be read")
+    return tuple(queue.name for queue in queues)

@@ -1,4 +1,4 @@
-"""`redisq results`: what a request's handlers returned."""
+"""`redisq results`: what the handlers of a request or entry returned."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..address import request_at
-from ..options import QUEUE_CHOICE, argument, command, flag
+from ..address import request_of
+from ..options import argument, command, flag
 from ..output import count, emit, printable, say
 from ..session import Session, redaction
 
@@ -22,36 +22,45 @@ commands = typer.Typer()
 def results(
     s: Session,
     *,
-    request: str = argument("ID", "Request, by id or as QUEUE/REQUEST."),
-    queue: str | None = QUEUE_CHOICE,
+    id: str = argument("ID", "Request or entry, by id or as QUEUE/ID."),
     raw: bool = flag("--raw", "Print the bytes of each result and a line feed, not JSON."),
 ) -> None:
-    """Print the results of a request in order, a JSON object per sub-request.
+    """Print the results of a request in order, or of an entry: a JSON object for each.
 
     Each has n and state, then result (text), result_b64 (other bytes) or, if dead, error; result is
     null where there is none. --raw omits sub-requests without a result; on a terminal it escapes
-    control characters.
+    control characters. An entry is one of a delay set or fair queue, such as a job of
+    redisq_ops.tasks.
 
     Examples:
       redisq results mail/r1
       redisq results r1 --raw
+      redisq results later/e1
     """
-    from redisq_ops.ops.inspect.results import Results
+    from redisq_ops.core.engine.entry_results import EntryResults
+    from redisq_ops.ops.inspect.results import Results, of_entry
 
-    reader = Results(*request_at(s, request, queue))
+    at = s.run(s.deployment.resolve(id))
+    if isinstance(at.queue, EntryResults) and at.id is not None:
+        return _print(s.run(of_entry(at.queue, at.id)), raw)
+    reader = Results(*request_of(at))
     record = s.run(reader.request())
     while page := s.run(reader.page()):
         for outcome in page:
-            if not raw:
-                emit(_row(outcome))
-            elif outcome.result is not None:
-                result = redaction().payload(outcome.result)
-                if sys.stdout.isatty():
-                    print(printable(result))
-                else:
-                    sys.stdout.buffer.write(result + b"\n")
+            _print(outcome, raw)
     if record.results_dropped:
         say(f"{count(record.results_dropped)} results weren't kept: over 64 MiB in this request")
+
+
+def _print(outcome: SubRequestOutcome, raw: bool) -> None:
+    if not raw:
+        emit(_row(outcome))
+    elif outcome.result is not None:
+        result = redaction().payload(outcome.result)
+        if sys.stdout.isatty():
+            print(printable(result))
+        else:
+            sys.stdout.buffer.write(result + b"\n")
 
 
 def _row(outcome: SubRequestOutcome) -> dict[str, Any]:

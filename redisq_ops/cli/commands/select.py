@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from redisq_ops.core.model.entry import STATES, Entry, State
-from redisq_ops.core.model.errors import BadInput, Refused, Unreachable, Unreadable, WrongKind
+from redisq_ops.core.model.errors import Refused, Unreachable, Unreadable, WrongKind
 from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
 from redisq_ops.ops.terminal import entries, percent
 
-from ..address import every_queue, queue_named
+from ..address import every_queue, queue_named, queues_named
 from ..completion import fields
 from ..filter_options import filtered, pages, reads_payloads, value_counts
 from ..options import Conditions, argument, command, flag, option, options
@@ -35,8 +35,7 @@ SHOWN_VALUES = 30
 
 @options
 class SelectOptions:
-    name: str | None = argument("[QUEUE]", "Name of the queue.")
-    all_queues: bool = flag("--all-queues", "Select from every queue.")
+    names: list[str] | None = argument("[QUEUE]...", "Queues, also 'mail*'; '*': all queues.")
     count: bool = flag("--count", "Print only the number of entries, by state.")
     by: str | None = option(
         "--by",
@@ -49,7 +48,7 @@ class SelectOptions:
 
 @command(commands, "select", prints="Entry EntryCount ValueCount")
 def select(s: Session, given: SelectOptions) -> int:
-    """List or count the entries that match an expression, in every state of a queue; done ones,
+    """List or count the entries that match an expression, in every state of queues; done ones,
     which may be millions, only if the expression names them (state=done). Nothing is changed. The
     expressions are the same as in --where of other commands.
 
@@ -57,7 +56,7 @@ def select(s: Session, given: SelectOptions) -> int:
       redisq select mail --where 'error~timeout age>2h'
       redisq select mail --where 'state:dead,delayed payload.region=eu' --json
       redisq select rq:low --where 'state=done run>5s'
-      redisq select --all-queues --where 'client=acme' --count
+      redisq select '*' --where 'client=acme' --count
       redisq select jobs --by task
     """
     from redisq_ops.ops.inspect.cancelled_trash import cancelled_trash
@@ -69,7 +68,8 @@ def select(s: Session, given: SelectOptions) -> int:
     scans: list[Scan] = []
     rows: list[list[Any]] = []
     broken = False
-    queues, refused = _queues(s, given.name, every=given.all_queues)
+    queues, refused = _queues(s, given.names or ())
+    several = len(given.names or ()) > 1 or "*" in "".join(given.names or ())
     for name, why in refused.items():
         broken = True
         say(printable(f"{name}: not looked at: {why}"))
@@ -82,13 +82,13 @@ def select(s: Session, given: SelectOptions) -> int:
         except Unreachable:
             raise
         except Refused as refusal:
-            if not given.all_queues:
+            if not several:
                 raise
             broken = True
             say(printable(f"{queue.name}: {refusal}"))
     broken = tell_unread(scans) or broken
     if counts is not None:
-        _print_values(s, counts, scans, None if given.all_queues else queues[0].name)
+        _print_values(s, counts, scans, None if several else queues[0].name)
     elif counting:
         _print_counts(s, scans)
     elif not s.json:
@@ -107,21 +107,15 @@ def select(s: Session, given: SelectOptions) -> int:
 
 def _why_nothing(filter: Filter, queues: Sequence[Queue[Any]]) -> str:
     if queues and filter.where is not None and filter.where.states == frozenset[State]({"done"}):
-        from ..entries import done_unlisted
+        from redisq_ops.ops.required_features import done_unlisted
 
         return done_unlisted(queues[0])
     return filter.state_mismatch("dead") or "there is no queue here"
 
 
-def _queues(
-    s: Session, name: str | None, *, every: bool
-) -> tuple[list[Queue[Any]], dict[str, str]]:
-    """The chosen queues, and why others can't be looked at."""
-    if every:
-        if name is not None:
-            raise BadInput("give either a queue or --all-queues")
-        return every_queue(s)
-    return [s.run(s.deployment.queue(queue_named(s, name)))], {}
+def _queues(s: Session, names: Sequence[str]) -> tuple[list[Queue[Any]], dict[str, str]]:
+    """The chosen queues, and why others can't be looked at; '*' may match none."""
+    return every_queue(s) if "*" in names else queues_named(s, names or [queue_named(s, None)])
 
 
 def _scan_queue(

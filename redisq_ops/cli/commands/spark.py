@@ -26,6 +26,7 @@ from ..spark_session import (
     awaited,
     check_lake,
     frame_options,
+    lake_of,
     lake_rows,
     on_spark,
     printed,
@@ -37,6 +38,7 @@ from ..sql_query import SHOWN, Answer, QueryTables, explained, print_answer, que
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from redisq_ops.pipeline.lake.lake_table import Lake
     from redisq_ops.pipeline.session.doctor import DoctorCheck
     from redisq_ops.pipeline.sql.query_bounds import Clock
     from redisq_ops.pipeline.sql.query_tables import TableUse
@@ -90,7 +92,14 @@ class Pace:
 
 
 SPARK_QUEUE = option("--queue", "NAME", "Queue to use.")
-READ_LAKE = option("--lake", "LAKE", "Read this lake instead of the server.")
+
+
+@options
+class FromLake:
+    """A lake to read, see `lake_of`."""
+
+    lake: str | None = option("--lake", "LAKE", "Read this lake instead of the server.")
+    as_of: str | None = option("--as-of", "AGE|TIME", "Read the lake as it was then.")
 
 
 @command(spark, "doctor", prints="SparkDoctor")
@@ -175,9 +184,9 @@ class Asked:
 
 
 @command(spark, "sql", prints="")
-def sql(s: Session, *, asked: Asked, lake: str | None = READ_LAKE, running: Running) -> int:
-    """Run a SQL query over the tables dead, pending, delayed, waiting, requests, subrequests,
-    results, counts and history (redisq spark schema).
+def sql(s: Session, *, asked: Asked, source: FromLake, running: Running) -> int:
+    """Run a SQL query over the tables dead, pending, delayed, waiting, finished, requests,
+    subrequests, results, counts, tasks, schedules and history (redisq spark schema).
 
     Examples:
       redisq spark sql "select queue, error_type, count(*) n from dead group by all"
@@ -189,7 +198,7 @@ def sql(s: Session, *, asked: Asked, lake: str | None = READ_LAKE, running: Runn
 
     if printed(running):
         return 0
-    if lake is not None:
+    if (lake := lake_of(s, source)) is not None:
         check_lake(lake)
     tables = query_tables(s, asked, _clock(running), lake)
     if asked.explain:
@@ -237,7 +246,7 @@ def _clock(running: Running) -> Clock | None:
 
 
 def _show_lake(
-    s: Session, spark: SparkSession, lake: str, own: Mapping[str, Mapping[str, str]]
+    s: Session, spark: SparkSession, lake: Lake, own: Mapping[str, Mapping[str, str]]
 ) -> None:
     """Register the tables of a lake in the session."""
     from redisq_ops.pipeline.source.redaction import redact_table

@@ -59,6 +59,7 @@ def export(s: Session, given: ExportTablesOptions) -> int:
       redisq spark export --table dead --table requests --lake /lake --queue mail --json
     """
     from redisq_ops.pipeline.lake.lake_export import export
+    from redisq_ops.pipeline.lake.lake_table import Lake
     from redisq_ops.pipeline.source.options import parse_options, table_named
 
     if printed(given.running):
@@ -73,13 +74,13 @@ def export(s: Session, given: ExportTablesOptions) -> int:
         parse_options({"table": each.name, **wanted[each.name]})
     queues = [given.queue] if given.queue is not None else []
     check_queues(s, queues)
-    check_lake(given.lake, writes=True)
+    check_lake(lake := Lake(given.lake), writes=True)
     corrupt = 0
     stopped = "what is in the lake stays; run the same command again to continue"
     with on_spark(s, given.running, stopped=stopped) as session:
         read = partial(_redacted_frame, s, session)
         for name, options in wanted.items():
-            take = partial(export, server_of(s), read, name, given.lake, queues=queues, **options)
+            take = partial(export, server_of(s), read, name, lake, queues=queues, **options)
             done = awaited(session, f"exporting {name}", take)
             corrupt += done.corrupt
             if s.json:
@@ -116,7 +117,7 @@ def history(s: Session, given: KeepHistoryOptions) -> int:
       redisq spark history --lake /lake
     """
     from redisq_ops.pipeline.lake.lake_export import export
-    from redisq_ops.pipeline.lake.lake_table import LakeTable
+    from redisq_ops.pipeline.lake.lake_table import Lake, LakeTable
     from redisq_ops.pipeline.source.options import parse_options
     from redisq_ops.pipeline.source.tables import TABLES
 
@@ -128,13 +129,13 @@ def history(s: Session, given: KeepHistoryOptions) -> int:
     parse_options({"table": "history", "onTrim": given.on_trim})
     queues = [given.queue] if given.queue is not None else []
     check_queues(s, queues)
-    check_lake(given.lake, writes=True)
-    lake_table = LakeTable(given.lake, TABLES["history"])
+    check_lake(lake := Lake(given.lake), writes=True)
+    lake_table = LakeTable(lake, TABLES["history"])
     stopped = "what is in the lake stays; run the same command again to continue"
     with on_spark(s, given.running, stopped=stopped) as session:
         read = partial(_redacted_frame, s, session)
         take = partial(
-            export, server_of(s), read, "history", given.lake, queues=queues, onTrim=given.on_trim
+            export, server_of(s), read, "history", lake, queues=queues, onTrim=given.on_trim
         )
         done = None
         while True:
@@ -212,7 +213,7 @@ def results(s: Session, given: CollectOptions) -> int:
         states = ", ".join(f"{count(n)} {state}" for state, n in done.states.items())
         tell(f"{out}: {count(done.results)} results; sub-requests: {states or 'none'}")
         if not done.complete:
-            say("not all of them are done: redisq wait request ID, then again with --overwrite")
+            say("not all of them are done: redisq wait ID, then again with --overwrite")
     return done.exit_code
 
 

@@ -1,39 +1,34 @@
-"""`redisq spark replay | requeue`: entries chosen by SQL or by error group, with many tasks."""
+"""`redisq spark replay | requeue`: entries chosen by SQL or by error group."""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Mapping
-from contextlib import suppress
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from redisq_ops.core.model.errors import BadInput, Interrupted, RedisqError
-from redisq_ops.core.model.exit_codes import PARTLY_DONE
-from redisq_ops.ops.change.outcome import ChangeOutcome
+from redisq_ops.core.model.errors import BadInput, NotFound
+from redisq_ops.core.model.exit_codes import INTERRUPTED, PARTLY_DONE
 
-from ..confirm_and_run import agreed, ended
-from ..options import Go, command, flag, option, options
-from ..output import emit, printable, progress, say, untouched
+from ..confirm_and_run import agreed, nothing_matched
+from ..options import RATE, Go, Ramping, command, flag, option, options
+from ..output import reading, untouched
+from ..plan_output import draft, tell_written
 from ..session import Session
-from ..spark_session import (
-    awaited,
-    bounds,
-    check_queues,
-    frame,
-    on_spark,
-    printed,
-    rate_of,
-    remote_server,
-    server_of,
-)
-from .spark import SPARK_QUEUE, Between, Pace, Running, spark
+from ..spark_session import awaited, bounds, frame, on_spark, printed, rate_of
+from .apply import ApplyOptions, carried_out
+from .spark import SPARK_QUEUE, Between, Running, spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from redisq_ops.core.model.entry import State
     from redisq_ops.core.model.states import Verb
-    from redisq_ops.pipeline.jobs.replay_plan import ReplayPlan, ReplayRequest
+    from redisq_ops.ops.change.plan import Draft, PlanFile
+    from redisq_ops.ops.change.prepare import PreparedChange
+    from redisq_ops.pipeline.jobs.replay_plan import PlannedQueues
 
 
 @options
@@ -46,26 +41,29 @@ class Choosing:
     all: bool = flag("--all", "Choose all entries.")
     between: Between
     payloads: bool = flag("--payloads", "Read payloads too, for --where.")
-    pace: Pace
-    plan: str | None = option("--plan", "DIR", "Keep the plan in DIR; run again to continue.")
+    rate: str | None = RATE
+    plan: str | None = option(
+        "--plan", "FILE", "Change nothing: write what would be done to FILE, for apply."
+    )
+    ramping: Ramping
     go: Go
     running: Running
 
 
-@command(spark, "replay", prints="SparkPlan Outcome")
+@command(spark, "replay", prints="Plan Outcome")
 def replay(s: Session, *, choosing: Choosing) -> int:
-    """Move dead entries, chosen by SQL or by their error, back to waiting, with many tasks. Each
-    queue has one operation, which redisq undo undoes.
+    """Move dead entries, chosen by SQL or by their error, back to waiting. Each queue has one
+    operation, which redisq undo undoes.
 
     Examples:
       redisq spark replay --group 3f2a91c0 --rate 500/s --dry-run
-      redisq spark replay --queue mail --where "error_type = 'TimeoutError'" --yes
-      redisq spark replay --all --since 6h --plan /shared/replay --rate 2000/s --yes
+      redisq spark replay --queue mail --where "error_type = 'TimeoutError'" --canary 20 --yes
+      redisq spark replay --queue mail --all --since 6h --plan replay.ndjson
     """
     return _replayed(s, "replay", None, choosing)
 
 
-@command(spark, "requeue", prints="SparkPlan Outcome")
+@command(spark, "requeue", prints="Plan Outcome")
 def requeue(
     s: Session,
     *,
@@ -82,13 +80,11 @@ def requeue(
 
 
 def _replayed(s: Session, verb: Verb, named: str | None, given: Choosing) -> int:
-    import tempfile
-
     from redisq_ops.core.model.states import VERBS
-    from redisq_ops.ops.change.audit_log import Author
-    from redisq_ops.pipeline.jobs.replay import check_plan
-    from redisq_ops.pipeline.jobs.replay_plan import ReplayPlan, ReplayRequest
-    from redisq_ops.pipeline.session.spark_session import is_local
+    from redisq_ops.ops.change.watched_replay import check_watchable
+    from redisq_ops.pipeline.jobs.replay_plan import planned_queues
+
+    from ..canary import limits
 
     if printed(given.running):
         return 0
@@ -96,43 +92,58 @@ def _replayed(s: Session, verb: Verb, named: str | None, given: Choosing) -> int
     chosen = [state for state in states if state == (named or states[0])]
     if not chosen:
         raise BadInput(f"{verb} is for {' or '.join(states)} entries, not {named!r}")
-    queues = (given.queue,) if given.queue is not None else ()
-    asked = ReplayRequest(
-        verb,
-        chosen[0],
-        _choice(given),
-        Author.here(given.go.reason),
-        rate_of(s, given.pace.rate),
-        given.pace.parts,
-        queues,
-        given.payloads,
-        given.between.since,
-        given.between.until,
-    )
-    kept, running = given.plan is not None, given.running
-    if not kept and not (is_local(running.master) and remote_server(running) is None):
-        raise BadInput("tasks elsewhere need a folder they all see: --plan DIR on shared storage")
-    path = Path(given.plan or tempfile.mkdtemp(prefix="redisq-spark-"))
-    try:
-        orders = ReplayPlan.read(path) if kept else None
-        if orders is not None:
-            orders.check_request(asked)
-            if given.pace.rate is None:  # the plan's own rate may be above this context's limit
-                for order in orders.queues:
-                    s.config.guard.rate(order.header.rate)
-            else:
-                orders = orders.with_rate(asked.rate)
-            check_plan(server_of(s), orders)
-        between = bounds(s, given.between, None)
-        check_queues(s, queues)
-        with on_spark(s, running) as session:
-            if orders is None:
-                with untouched():
-                    orders = _chosen(s, session, asked, path, between, given)
-            return _carried_out(s, session, orders, given)
-    finally:
-        if not kept:
-            shutil.rmtree(path, ignore_errors=True)
+    description, rate = _choice(given), rate_of(s, given.rate)
+    ramp = limits(given.ramping, rate, verb, plans=given.plan is not None)
+    between = bounds(s, given.between, None)
+    names = (given.queue,) if given.queue is not None else ()
+    queues = s.run(planned_queues(s.deployment, verb, chosen[0], names))
+    if not queues:
+        raise NotFound(f"no queue has {chosen[0]} entries that {verb} can change")
+    for queue, _ in queues.values() if ramp is not None else ():
+        check_watchable(queue)
+    with ExitStack() as stack:
+        drafts = _drafts(stack, verb, queues, given)
+        with untouched():
+            with on_spark(s, given.running) as session:
+                _choose(s, session, chosen[0], between, given, drafts)
+            plans = _finished(s, verb, chosen[0], queues, drafts, description, rate, given)
+            some = [plan for plan in plans if plan.count]
+            prepared = [_prepared(s, plan) for plan in some or plans]
+        if given.plan is not None:
+            (only,) = prepared
+            return tell_written(s, given.plan, drafts[only.request.queue.name].op, only.preview)
+        if not some:
+            return nothing_matched(s, [each.preview for each in prepared], given.go.dry_run)
+        if not agreed(s, [each.preview for each in prepared], given.go, given.rate):
+            return 0
+        applying = ApplyOptions(file="", rate=given.rate, ramping=given.ramping, go=given.go)
+        codes = set()
+        for each in prepared:
+            assert each.plan is not None
+            code = carried_out(s, each, each.plan.header, ramp, applying)
+            if code == INTERRUPTED or (code and ramp is not None):
+                return code
+            codes.add(code)
+        return PARTLY_DONE if len(codes) > 1 else codes.pop()
+
+
+def _drafts(
+    stack: ExitStack, verb: Verb, queues: PlannedQueues, given: Choosing
+) -> dict[str, Draft]:
+    """A plan file for each queue: that of ``--plan``, or temporary ones."""
+    if given.plan is not None:
+        opened = [queue for queue, _ in queues.values()]
+        made = {
+            queue.name: draft(given.plan, verb, opened, dry_run=given.go.dry_run)
+            for queue in opened
+        }
+    else:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="redisq-")))
+        made = {
+            name: draft(str(folder / f"{n}.ndjson"), verb, (), dry_run=False)
+            for n, name in enumerate(queues)
+        }
+    return {name: stack.enter_context(each) for name, each in made.items()}
 
 
 def _choice(given: Choosing) -> str:
@@ -147,26 +158,24 @@ def _choice(given: Choosing) -> str:
     return ", ".join(words)
 
 
-def _chosen(
+def _choose(
     s: Session,
     session: SparkSession,
-    asked: ReplayRequest,
-    path: Path,
+    state: State,
     between: Mapping[str, str],
     given: Choosing,
-) -> ReplayPlan:
+    drafts: Mapping[str, Draft],
+) -> None:
+    """Add the selected entries to the drafts of their queues."""
     from pyspark.errors import AnalysisException, ParseException
 
-    from redisq_ops.pipeline.jobs.replay_plan import create_plan, plan_headers
+    from redisq_ops.pipeline.jobs.replay_plan import add_entries
     from redisq_ops.pipeline.source.job_errors import short_message
 
-    made = plan_headers(server_of(s), asked, asked.queues)
-    options = dict(between)
-    if made:
-        options["queue"] = ",".join(header.queue for header in made)
+    options = {**between, "queue": ",".join(drafts)}
     if given.payloads:
         options["payloads"] = "true"
-    found: DataFrame = frame(s, session, asked.state, **options)
+    found: DataFrame = frame(s, session, state, **options)
     if given.group:
         found = found.where(found["fingerprint"].isin(*given.group))
     if given.where is not None:
@@ -174,46 +183,41 @@ def _chosen(
             found = found.where(given.where)
         except (AnalysisException, ParseException) as error:
             raise BadInput(f"--where: {short_message(error)}") from error
-    return awaited(session, "choosing", lambda: create_plan(found, made, asked, path))
+    awaited(session, "choosing", lambda: add_entries(found, state, drafts))
 
 
-def _carried_out(s: Session, session: SparkSession, orders: ReplayPlan, given: Choosing) -> int:
-    from redisq_ops.pipeline.jobs.replay import apply, outcomes
-    from redisq_ops.pipeline.source.connection import run_retrying
+def _finished(
+    s: Session,
+    verb: Verb,
+    state: State,
+    queues: PlannedQueues,
+    drafts: Mapping[str, Draft],
+    description: str,
+    rate: float | None,
+    given: Choosing,
+) -> Sequence[PlanFile]:
+    """Write the plans of all queues."""
+    from redisq_ops.ops.change.plan import PlanFile
+    from redisq_ops.pipeline.jobs.replay_plan import change_of, finish
 
-    server = server_of(s)
-    plans = run_retrying(server.client, lambda: orders.previews(server.deployment()))
-    if not plans:
-        if not s.json:
-            print("0 matched")
-        elif given.go.dry_run:
-            emit({"plan": "0 matched", "matched": 0})
-        else:
-            emit(ChangeOutcome(None, 0))
-        return 0
-    if not agreed(s, plans, given.go, given.pace.rate):
-        return 0
-    of_op = {plan.facts["op"]: plan for plan in plans}
-    try:
-        with progress(f"{plans[0].facts['verb']} by {len(orders.units())} tasks") as meter:
-            found = apply(session, server, orders, meter)
-    except (KeyboardInterrupt, RedisqError) as error:
-        with suppress(RedisqError):  # the server may be unreachable
-            for outcome in outcomes(server, orders):
-                queue = of_op[outcome.op].facts["queue"]
-                say(
-                    printable(
-                        f"{queue}: stopped after {outcome.done:,} of "
-                        f"{outcome.matched:,} (op {outcome.op})"
-                    )
-                )
-        again = "the same command goes on" if given.plan else "the same command does the rest"
-        if isinstance(error, KeyboardInterrupt):
-            raise Interrupted(f"interrupted: {again}") from error
-        say(again)
-        raise
-    codes = set()
-    for outcome in found:
-        ended(s, outcome, of_op[outcome.op].past)
-        codes.add(outcome.exit_code)
-    return PARTLY_DONE if len(codes) > 1 else codes.pop()
+    for name, (queue, now_ms) in queues.items():
+        request = change_of(verb, queue, state, rate, utc=s.utc)
+        why = given.go.reason
+        s.run(finish(drafts[name], s.deployment, request, description, now_ms, why))
+    return [PlanFile(each.path) for each in drafts.values()]
+
+
+def _prepared(s: Session, plan: PlanFile) -> PreparedChange:
+    """A plan as it is confirmed: the file is this command's own."""
+    from redisq_ops.ops.change.prepare import prepare_plan
+    from redisq_ops.ops.change.wording import what
+
+    header = plan.header
+    with reading("looking again", plan.count) as meter:
+        preparing = prepare_plan(
+            s.deployment, plan, utc=s.utc, progress=meter, shown=s.redaction.text
+        )
+        prepared = s.run(preparing)
+    facts = {name: fact for name, fact in prepared.preview.facts.items() if name != "file"}
+    title = what(header.verb, plan.count, header.state, header.queue)
+    return replace(prepared, preview=replace(prepared.preview, what=title, facts=facts))

@@ -20,6 +20,7 @@ from ..queue_report import (
     During,
     ServerTables,
     Span,
+    other_tables,
     print_figures,
     server_name,
     spans,
@@ -33,16 +34,18 @@ from ..spark_session import (
     check_lake,
     check_queues,
     frame,
+    lake_of,
     lake_rows,
     now_ms,
     on_spark,
     printed,
 )
-from .spark import READ_LAKE, Running, spark
+from .spark import FromLake, Running, spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from redisq_ops.pipeline.lake.lake_table import Lake
     from redisq_ops.pipeline.report.report import Progress, QueueReport
 
 _QUEUES = argument("[QUEUE]...")
@@ -54,7 +57,7 @@ MOST_ROWS, MOST_BYTES = 20_000, 16 * 1024 * 1024
 class Source:
     """What a report is about: a server or a lake, and a time range."""
 
-    lake: str | None = READ_LAKE
+    lake: FromLake
     during: During
 
 
@@ -75,7 +78,7 @@ def report(s: Session, given: ReportOptions) -> int:
       redisq spark report mail --html report.html
       redisq spark report --lake /data/queues --since 30d --html month.html --json
     """
-    contents, queues, lake = given.contents, given.queues or (), given.source.lake
+    contents, queues, lake = given.contents, given.queues or (), given.source.lake.lake
     contents.check()
     if printed(given.running):
         return 0
@@ -85,8 +88,7 @@ def report(s: Session, given: ReportOptions) -> int:
         given.source,
         given.running,
         payloads=given.payloads,
-        client=contents.client,
-        compared=contents.against,
+        contents=contents,
         quicker="redisq report is quicker",
     ) as (report, meter):
         if contents.parquet is not None:
@@ -188,7 +190,7 @@ def _nothing(request: str, queue: str | None, silent: Sequence[str]) -> None:
         named = queue or silent[0]
         why = (
             f"; that of {named} has failures only "
-            f"({hint('retention', named, 'history=all')} keeps all)"
+            f"({hint('settings', named, 'history=all')} keeps all)"
         )
     raise NotFound(f"the history has no delivery of request {request} that has ended{why}")
 
@@ -203,23 +205,23 @@ def _report(
     payloads: bool = False,
     history: bool = True,
     dead: bool = True,
-    client: str | None = None,
-    compared: str | None = None,
+    contents: Contents | None = None,
     quicker: str = "",
 ) -> Iterator[tuple[QueueReport[DataFrame], Progress]]:
     """A report on the history, the dead letters or both, and a meter for its parts.
 
-    ``compared``: the time of ``--against``. ``quicker``: said of few rows.
+    ``contents``: of a whole report. ``quicker``: said of few rows.
     """
     from redisq_ops.pipeline.session.spark_session import parse_conf
     from redisq_ops.pipeline.session.spark_tuning import session_settings
 
-    tables = _Tables(ServerTables(s, tuple(queues), payloads), source.lake)
+    tables = _Tables(ServerTables(s, tuple(queues), payloads), lake_of(s, source.lake))
     if tables.lake is None:
         check_queues(s, queues)
     else:
         check_lake(tables.lake)
-    now, whole = now_ms(s, source.lake), not history or source.lake is not None
+    now, whole = now_ms(s, tables.lake), not history or tables.lake is not None
+    compared = None if contents is None else contents.against
     span, against = spans(s, source.during, compared, now, whole=whole)
     wanted = [*(["history"] if history else []), *(["dead"] if dead else [])]
     announced(s, running)
@@ -232,7 +234,12 @@ def _report(
         on_spark(s, replace(running, conf=conf), announces=False) as spark,
         progress("working the tables out") as meter,
     ):
+        client = None if contents is None else contents.client
         report = _read_report(spark, tables, wanted, client, span, against)
+        if contents is not None:
+            lake, recording = tables.lake is not None, contents.recording
+            others = other_tables(tables.server, recording, span, now, lake=lake)
+            report.others = {name: report.engine.relation(rows) for name, rows in others.items()}
         asked = parse_conf(running.conf or ())
         for name, value in (session_settings(report.events) if history else {}).items():
             if name not in asked:
@@ -278,7 +285,7 @@ class _Tables:
     """The tables of the server, or of a lake."""
 
     server: ServerTables
-    lake: str | None
+    lake: Lake | None
 
     def startup_conf(self, wanted: Sequence[str]) -> list[str]:
         """Settings for a session that reads these tables."""

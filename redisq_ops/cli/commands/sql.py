@@ -31,9 +31,10 @@ commands = typer.Typer()
 def sql(s: Session, *, asked: Asked) -> int:
     """Run a SQL query over queues, dead letters and history.
 
-    The tables are dead, pending, delayed, waiting, requests, subrequests, results, counts and
-    history (redisq spark schema). DuckDB runs the query in this process, over up to 1,000,000 rows
-    of a table; redisq spark sql answers the same queries over any number.
+    The tables are dead, pending, delayed, waiting, finished, requests, subrequests, results,
+    counts, tasks, schedules and history (redisq spark schema). DuckDB runs the query in this
+    process, over up to 1,000,000 rows of a table; redisq spark sql answers the same queries over
+    any number.
 
     Examples:
       redisq sql "select queue, error_type, count(*) n from dead group by all order by n desc"

@@ -1,9 +1,11 @@
-"""The commands for entries of a state: `waiting`, `pending`, `dlq` …, and verbs without a state.
+"""The commands for entries: `replay`, `purge` … with ``--state``, and the lists of each state.
 
-The core's table says which verb is possible in which state; here are its help and its options.
+The core's table says which verb is possible in which state; here are its help and its options. A
+verb with ``--state`` is also possible behind a state's noun, as `redisq dlq replay`: no help lists
+these.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +16,7 @@ from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.states import VERBS, Verb
 from redisq_ops.ops.filter.time import duration_ms, moment_ms
 
-from ..completion import grouped_by, queues, states
+from ..completion import grouped_by, queues, states_among
 from ..confirm_and_run import confirm_and_run
 from ..options import (
     PLAN,
@@ -41,6 +43,8 @@ NOUNS: dict[str, State] = {
     "done": "done",
     "trash": "trash",
 }
+EDITED: tuple[State, ...] = ("waiting", "delayed", "dead")
+"""states whose payloads can be edited, in some kind of queue"""
 GROUPS = {noun: typer.Typer(no_args_is_help=True) for noun in NOUNS}
 commands = typer.Typer()
 for _noun, _group in GROUPS.items():
@@ -68,51 +72,54 @@ for _noun, _state in NOUNS.items():
 # --- verbs --------------------------------------------------------------------------------------
 
 
+def _add(
+    act: Act, name: str, possible: Sequence[State], examples: Sequence[str], *, bare: bool
+) -> Act:
+    """Add a verb: with ``bare`` as a command with ``--state``, and hidden to the nouns of these
+    states, else to the nouns only."""
+    add = partial(command, name=name, prints="Plan Outcome", examples=examples)
+    if bare:
+        add(commands)(act)
+    for noun, state in NOUNS.items():
+        if state in possible:
+            add(GROUPS[noun], fixed={"state": state}, hidden=bare)(act)
+    return act
+
+
 def _verb(
-    verb: Verb,
-    more: str = "",
-    *,
-    name: str | None = None,
-    bare: bool = True,
-    which: str = "",
-    plans: bool = False,
+    verb: Verb, more: str = "", *, bare: bool = True, which: str = "", plans: bool = False
 ) -> Callable[[Act], Act]:
-    """Add a verb to each state in which it is possible; with ``bare`` also without a state.
+    """Add a verb of the table, see `_add`.
 
     For the examples: ``more``, an option that is needed, ``which``, the state where no noun says
     it, and whether one writes a plan.
     """
-
-    def add(act: Act, group: typer.Typer, typed: str, which: str, fixed: dict[str, object]) -> None:
-        queue, id = ("later", "e1") if verb in ("reschedule", "move") else ("mail", "r1/17")
-        typed = f"{typed} {name or verb}"
-        examples: tuple[str, ...] = (
-            f"{typed} {queue}/{id}{more} --dry-run",
-            f"{typed} --queue {queue}{which} --older-than 2h --rate 100/s{more} --yes",
-        )
-        if plans:
-            planned = "--where 'error~timeout age>2h' --plan p.ndjson"
-            examples = (*examples, f"{typed} mail{which} {planned}")
-        command(group, name or verb, prints="Plan Outcome", examples=examples, fixed=fixed)(act)
-
-    def declare(act: Act) -> Act:
-        for noun, state in NOUNS.items():
-            if state in VERBS[verb][0] and (verb != "hard" or noun == "trash"):
-                add(act, GROUPS[noun], f"redisq {noun}", "", {"state": state})
-        if bare:
-            add(act, commands, "redisq", which, {})
-        return act
-
-    return declare
+    name = "rm" if verb == "hard" else verb
+    possible: tuple[State, ...] = ("trash",) if verb == "hard" else VERBS[verb][0]
+    noun = "" if bare else next(f"{noun} " for noun, state in NOUNS.items() if state in possible)
+    queue, id = ("later", "e1") if verb in ("reschedule", "move") else ("mail", "r1/17")
+    typed = f"redisq {noun}{name}"
+    examples = [
+        f"{typed} {queue}/{id}{more} --dry-run",
+        f"{typed} --queue {queue}{which} --older-than 2h --rate 100/s{more} --yes",
+    ]
+    if plans:
+        planned = "--where 'error~timeout age>2h' --plan p.ndjson"
+        examples.append(f"{typed} mail{which} {planned}")
+    return partial(_add, name=name, possible=possible, examples=examples, bare=bare)
 
 
 def _state_of(verb: Verb) -> Any:
     """``--state`` of a verb without a noun."""
-    *others, last = VERBS[verb][0]
+    return _among(*VERBS[verb][0])
+
+
+def _among(*possible: State) -> Any:
+    *others, last = possible
     help = f"State of the entries: {last}."
     if others:
         help = f"State of the entries: {', '.join(others)} or {last}. Single entries need none."
-    return option("--state", "STATE", help, autocompletion=states)
+    return option("--state", "STATE", help, autocompletion=states_among(possible))
 
 
 @options
@@ -165,7 +172,7 @@ def replay(
     changing: Changing,
     state: str | None = _state_of("replay"),
 ) -> int:
-    """Move dead entries back to waiting, or run done ones again (`redisq done replay`). Attempts
+    """Move dead entries back to waiting, or run done ones again (``--state done``). Attempts
     restart at zero; jobs of BullMQ, Bull, RQ and Sidekiq keep the attempts they used up, and get
     at least one."""
     from ..change_entries import changed
@@ -189,8 +196,8 @@ def purge(
     return changed(s, "purge", state, selecting, changing, hard=hard)
 
 
-@_verb("hard", name="empty", bare=False)
-def empty(s: Session, *, selecting: Selecting, changing: Changing, state: State) -> int:
+@_verb("hard", bare=False)
+def rm(s: Session, *, selecting: Selecting, changing: Changing, state: State) -> int:
     """Remove entries in the trash for good. There is no undo."""
     from ..change_entries import changed
 
@@ -236,6 +243,36 @@ def move(
     from ..change_entries import changed
 
     return changed(s, "move", state, selecting, changing, to=to)
+
+
+def edit(
+    s: Session,
+    *,
+    selecting: Selecting,
+    patch: str | None = option("--patch", "JSON|@FILE", "Apply a JSON Patch to each entry."),
+    payload: str | None = option("--payload", "TEXT|@FILE|-", "New payload of one entry."),
+    go: Go,
+    state: str | None = _among(*EDITED),
+) -> int:
+    """Change the payload of entries: of one in $EDITOR or with --payload, of many with --patch.
+    An entry that changed since it was read is skipped. Undo restores the old payloads."""
+    from ..edit import edit
+
+    return edit(s, EDITED, state, selecting, patch, payload, go)
+
+
+_PATCH = """'[{"op": "replace", "path": "/region", "value": "eu"}]'"""
+_add(
+    edit,
+    "edit",
+    EDITED,
+    (
+        "redisq edit mail/r1/17",
+        "redisq edit mail/r1/17 --payload @fixed.json --yes",
+        f"redisq edit mail --state dead --match Timeout --patch {_PATCH} --dry-run",
+    ),
+    bare=True,
+)
 
 
 # --- of single states ---------------------------------------------------------------------------
@@ -342,43 +379,7 @@ def _until(typed: str, now_ms: int, *, utc: bool) -> int:
     return at_ms
 
 
-def edit(
-    s: Session,
-    *,
-    selecting: Selecting,
-    patch: str | None = option("--patch", "JSON|@FILE", "Apply a JSON Patch to each entry."),
-    payload: str | None = option("--payload", "TEXT|@FILE|-", "New payload of one entry."),
-    go: Go,
-    state: State,
-) -> int:
-    """Change the payload of one entry, in $EDITOR or with --payload, or of many entries with
-    --patch. An entry that changed since it was read is skipped. Undo restores the old payloads."""
-    from ..edit import edit
-
-    return edit(s, state, selecting, patch, payload, go)
-
-
-for _noun, _address in (
-    ("dlq", "mail/r1/17"),
-    ("delay", "later/e1"),
-    ("waiting", "celery:mail/e1"),
-):
-    _queue = _address.partition("/")[0]
-    _patch = """'[{"op": "replace", "path": "/region", "value": "eu"}]'"""
-    command(
-        GROUPS[_noun],
-        "edit",
-        prints="Plan Outcome",
-        examples=(
-            f"redisq {_noun} edit {_address}",
-            f"redisq {_noun} edit {_address} --payload @fixed.json --yes",
-            f"redisq {_noun} edit --queue {_queue} --match Timeout --patch {_patch} --dry-run",
-        ),
-        fixed={"state": NOUNS[_noun]},
-    )(edit)
-
-
-@command(GROUPS["delay"], "schedule", prints="Schedule")
+@command(GROUPS["delay"], "add", prints="Schedule")
 def schedule(
     s: Session,
     *,
@@ -391,8 +392,8 @@ def schedule(
     time for the same id is refused.
 
     Examples:
-      redisq delay schedule later/e1 --in 5m hello
-      redisq delay schedule later/e2 --at 2026-11-20T03:12:00+01:00 -
+      redisq delay add later/e1 --in 5m hello
+      redisq delay add later/e2 --at 2026-11-20T03:12:00+01:00 -
     """
     from ..entries import schedule
 

@@ -12,22 +12,42 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import typer
 
-from redisq_ops.core.model.errors import BadInput, Exists, Interrupted, RedisqError, Refused
+from redisq_ops.core.model.errors import (
+    BadInput,
+    Exists,
+    Interrupted,
+    RedisqError,
+    Refused,
+    WrongKind,
+)
 from redisq_ops.core.model.exit_codes import DONE, FAILED, PARTLY_DONE
 from redisq_ops.core.model.settings import LIMIT, MAX_PAYLOAD, PRIORITY
 from redisq_ops.core.model.ulid import ulid
 from redisq_ops.ops.files.rejects import RejectedLine, RejectFile, refusal
 from redisq_ops.ops.hint import hint
-from redisq_ops.ops.terminal import quantity
+from redisq_ops.ops.terminal import entries, kind_of, quantity
 from redisq_ops.ops.terminal import size as shown
 
-from ..options import MOST, QUEUE_CHOICE, SKIP_INVALID, argument, command, flag, option, options
-from ..output import count, emit, printable, progress, say, untouched
+from ..completion import clients
+from ..options import (
+    MOST,
+    QUEUE_CHOICE,
+    SKIP_INVALID,
+    When,
+    argument,
+    command,
+    flag,
+    option,
+    options,
+)
+from ..output import count, emit, printable, progress, say, untouched, when
 from ..session import Session
-from .wait import wait_for_requests
+from .wait import wait_for
 
 if TYPE_CHECKING:
-    from redisq_ops.ops.files.submit import EachLine, LineCounts, Submission
+    from redisq_ops.ops.files.submit import EachEntry, EachLine, LineCounts, Submission
+
+    Job = Submission | EachLine | EachEntry
 
 commands = typer.Typer()
 _MOST_BYTES = 512 * 1024 * 1024
@@ -48,6 +68,8 @@ class _Plan:
     max_payload: int
     per_line: bool
     skip_invalid: Path | None
+    client: str | None
+    at_ms: int | None
 
     @property
     def again(self) -> str:
@@ -61,6 +83,10 @@ class _Plan:
         options |= {"queue": self.queue, "id": self.id}
         if self.skip_invalid is not None:
             options["skip-invalid"] = str(self.skip_invalid)
+        if self.client is not None:
+            options["for-client"] = self.client
+        if self.at_ms is not None:
+            options["at"] = when(self.at_ms, True)
         options |= {name: str(n) for name, (n, usual) in numbers.items() if n != usual}
         return ("… | " if self.file == "-" else "") + hint("submit", self.file, **options)
 
@@ -84,6 +110,10 @@ class SubmitOptions:
         max=_MOST_BYTES,
         default=MAX_PAYLOAD,
     )
+    client: str | None = option(
+        "--for-client", "NAME", "Client of the entries, in a fair queue.", autocompletion=clients
+    )
+    when: When
     skip_invalid: Path | None = SKIP_INVALID
     wait: bool = flag("--wait", "Wait for the request to end, as redisq wait does.")
     dry_run: bool = flag("--dry-run", "Check all, count, and send nothing.")
@@ -91,7 +121,8 @@ class SubmitOptions:
 
 @command(commands, "submit", prints="Submission Request")
 def submit(s: Session, given: SubmitOptions) -> int:
-    """Submit a file as one request, a sub-request per line. Prints the request's id.
+    """Submit a file as one request, a sub-request per line; to a queue without requests, an entry
+    per line, with ids ID-1, ID-2, … Prints the id.
 
     If it is interrupted, run it again with the same --id: it continues where it stopped, from stdin
     too. The line feed at the end of a line is removed; an empty line is a sub-request as well.
@@ -102,7 +133,18 @@ def submit(s: Session, given: SubmitOptions) -> int:
       redisq submit in.txt --queue mail
       redisq submit - --id today --split 100 --wait
       redisq submit in.txt --dry-run
+      redisq submit in.txt --queue later --in 5m
+      redisq submit in.txt --queue jobs --for-client acme
     """
+    asked = given.when
+    at_ms = None
+    if asked.at is not None or asked.after is not None:
+        from redisq_ops.core.engine.registry import server_ms
+
+        from ..entries import ready_time
+
+        # A whole second, so that the command that continues can name it.
+        at_ms = ready_time(s, asked, s.run(server_ms())) // 1000 * 1000
     plan = _Plan(
         given.file,
         given.queue or s.config["queue"] or "default",
@@ -113,23 +155,29 @@ def submit(s: Session, given: SubmitOptions) -> int:
         given.max_payload,
         given.per_line,
         given.skip_invalid,
+        given.client,
+        at_ms,
     )
     if plan.per_line and (plan.split > 1 or given.wait):
         raise BadInput("--per-line allows neither --split nor --wait")
+    from redisq_ops.core.queues.request import RequestQueue
+
     with ExitStack() as stack:
         source = stack.enter_context(_opened(plan.file))
         with untouched(_UNSENT):
             total = _check_lines(plan, source, given.dry_run)
             if given.dry_run:
-                return _rehearse(s, plan, source)
+                return _rehearse(s, plan, source, waits=given.wait)
             rejects = None
             if plan.skip_invalid is not None:
                 rejects = stack.enter_context(RejectFile(plan.skip_invalid))
             payloads = _payloads(plan, source, rejects)
             s.writable()
-            job = _job(s, plan, payloads)
+            job = _job(s, plan, payloads, waits=given.wait)
         _submit(s, plan, job, total, rejects)
-    code = wait_for_requests(s, [(job.queue, plan.id)], None) if given.wait else 0
+    code = 0
+    if isinstance(job.queue, RequestQueue) and given.wait:
+        code = wait_for(s, [(job.queue, plan.id)], None)
     left_out = 0 if rejects is None else rejects.count
     return code or _code(_purged(job), job.sent) or (PARTLY_DONE if left_out else DONE)
 
@@ -138,19 +186,23 @@ def _code(purged: int, requests: int) -> int:
     return DONE if not purged else FAILED if purged == requests else PARTLY_DONE
 
 
-def _purged(job: Submission | EachLine) -> int:
-    """How many requests existed already and had entries purged or moved."""
-    from redisq_ops.ops.files.submit import EachLine
+def _purged(job: Job) -> int:
+    """How many requests or entries existed already and were purged or moved."""
+    from redisq_ops.ops.files.submit import Numbered
 
-    return job.purged if isinstance(job, EachLine) else 0
+    return job.purged if isinstance(job, Numbered) else 0
 
 
-def _tell_purged(job: Submission | EachLine) -> None:
-    from redisq_ops.ops.files.submit import EachLine
+def _some(n: int, unit: str) -> str:
+    return entries(n) if unit == "entry" else quantity(n, unit)
 
-    if isinstance(job, EachLine) and job.purged:
+
+def _tell_purged(job: Job) -> None:
+    from redisq_ops.ops.files.submit import Numbered
+
+    if isinstance(job, Numbered) and job.purged:
         say(
-            f"{quantity(job.purged, 'request')} of these, the first {job.first_purged}, had been "
+            f"{_some(job.purged, job.unit)} of these, the first {job.first_purged}, had been "
             "submitted before and then purged or moved to another queue: undo that, or use another "
             "id (--id)"
         )
@@ -208,14 +260,27 @@ def _payloads(plan: _Plan, source: BinaryIO, rejects: RejectFile | None) -> Iter
     raise BadInput(f"{_named(plan.file)} is empty: nothing to submit")
 
 
-def _job(s: Session, plan: _Plan, payloads: Iterator[bytes | None]) -> Submission | EachLine:
+def _job(s: Session, plan: _Plan, payloads: Iterator[bytes | None], *, waits: bool) -> Job:
+    from redisq_ops.core.engine.optional_features import HasRequests, TakesEntries
     from redisq_ops.core.engine.registry import refuse_reserved_name
     from redisq_ops.core.queues.request import RequestQueue
-    from redisq_ops.ops.files.submit import EachLine, Submission, opened
+    from redisq_ops.ops.files.submit import EachEntry, EachLine, Submission, opened
     from redisq_ops.ops.required_features import requests_of
 
-    queue = requests_of(s.run(opened(s.deployment, plan.queue)))
+    queue = s.run(opened(s.deployment, plan.queue))
+    if isinstance(queue, TakesEntries):
+        if waits or plan.per_line or (plan.limit, plan.priority) != (LIMIT, PRIORITY):
+            raise BadInput(
+                f"queue {queue.name} is {kind_of(queue.kind)}: --limit, --priority, --per-line and "
+                "--wait are for requests"
+            )
+        return EachEntry(queue, payloads, id=plan.id, client=plan.client, at_ms=plan.at_ms)
+    if not isinstance(queue, HasRequests):
+        raise WrongKind(f"queue {queue.name} is {kind_of(queue.kind)}: its own program submits")
+    queue = requests_of(queue)
     refuse_reserved_name(queue.name, RequestQueue.kind)
+    if plan.client is not None or plan.at_ms is not None:
+        raise BadInput(f"queue {queue.name} has requests: they have no client and no ready time")
     if plan.per_line:
         return EachLine(queue, payloads, id=plan.id, priority=plan.priority, limit=plan.limit)
     valid = (payload for payload in payloads if payload is not None)
@@ -225,7 +290,7 @@ def _job(s: Session, plan: _Plan, payloads: Iterator[bytes | None]) -> Submissio
 def _submit(
     s: Session,
     plan: _Plan,
-    job: Submission | EachLine,
+    job: Job,
     total: int | None,
     rejects: RejectFile | None,
 ) -> None:
@@ -252,15 +317,16 @@ def _submit(
                 "queue": plan.queue,
                 "word": done.word,
                 "total": done.total,
-                "state": done.state,
+                "state": None if job.unit == "entry" else done.state,
                 "refused": refused,
                 "purged": _purged(job),
             }
         )
     else:
         print(plan.id)
-        if plan.per_line:
-            say(f"a request per line: {plan.id}-1, {plan.id}-2, …")
+        if job.unit != "sub-request":
+            one = "an entry" if job.unit == "entry" else "a request"
+            say(f"{one} per line: {plan.id}-1, {plan.id}-2, …")
         if refused:
             say(
                 f"{count(refused)} {'line was' if refused == 1 else 'lines were'} not submitted: "
@@ -270,16 +336,17 @@ def _submit(
     sys.stdout.flush()
 
 
-def _left(plan: _Plan, job: Submission | EachLine, error: BaseException) -> list[str]:
+def _left(plan: _Plan, job: Job, error: BaseException) -> list[str]:
     """Lines about what an interrupted submission leaves on the server, and commands to go on."""
     under_way = job.read > job.sent
     if not job.sent and not (under_way and not isinstance(error, Refused)):
         return []
-    if isinstance(error, Exists) and not plan.per_line:
+    if isinstance(error, Exists) and job.unit == "sub-request":
         return []
     sent = f"{'at least ' if under_way else ''}{count(job.sent)}"
-    if plan.per_line:
-        return [f"{sent} requests {plan.id}-1, … are there", f"continue: {plan.again}"]
+    if job.unit != "sub-request":
+        what = "entries" if job.unit == "entry" else "requests"
+        return [f"{sent} {what} {plan.id}-1, … are there", f"continue: {plan.again}"]
     return [
         f"request {plan.id} stays open with {sent} sub-requests",
         f"continue: {plan.again}",
@@ -300,13 +367,14 @@ def _interrupted(s: Session, error: BaseException, left: list[str]) -> BaseExcep
     return whole
 
 
-def _rehearse(s: Session, plan: _Plan, source: BinaryIO) -> int:
+def _rehearse(s: Session, plan: _Plan, source: BinaryIO, *, waits: bool) -> int:
     """Make all checks of submit, also on the server, and print what would be sent."""
     from redisq_ops.ops.files.submit import LineCounts, lines
 
     found, refusal = LineCounts(), None
     payloads = found.counted(lines(source, plan.max_payload, plan.split, found.reject))
-    job = _job(s, plan, payloads)
+    s.writable()
+    job = _job(s, plan, payloads, waits=waits)
     try:
         s.run(job.rehearse())
     except (Refused, BadInput) as error:
@@ -316,14 +384,15 @@ def _rehearse(s: Session, plan: _Plan, source: BinaryIO) -> int:
         raise BadInput(f"{_named(plan.file)} is empty: nothing to submit")
     if refusal is not None and (not found.rejects or plan.skip_invalid is not None):
         raise refusal
-    code = _show_counts(s, plan, found, _purged(job))
+    code = _show_counts(s, plan, found, job)
     if not s.json:
         _tell_purged(job)
     return code
 
 
-def _show_counts(s: Session, plan: _Plan, found: LineCounts, purged: int) -> int:
+def _show_counts(s: Session, plan: _Plan, found: LineCounts, job: Job) -> int:
     """Print the counts of a dry run; returns the exit code that the submission would have."""
+    purged = _purged(job)
     if s.json:
         emit(
             {
@@ -339,7 +408,9 @@ def _show_counts(s: Session, plan: _Plan, found: LineCounts, purged: int) -> int
             }
         )
     else:
-        what = "requests of one" if plan.per_line else "sub-requests of one request"
+        what = {"request": "requests of one", "entry": "entries"}.get(
+            job.unit, "sub-requests of one request"
+        )
         print(
             f"{count(found.lines)} lines, {count(found.size)} bytes: {count(found.payloads)} "
             f"{what}, not sent"

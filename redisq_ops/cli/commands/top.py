@@ -48,7 +48,7 @@ class TopOptions:
         default="127.0.0.1:8765",
     )
     demo: bool = flag("--demo", "Use a demo server, as redisq demo.")
-    replay: str | None = option("--replay", "FILE", "Show a recording instead of a server.")
+    recording: str | None = option("--recording", "FILE", "Show a recording instead of a server.")
     at: str | None = option("--at", "TIME", "Moment of the recording; default: its end.")
 
 
@@ -57,7 +57,7 @@ def top(s: Session, given: TopOptions) -> int:
     """Open the dashboard: all queues, and keys to change them.
 
     Without a terminal, or with --once, prints one frame of COLUMNS × LINES (else 120 × 40). With
-    --json prints once what redisq ls prints, and with --queue what redisq inspect queue prints.
+    --json prints once what redisq ls prints, and with --queue what redisq inspect prints.
 
     With --serve, prints an address and serves the dashboard to browsers until SIGTERM or Ctrl+C.
     Anyone who has the address has the rights of the user who runs the command.
@@ -79,10 +79,10 @@ def open_dashboard(
     if interval is not None and not isfinite(interval):
         raise BadInput(f"--interval {interval}: say how many seconds")
     s.role = "top"
-    if given.replay is not None:
-        return _replay(s, given, given.replay, once=once or not sys.stdout.isatty())
+    if given.recording is not None:
+        return _replay(s, given, given.recording, once=once or not sys.stdout.isatty())
     if given.at is not None:
-        raise BadInput("--at is a moment of a recording: name it with --replay FILE")
+        raise BadInput("--at is a moment of a recording: name it with --recording FILE")
     guide: list[Sequence[GuideStep]] = []
     ready: Callable[[], object] | None = None
     with ExitStack() as stack:
@@ -116,8 +116,8 @@ def _rows(s: Session, queue: str | None) -> int:
     from . import inspect, overview
 
     if queue is None:
-        return overview.ls(s)
-    inspect.queue(s, name=queue)
+        return overview.ls(s, names=None)
+    inspect.show_queue(s, s.run(s.deployment.queue(queue)))
     return 0
 
 
@@ -179,7 +179,7 @@ def _replay(s: Session, given: TopOptions, file: str, *, once: bool) -> int:
     from .recording import nothing_of
 
     if s.json:
-        raise BadInput("--replay is for a terminal: redisq playback FILE --json prints a recording")
+        raise BadInput("--recording is for a terminal: redisq recording show FILE --json prints it")
     replay = Replay(Path(file), None)
     if given.at is not None:
         replay.at_ms = min(replay.end_ms, moment_ms(given.at, replay.end_ms, utc=s.utc))

@@ -1,109 +1,165 @@
-"""`redisq wait`: until requests end, or until counts meet a condition."""
+"""`redisq wait`: until requests or entries end, or until a queue's counts meet a condition."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from redisq_ops.core.model.entry import STATES, Counts, Request
-from redisq_ops.core.model.errors import TimedOut, Unreachable
+from redisq_ops.core.model.entry import STATES, Counts, EntryOutcome, Request
+from redisq_ops.core.model.errors import BadInput, TimedOut, Unreachable
 from redisq_ops.core.model.exit_codes import DONE, FAILED, PARTLY_DONE
 from redisq_ops.ops.filter.time import duration_ms
 
-from ..address import queue_named, request_at
-from ..options import QUEUE_CHOICE, argument, command, option
+from ..options import argument, command, option
 from ..output import count, emit, printable, progress, say, tell
-from ..rows import request_row
+from ..output_types.requests import EntryEndOutput
+from ..rows import error_row, request_row
 from ..session import Session
 
 if TYPE_CHECKING:
-    from redisq_ops.core.engine.wait import Progress
+    from redisq_ops.core.engine.entry_results import EntryResults
+    from redisq_ops.core.engine.queue import Queue
+    from redisq_ops.core.engine.wait import HasEnds
     from redisq_ops.core.queues.request import RequestQueue
 
+    Waitable = RequestQueue[Any] | EntryResults[Any]
+    Ended = Request | EntryOutcome
+
 commands = typer.Typer()
-waiting = typer.Typer(no_args_is_help=True)
-commands.add_typer(waiting, name="wait")
-_TIMEOUT = option("--timeout", "TIME", "Give up after this time (90s, 5m) with exit code 124.")
 POLL_S = 0.2
 _LONGEST_PAUSE_S = 2.0
+DONE_WITH_ALL = "waiting=0 pending=0 delayed=0"
 
 
-@command(waiting, "request", prints="Request")
-def wait_request(
+@command(commands, "wait", prints="Request EntryEnd Condition")
+def wait(
     s: Session,
     *,
-    ids: list[str] = argument("ID…", "Requests, by id or as QUEUE/REQUEST."),
-    queue: str | None = QUEUE_CHOICE,
-    timeout: str | None = _TIMEOUT,
+    addresses: list[str] = argument("ADDRESS...", "Requests, entries, or one queue."),
+    until: str | None = option(
+        "--until", "EXPR", "Condition of a queue's counts. [waiting=0 pending=0 delayed=0]"
+    ),
+    timeout: str | None = option(
+        "--timeout", "TIME", "Give up after this time (90s, 5m) with exit code 124."
+    ),
 ) -> int:
-    """Wait for requests to end, also across a restart of the server.
+    """Wait until requests or entries end, or counts meet a condition.
 
-    Exit 0: all are done. 3: some have dead entries. 1: one was cancelled. 124: timed out.
+    For a queue, the default condition is that nothing is left to do. Of entries, those of delay
+    sets and fair queues can be waited for, so jobs of redisq_ops.tasks, too. The wait goes on after
+    a restart of the server.
+
+    Exit 0: all are done. 3: some are dead or have dead entries. 1: one was cancelled or purged.
+    124: timed out.
+
+    The condition is an expression of the filter language whose fields are the counts: waiting,
+    pending, delayed, dead, trash and done. It is checked five times a second.
 
     Examples:
-      redisq wait request mail/r1 --timeout 5m
-      redisq wait request r1 r2 r3 --json
+      redisq wait mail/r1 --timeout 5m
+      redisq wait r1 r2 r3 --json
+      redisq wait later/e1
+      redisq wait mail
+      redisq wait mail --until 'dead>0 or waiting>=1000'
     """
-    requests = [request_at(s, text, queue) for text in ids]
-    return wait_for_requests(s, requests, _timeout_s(timeout))
+    from redisq_ops.ops.filter.count_condition import parse_condition
+
+    timeout_s = None if timeout is None else duration_ms(timeout) / 1000
+    holds = parse_condition(until or DONE_WITH_ALL)
+    places = [s.run(s.deployment.resolve(address)) for address in addresses]
+    queues = [at.queue for at in places if at.id is None]
+    if until is not None and not queues:
+        raise BadInput("--until is a condition of a queue: name one instead of what is in it")
+    if queues and len(places) > 1:
+        raise BadInput(
+            f"{queues[0].name} is a queue: wait for it alone, or name requests or entries"
+        )
+    if queues:
+        return _wait_for_counts(s, queues[0], until or DONE_WITH_ALL, holds, timeout_s)
+    return wait_for(s, [(_waitable(at.queue), at.id) for at in places if at.id], timeout_s)
 
 
-def _timeout_s(timeout: str | None) -> float | None:
-    return None if timeout is None else duration_ms(timeout) / 1000
+def _waitable(queue: Queue[Any]) -> Waitable:
+    from redisq_ops.core.engine.entry_results import EntryResults
+    from redisq_ops.ops.required_features import requests_of
+
+    return queue if isinstance(queue, EntryResults) else requests_of(queue)
 
 
-def wait_for_requests(
-    s: Session, requests: list[tuple[RequestQueue[Any], str]], timeout_s: float | None
-) -> int:
-    """Wait for requests and print how each ended; returns one exit code for all."""
-    by_queue: dict[str, tuple[RequestQueue[Any], list[str]]] = {}
-    for queue, id in requests:
+def wait_for(s: Session, places: list[tuple[Waitable, str]], timeout_s: float | None) -> int:
+    """Wait for requests and entries and print how each ended; returns one exit code for all."""
+    from redisq_ops.ops.inspect.results import absent
+
+    by_queue: dict[str, tuple[Waitable, list[str]]] = {}
+    for queue, id in places:
         by_queue.setdefault(queue.name, (queue, []))[1].append(id)
     outage = _Outage(timeout_s)
-    seen: dict[tuple[str, str], Request] = {}
+    seen: dict[tuple[str, str], Ended] = {}
     code = DONE
     with progress("waiting") as meter:
         for name, (queue, ids) in by_queue.items():
 
-            def show(request: Request, name: str = name) -> None:
+            def show(one: Ended, name: str = name) -> None:
                 outage.over()
-                seen[name, request.id] = request
-                settled = sum(r.done + r.dead + r.trash for r in seen.values())
-                meter(settled, sum(r.total for r in seen.values()))
+                if isinstance(one, EntryOutcome) and (name, one.id) not in seen and not one.state:
+                    raise absent(name, one.id)
+                seen[name, one.id] = one
+                ended, whole = zip(*map(_progress, seen.values()), strict=True)
+                meter(sum(ended), sum(whole))
 
-            for request in _ended(queue, ids, outage, show):
-                if request.state == "cancelled":
+            for one in _ended(queue, ids, outage, show):
+                if one.state in ("cancelled", "trash"):
                     code = FAILED
-                elif request.dead and code == DONE:
+                elif code == DONE and (
+                    one.dead if isinstance(one, Request) else one.state == "dead"
+                ):
                     code = PARTLY_DONE
-                _print_end(s, name, request)
+                _print_end(s, name, one)
     return code
 
 
+def _progress(one: Ended) -> tuple[int, int]:
+    """How much of it has ended, and how much there is."""
+    if isinstance(one, Request):
+        return one.done + one.dead + one.trash, one.total
+    return int(one.settled), 1
+
+
 def _ended(
-    queue: RequestQueue[Any], ids: list[str], outage: _Outage, show: Progress
-) -> Iterator[Request]:
-    """Yields each request of a queue when it has ended; waits while the server is lost."""
+    queue: HasEnds[Any, Any], ids: list[str], outage: _Outage, show: Callable[[Any], None]
+) -> Iterator[Ended]:
+    """Yields each request or entry of a queue when it has ended; waits while the server is lost."""
     from redisq_ops.core.engine.wait import wait
 
     still = dict.fromkeys(ids)
     while still:
         try:
-            for request in wait(queue, list(still), outage.left(), progress=show):
-                del still[request.id]
-                yield request
+            ends: Iterator[Ended] = wait(queue, list(still), outage.left(), progress=show)
+            for one in ends:
+                del still[one.id]
+                yield one
         except TimeoutError as error:
             raise TimedOut(f"timed out; {error}") from error
         except Unreachable as error:
             outage.pause(error)
 
 
-def _print_end(s: Session, queue: str, request: Request) -> None:
-    if s.json:
+def _print_end(s: Session, queue: str, request: Ended) -> None:
+    if isinstance(request, EntryOutcome):
+        error = None if request.error is None else s.redaction.failure(request.error)
+        state, reason = request.state or "done", request.reason
+        if s.json:
+            kept = None if error is None or state == "done" else error_row(error)
+            emit(EntryEndOutput(queue=queue, id=request.id, state=state, reason=reason, error=kept))
+        else:
+            why = f" ({reason})" if error is None else f": {error.line}"
+            ended = "purged" if state == "trash" else state
+            tell(f"{request.id} {ended}" + (why if state == "dead" else ""))
+    elif s.json:
         emit(request_row(queue, request))
     else:
         more = f", {count(request.dead)} dead" if request.dead else ""
@@ -144,29 +200,14 @@ class _Outage:
             self._pause_s = 0.0
 
 
-@command(waiting, "when", prints="Condition")
-def wait_when(
+def _wait_for_counts(
     s: Session,
-    *,
-    expression: str = argument("EXPR", "Condition: 'waiting=0', 'dead>0 or waiting>=1000'."),
-    queue: str | None = QUEUE_CHOICE,
-    timeout: str | None = _TIMEOUT,
+    watched: Queue[Any],
+    expression: str,
+    holds: Callable[[Counts], bool],
+    timeout_s: float | None,
 ) -> int:
-    """Wait until a queue's counts meet a condition, also across a restart of the server.
-
-    Checks five times a second. EXPR is an expression of the filter language whose fields are the
-    counts: waiting, pending, delayed, dead, trash and done.
-
-    Examples:
-      redisq wait when 'waiting=0 pending=0' --queue mail
-      redisq wait when 'dead>0' --timeout 1h
-    """
-    from redisq_ops.ops.filter.count_condition import parse_condition
-
-    holds = parse_condition(expression)
-    name = queue_named(s, queue)
-    watched = s.run(s.deployment.queue(name))
-    outage = _Outage(_timeout_s(timeout))
+    name, outage = watched.name, _Outage(timeout_s)
     with progress(f"waiting until {expression}") as meter:
         while True:
             try:

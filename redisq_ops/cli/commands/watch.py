@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from redisq_ops.core.model.errors import BadInput, LoginRefused, RedisqError
+from redisq_ops.core.model.errors import BadInput, LoginRefused, NotFound, RedisqError
 from redisq_ops.core.signals import handled
 from redisq_ops.ops.filter.time import duration_ms
 
@@ -20,7 +20,7 @@ from ..options import command, option, options
 from ..output import say
 from ..session import Session
 from .check import Judging, examined, notifier, say_each, unknown
-from .metrics import LISTEN, serve
+from .metrics import LISTEN, serve, served
 from .recording import MAX_SIZE, next_sample
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class WatchOptions:
     judging: Judging
     interval: str = option("--interval", "SPAN", "Time between two checks.", default="15s")
     listen: str = LISTEN
-    record: str | None = option("--record", "FILE", "Record all queues in FILE, too.")
+    recording: str | None = option("--recording", "FILE", "Record all queues in FILE, too.")
     most: int = MAX_SIZE
     duration: str | None = option("--for", "SPAN", "Stop after this time.")
 
@@ -54,16 +54,16 @@ class WatchOptions:
 def watch(s: Session, given: WatchOptions) -> int:
     """Check, notify, serve metrics and record, in one process.
 
-    Does the same as redisq check --notify, redisq metrics and redisq record, until SIGTERM or
-    Ctrl+C. Prints the line of redisq check whenever other rules are broken than before, and tells
-    the recipients of the table [notify] in the configuration. While the server can't be reached, it
-    tells them so, and tries again. Read permission is enough.
+    Does the same as redisq check --notify, redisq metrics and redisq recording write, until SIGTERM
+    or Ctrl+C. Prints the line of redisq check whenever other rules are broken than before, and
+    tells the recipients of the table [notify] in the configuration. While the server can't be
+    reached, it tells them so, and tries again. Read permission is enough.
 
     To repeat a list on the screen, use --watch of that command, as redisq ls --watch 2s.
 
     Examples:
       redisq watch
-      redisq watch --rules /etc/redisq/check.toml --record /var/lib/redisq/queues.rec
+      redisq watch --rules /etc/redisq/check.toml --recording /var/lib/redisq/queues.rec
       redisq watch 'mail*' --listen 0.0.0.0:9808 --interval 30s
     """
     from redisq_ops.ops.recording.file import RecordingFile
@@ -73,21 +73,26 @@ def watch(s: Session, given: WatchOptions) -> int:
         raise BadInput(f"--interval {given.interval}: at least {LEAST_MS // 1000}s")
     lasts_s = inf if given.duration is None else duration_ms(given.duration) / 1000
     rules = given.judging.rule_tables()
-    told = None if s.config.notify is None else Background(notifier(s))
+    told = None if s.config.notify is None else Background(notifier(s, lasting=True))
     stopped = Event()
     with ExitStack() as stack:
         check = Check(s, given.judging, rules, None if told is None else told.tell)
         tasks: list[tuple[float, Check | Recording]] = [(interval_ms / 1000, check)]
-        if given.record is not None:
-            file = stack.enter_context(closing(RecordingFile(given.record, given.most * 1_000_000)))
+        if given.recording is not None:
+            written = RecordingFile(given.recording, given.most * 1_000_000)
+            file = stack.enter_context(closing(written))
             tasks.append((SAMPLE_S, Recording(s, file)))
-        stack.enter_context(closing(serve(s, given.judging.pattern or "*", given.listen)))
+        server = stack.enter_context(closing(serve(s, given.judging.names or (), given.listen)))
         if told is None:
             say("nobody is told of trouble: the configuration has no table [notify]")
         else:
             stack.callback(told.wait)
         stack.enter_context(handled(lambda *_: stopped.set()))
-        due = [began := monotonic()] * len(tasks)
+        check.run()
+        sys.stdout.flush()
+        say(served(server, given.listen))
+        began = monotonic()
+        due = [began + interval_ms / 1000, began][: len(tasks)]
         while not stopped.is_set():
             for n, (every_s, task) in enumerate(tasks):
                 if due[n] <= monotonic():
@@ -108,14 +113,14 @@ class Check:
         self._shown: object = None
 
     def run(self) -> None:
-        """`LoginRefused` and `BadInput` at the first time only: later, passwords are rotated."""
+        """Raises `LoginRefused`, `BadInput` and `NotFound` at first only: passwords rotate."""
         from redisq_ops.core.redis.server_errors import translate
 
         try:
             checked = examined(self._s, self._judging, self._rules, self._tell)
         except Exception as error:
             known = translate(error)
-            mistake = isinstance(known, (BadInput, LoginRefused)) and self._shown is None
+            mistake = isinstance(known, (BadInput, LoginRefused, NotFound)) and self._shown is None
             if mistake or not isinstance(known, RedisqError):
                 raise
             failure = type(known).__name__

@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from redisq_ops.core.model.entry import Counts
-from redisq_ops.core.model.errors import BadInput, RedisqError, WrongKind
-from redisq_ops.core.model.exit_codes import DONE, INTERRUPTED
+from redisq_ops.core.model.errors import BadInput, NotFound, RedisqError, WrongKind
+from redisq_ops.core.model.exit_codes import DONE, FAILED, INTERRUPTED, PARTLY_DONE
 from redisq_ops.ops.filter.time import duration_ms
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.terminal import entries
 
 from ..completion import queues
 from ..options import argument, command, flag, option, options
-from ..output import printable, say, when
+from ..output import printable, when
 from ..session import Session, start_logging
 
 if TYPE_CHECKING:
     from redisq_ops.core.engine.queue import Queue
     from redisq_ops.core.worker import Worker
     from redisq_ops.core.worker.handler import HasTasks
+    from redisq_ops.core.worker.queue_source import Tally
 
 commands = typer.Typer()
+log = logging.getLogger("redisq_ops.worker")
 _MOST_PROCESSES = 1000
 
 
@@ -51,11 +56,18 @@ class _Job:
     metrics: bool
     telemetry: bool
     options: dict[str, Any]
+    since: float | None
+    """where handlers are loaded again after a change: when loading began, in seconds since 1970"""
+    ends: Any
+    """attempts that are done, and that failed, of each process in turn; shared by them"""
+    index: int = 0
+    """number of the process"""
 
     def nth(self, index: int) -> _Job:
         """The job with the consumer name and port of process ``index``."""
         return replace(
             self,
+            index=index,
             consumer=f"{self.consumer}.{index + 1}" if self.consumer else None,
             ping=None if self.ping is None else _nth_port(self.ping, index),
         )
@@ -78,7 +90,9 @@ class WorkOptions:
     queue: list[str] | None = option(
         "--queue", "NAME", "Queue to work on; repeatable: queues take turns.", autocompletion=queues
     )
-    concurrency: int = option("--concurrency", None, "Handlers that run at once.", default=1)
+    concurrency: int | None = option(
+        "--concurrency", None, "Handlers that run at once; default: 1, of a Tasks object its own."
+    )
     processes: int = option("--processes", None, "Worker processes.", default=1)
     batch: int = option("--batch", None, "Entries to take at once, per handler.", default=1)
     lease: str = option(
@@ -88,7 +102,9 @@ class WorkOptions:
         "--grace", "TIME", "Time for running handlers to finish on stop.", default="25s"
     )
     timeout: str | None = option("--timeout", "TIME", "Fail an entry that takes longer.")
-    once: bool = flag("--burst", "Exit when no entry is left to take.")
+    once: bool = flag("--burst", "Exit when no entry is left to take; for cron.")
+    must_exist: bool = flag("--must-exist", "Fail if a queue doesn't exist.")
+    reload: bool = flag("--reload", "Start again when a handler's source file changes.")
     consumer: str | None = option("--consumer", "NAME", "Consumer name; default: host and process.")
     ping: str | None = option(
         "--ping", "[HOST:]PORT", "Where /healthz answers; without HOST: this machine only."
@@ -107,14 +123,43 @@ def work(s: Session, given: WorkOptions) -> int:
     yet, the worker waits for it; it does not create it.
 
     --burst exits when all queues are empty, or have only entries that are delayed, paused or held
-    by other workers; it prints how many.
+    by other workers; it logs how many. Exit code 0: all that it took is done, or there was nothing
+    to take; 3: a part failed; 1: all failed.
+
+    The log is on stderr, with the lines that handlers log.
 
     Examples:
       redisq work jobs:handle --queue mail --concurrency 8
       redisq work --exec './convert --to pdf' --timeout 60s --processes 2
       redisq work jobs:handle --burst
+      redisq work jobs:handle --reload
       redisq work shop:jobs --concurrency 100
     """
+    from redisq_ops.core.worker.handler import UnfitHandler
+    from redisq_ops.core.worker.reload import SourceWatch, restart
+
+    start_logging(*s.log, worker=True)
+    s.role = "worker"
+    if not given.reload:
+        return _work(s, given, None)
+    if given.processes != 1 or given.program:
+        raise BadInput("--reload is for one process, and for handlers in Python")
+    sys.dont_write_bytecode = True  # two changes in one second may look the same to Python
+    since = time.time()
+    try:
+        return _work(s, given, since)
+    except UnfitHandler as error:
+        cause = error.__cause__
+        shown = (SyntaxError, cause, None) if isinstance(cause, SyntaxError) else None
+        log.error("%s; waiting for a change", error, exc_info=shown)
+        SourceWatch(since, error).wait()
+        restart()
+
+
+def _work(s: Session, given: WorkOptions, since: float | None) -> int:
+    """``since``: with --reload, when loading began."""
+    from multiprocessing.sharedctypes import RawArray
+
     from redisq_ops.core.worker import run_processes
     from redisq_ops.core.worker.health import health_address
 
@@ -129,12 +174,15 @@ def work(s: Session, given: WorkOptions) -> int:
     processes, timeout, ping = given.processes, given.timeout, given.ping
     if not 1 <= processes <= _MOST_PROCESSES:
         raise BadInput(f"processes {processes}: must be 1 to {_MOST_PROCESSES}")
+    concurrency = given.concurrency
+    if concurrency is None:
+        concurrency = 1 if tasks is None else tasks.concurrency
     options = {
-        "concurrency": given.concurrency,
+        "concurrency": concurrency,
         "batch": given.batch,
-        "lease_ms": duration_ms(given.lease),
-        "grace_s": duration_ms(given.grace) / 1000,
-        "timeout_s": None if timeout is None else duration_ms(timeout) / 1000,
+        "lease": duration_ms(given.lease) / 1000,
+        "grace": duration_ms(given.grace) / 1000,
+        "timeout": None if timeout is None else duration_ms(timeout) / 1000,
         "burst": given.once,
     }
     if given.metrics and ping is None:
@@ -156,30 +204,35 @@ def work(s: Session, given: WorkOptions) -> int:
         given.metrics,
         given.telemetry,
         options,
+        since,
+        [0, 0] if processes == 1 else RawArray("q", 2 * processes),
     )
     with _ctrl_c_noticed() as interrupted:
         _worker(s, replace(job, ping=None))  # report invalid options once, not in every process
-        if tasks is None:  # whose names are not typed
-            _tell_absent(s, job)
+        if tasks is None or given.must_exist:  # tasks name their queues: nobody typed them
+            _tell_absent(s, job, given.must_exist)
         if not given.once:  # a burst reports paused queues at its end
             _tell_paused(s, job)
-            if sys.stderr.isatty():  # a log needs no greeting
-                say(printable(f"working on {', '.join(names)}; Ctrl+C stops"))
+        code = DONE
         if processes == 1:
             _run(s, job)
-            code = DONE
         else:
             s.client.close()
             code = run_processes(processes, _work_in_process, (job,))
         if interrupted():
             return INTERRUPTED
-        if given.once:
-            _tell_left(s, job)
-        return code
+        if not given.once or code != DONE:
+            return code
+        _tell_left(s, job)
+        done, failed = sum(job.ends[::2]), sum(job.ends[1::2])
+        return DONE if not failed else PARTLY_DONE if done else FAILED
 
 
-def _tell_absent(s: Session, job: _Job) -> None:
-    """Report queues that do not exist (yet), with similar names: it may be a typing error."""
+def _tell_absent(s: Session, job: _Job, must_exist: bool) -> None:
+    """Report queues that do not exist (yet), with similar names: it may be a typing error.
+
+    Raises `NotFound` if they must exist.
+    """
     from redisq_ops.core.engine.registry import all_queues
 
     for name in _absent(s, job):
@@ -187,7 +240,9 @@ def _tell_absent(s: Session, job: _Job) -> None:
         similar = ", ".join(get_close_matches(name, existing))
         then = "nothing to do" if job.options["burst"] else "waiting for its first submit"
         hint = f" (there is {similar})" if similar else ""
-        say(printable(f"queue {name} does not exist yet: {then}{hint}"))
+        if must_exist:
+            raise NotFound(f"queue {name} does not exist{hint}")
+        log.warning("%s", printable(f"queue {name} does not exist yet: {then}{hint}"))
 
 
 def _tell_left(s: Session, job: _Job) -> None:
@@ -202,12 +257,12 @@ def _tell_left(s: Session, job: _Job) -> None:
         queues = [queue for queue in _queues(s, job) if s.run(queue.exists.op())]
         found = s.run(together(map(left, queues)))
     except RedisqError as error:  # the burst has not failed: its work is done
-        say(printable(f"all work that was found is done; what else there is isn't known: {error}"))
+        log.warning("what is left isn't known: %s", error)
         return
     for queue, (counts, due_ms) in zip(queues, found, strict=True):
         due = None if due_ms is None else when(due_ms, s.utc)
         for text in _remainder(queue.name, counts, due):
-            say(printable(f"queue {queue.name}: {text}"))
+            log.info("%s", printable(f"queue {queue.name}: {text}"))
 
 
 def _remainder(name: str, counts: Counts, due: str | None) -> Iterator[str]:
@@ -238,7 +293,7 @@ def _tell_paused(s: Session, job: _Job) -> None:
     for queue, settings in zip(queues, found, strict=True):
         if (why := settings.get("paused")) is not None:
             then = f"nothing is taken until you run {hint('queue', 'resume', queue.name)}"
-            say(printable(f"queue {queue.name} is paused ({why}): {then}"))
+            log.warning("%s", printable(f"queue {queue.name} is paused ({why}): {then}"))
 
 
 def _absent(s: Session, job: _Job) -> list[str]:
@@ -260,7 +315,10 @@ def _queues(s: Session, job: _Job) -> list[Queue[Any]]:
 
 
 def _run(s: Session, job: _Job) -> None:
-    """Work until stopped; start again if an absent queue was created as another kind."""
+    """Work until stopped; start again if an absent queue was created as another kind, or after a
+    change of source files."""
+    from redisq_ops.core.worker.reload import CHANGED, restart
+
     if (tasks := _tasks(job.handler)) is not None:
         _queues(s, job)
         tasks.declare_schedules()
@@ -268,7 +326,8 @@ def _run(s: Session, job: _Job) -> None:
     try:
         while True:
             try:
-                return _worker(s, job).run()
+                tally = _watched(_worker(s, job), job.since)
+                break
             except WrongKind:
                 before, absent = absent, _absent(s, job)
                 if absent == before:  # an existing queue is of a kind that workers can't serve
@@ -276,6 +335,29 @@ def _run(s: Session, job: _Job) -> None:
     finally:
         if job.telemetry:
             _telemetry().flush()
+    if tally.why == CHANGED:
+        restart()
+    job.ends[2 * job.index] += tally.done
+    job.ends[2 * job.index + 1] += tally.retried + tally.dead + tally.lost + tally.unsent
+
+
+def _watched(worker: Worker, since: float | None) -> Tally:
+    """Run a worker; with --reload until a source file changes."""
+    from redisq_ops.core.worker.reload import CHANGED, SourceWatch
+
+    if since is None:
+        return worker.run()
+
+    def changed(file: Path) -> None:
+        log.warning("%s changed: starting again", file.name)
+        worker.stop(CHANGED)
+
+    watch = SourceWatch(since)
+    watch.call(changed)
+    try:
+        return worker.run()
+    finally:
+        watch.close()
 
 
 def _worker(s: Session, job: _Job) -> Worker:
@@ -285,6 +367,7 @@ def _worker(s: Session, job: _Job) -> Worker:
     queues = _queues(s, job)
     if job.handler and not job.program:
         found = load_handler(job.handler)
+        log.disabled = False  # its code may have set up logging, which switches off other loggers
         concurrency = job.options["concurrency"]
         handler = found if isinstance(found, Handler) else found.handler(concurrency)
     elif job.program and not job.handler:
@@ -295,7 +378,6 @@ def _worker(s: Session, job: _Job) -> Worker:
         handler = exec_handler(argv)
     else:
         raise BadInput("give either a handler, MODULE:FUNCTION, or --exec CMD")
-    s.role = "worker"
     redaction = s.config.redaction
     pages = None
     if job.metrics:
@@ -336,11 +418,11 @@ def _telemetry() -> ModuleType:
 
 
 def _work_in_process(index: int, job: _Job) -> None:
-    start_logging(*job.log)
+    start_logging(*job.log, worker=True)
     try:
-        _run(Session(job.flags, job.context), job.nth(index))
+        _run(Session(job.flags, job.context, role="worker"), job.nth(index))
     except RedisqError as error:
-        say(f"redisq: {error}")
+        log.error("%s", error)
         sys.exit(error.exit_code)
 
 

@@ -1,60 +1,148 @@
-"""`redisq workers`: list, quiet, stop and prune the worker processes of other programs."""
+"""`redisq workers`: the processes and consumers that work on queues; quiet and stop them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from redisq_ops.core.model.exit_codes import DONE, INTERRUPTED, PARTLY_DONE
+from redisq_ops.core.model.errors import Refused
+from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
 from redisq_ops.core.model.worker_command import WorkerWord
 from redisq_ops.core.model.worker_process import Process
 from redisq_ops.ops.filter.time import duration_ms
 
-from ..confirm_and_run import agreed, drive, ended, nothing_matched
-from ..options import QUEUE, Go, argument, command, flag, option, options
-from ..output import age_or_none, emit, printable, say, table, untouched, when
+from ..address import queues_named
+from ..completion import workers as workers_of
+from ..confirm_and_run import agreed, ended
+from ..options import MOST, QUEUE, QUEUES, Go, argument, command, option, options
+from ..output import age, age_or_none, count, emit, printable, say, table, tell, when
+from ..rows import tell_sentence
 from ..session import Session
 
 if TYPE_CHECKING:
-    from ..output_types.consumers import WorkerProcessOutput
+    from redisq_ops.core.engine.queue import Queue
+    from redisq_ops.ops.inspect.consumers import ConsumerReport
+    from redisq_ops.ops.inspect.worker_processes import ProcessRegister
+
+    from ..output_types.consumers import ConsumerReportOutput, WorkerProcessOutput
 
 commands = typer.Typer()
-_workers = typer.Typer()
-commands.add_typer(_workers, name="workers")
+workers = typer.Typer()
+commands.add_typer(workers, name="workers")
 STATES: dict[bool | None, Literal["alive", "silent", "unknown"]] = {
     True: "alive",
     False: "silent",
     None: "unknown",
 }
+AGES = ("<1m", "<10m", "<1h", "<1d", "≥1d")
 
 
-@command(_workers, "ls", prints="WorkerProcess", repeats=True)
-def ls(s: Session, *, name: str | None = argument("[QUEUE]", "Queue; default: all queues.")) -> int:
-    """List the worker processes that RQ, Sidekiq and other programs register: alive or silent,
-    their last heartbeat, the jobs they hold. With a queue, also the workers of redisq that serve
-    it.
+@options
+class ListOptions:
+    names: list[str] | None = QUEUES
+    group: str | None = option("--group", "ID", "Only of this group, or of this request.")
+    silent_for: str = option(
+        "--silent-for", "SPAN", "Report a consumer as silent after this time.", default="5m"
+    )
+    poison: int = option(
+        "--poison",
+        "N",
+        "Report an entry as poison from N deliveries on.",
+        min=2,
+        max=MOST,
+        default=10,
+    )
+
+
+@command(workers, "ls", prints="WorkerProcess ConsumerReport", repeats=True)
+def ls(s: Session, given: ListOptions) -> int:
+    """List the worker processes that RQ, Sidekiq and other programs register, and those of redisq
+    that serve a named queue: alive or silent, their last heartbeat, the jobs they hold. Then, for
+    each queue or consumer group, the lag, the entries that each consumer holds, since when, and how
+    often they were delivered; silent consumers, and poison entries.
 
     Examples:
       redisq workers ls
-      redisq workers ls mail
-      redisq workers ls sidekiq --json
+      redisq workers ls sidekiq mail
+      redisq workers ls stream:orders --silent-for 15m --json
     """
+    silent_ms = duration_ms(given.silent_for)
+    queues, refused = queues_named(s, given.names or ())
+    registers = _registers(s, queues, named=bool(given.names))
+    code = _print_processes(s, registers)
+    printed = any(each.processes for each in registers)
+    reports = list(_reports(s, queues, given, silent_ms))
+    held = {
+        one.queue for _, each in reports if isinstance(each, list) for one in each if one.pending
+    }
+    for each in registers if given.names else ():
+        if not (each.processes or each.problem or each.queue.name in held):
+            say(printable(f"no worker process is {_known(each.queue)} with {each.queue.name}"))
+    for name, why in refused.items():
+        say(printable(f"{name}: not looked at: {why}"))
+        code = PARTLY_DONE
+    first = not printed
+    for queue, found in reports:
+        if isinstance(found, Refused):
+            code = PARTLY_DONE  # the other queues are shown
+            say(printable(f"{queue.name}: {found}"))
+        else:
+            first = print_reports(s, found, given.poison, first=first, all=bool(given.names))
+    if first and not given.names and not s.json and code == DONE:
+        say("no worker process is registered, and no consumer holds an entry")
+    return code
+
+
+def _known(queue: Queue[Any]) -> str:
+    """``seen`` where workers leave only traces, else ``registered``."""
     from redisq_ops.core.engine.optional_features import HasWorkerProcesses, HasWorkerTraces
+
+    seen = isinstance(queue, HasWorkerTraces) and not isinstance(queue, HasWorkerProcesses)
+    return "seen" if seen else "registered"
+
+
+def _registers(s: Session, queues: Sequence[Queue[Any]], *, named: bool) -> list[ProcessRegister]:
+    from redisq_ops.core.redis.operation import together
     from redisq_ops.ops.inspect.worker_processes import (
         ProcessRegister,
         process_registers,
         processes_of,
     )
 
-    if name is None:
-        registers = s.run(process_registers(s.deployment))
-        nothing = "no queue here has an owner that lists its workers"
-    else:
-        queue = s.run(s.deployment.queue(name))
-        shown = isinstance(queue, HasWorkerTraces) and not isinstance(queue, HasWorkerProcesses)
-        nothing = f"no worker process is {'seen' if shown else 'registered'} with {queue.name}"
-        registers = [ProcessRegister(queue, tuple(s.run(processes_of(queue))))]
+    if not named:
+        return s.run(process_registers(s.deployment))
+    found = s.run(together(processes_of(queue) for queue in queues))
+    return [ProcessRegister(*each) for each in zip(queues, map(tuple, found), strict=True)]
+
+
+def _reports(
+    s: Session, queues: Sequence[Queue[Any]], given: ListOptions, silent_ms: int
+) -> Iterator[tuple[Queue[Any], list[ConsumerReport] | Refused]]:
+    from redisq_ops.core.redis.operation import apart, together
+    from redisq_ops.core.redis.server_errors import translate
+    from redisq_ops.ops.inspect.consumers import consumer_reports
+
+    read = s.run(
+        together(
+            apart(consumer_reports(queue, given.group, silent_ms=silent_ms, poison=given.poison))
+            for queue in queues
+        )
+    )
+    for queue, found in zip(queues, read, strict=True):
+        if isinstance(found, Exception):
+            known = translate(found)
+            if len(given.names or ()) == 1 or not isinstance(known, Refused):
+                raise found
+            yield queue, known
+        else:
+            yield queue, found
+
+
+def _print_processes(s: Session, registers: Sequence[ProcessRegister]) -> int:
+    """Print the processes of registers, and what is unknown; returns the exit code."""
     rows = [_row(each.queue.name, process) for each in registers for process in each.processes]
     if s.json:
         for row in rows:
@@ -75,8 +163,6 @@ def ls(s: Session, *, name: str | None = argument("[QUEUE]", "Queue; default: al
                 for row in rows
             ],
         )
-    elif not any(each.problem for each in registers):
-        say(printable(nothing if name or not registers else "no worker process is registered"))
     for unknown in dict.fromkeys(filter(None, (each.unknown for each in registers))):
         say(printable(unknown))
     problems = [(each.queue.name, each.problem) for each in registers]
@@ -107,10 +193,120 @@ def _row(queue: str, process: Process) -> WorkerProcessOutput:
     }
 
 
-_WORKER = argument("NAME", "Worker, as `redisq workers ls` names it.")
+def print_reports(
+    s: Session, reports: Sequence[ConsumerReport], poison: int, *, first: bool, all: bool
+) -> bool:
+    """Print reports, those without consumers only with ``all``. ``first``, and the result: whether
+    nothing was printed so far."""
+    for report in reports:
+        if s.json:
+            emit(_report_row(report))
+        elif all or report.pending or report.consumers:
+            if not first:
+                print()
+            first = False
+            _print_report(report, poison)
+    return first
 
 
-@command(_workers, "quiet", prints="Plan Outcome")
+def _report_row(report: ConsumerReport) -> ConsumerReportOutput:
+    from redisq_ops.ops.inspect.consumers import AGES_MS, DELIVERIES
+
+    lags = [load.lag for load in report.loads]
+    return {
+        "queue": report.queue,
+        "group": report.group,
+        "lag": None if None in lags else sum(lag for lag in lags if lag is not None),
+        "pending": report.pending,
+        "groups": [
+            {"name": load.group, "pending": load.pending, "lag": load.lag, "again": load.again}
+            for load in report.loads
+        ],
+        "consumers": [
+            {
+                "name": one.name,
+                "pending": one.pending,
+                "idle_ms": one.idle_ms,
+                "oldest_age_ms": one.oldest_ms,
+                "late": one.late,
+                "silent": one.silent_ms is not None,
+                "silent_ms": one.silent_ms,
+            }
+            for one in report.consumers
+        ],
+        "heat": {
+            "deliveries": [*DELIVERIES],
+            "ages_ms": [*AGES_MS],
+            "counts": [[*row] for row in report.heat],
+        },
+        "poison": [
+            {
+                "id": row.id,
+                "consumer": row.consumer,
+                "age_ms": row.age_ms,
+                "deliveries": row.deliveries,
+                "late_ms": row.late_ms,
+            }
+            for row in report.poison
+        ],
+        "scanned": report.looked,
+    }
+
+
+def _print_report(report: ConsumerReport, poison: int) -> None:
+    from redisq_ops.ops.inspect.consumers import DELIVERIES
+
+    inside = f", group {report.group}" if report.group else ""
+    tell(f"queue {report.queue}{inside}")
+    for load in report.loads[:20]:
+        name = f"group {load.group}: " if load.group and load.group != report.group else ""
+        lag = "unknown" if load.lag is None else count(load.lag)
+        held = "unknown" if load.pending is None else count(load.pending)
+        again = f", {count(load.again)} wait to run again" if load.again else ""
+        tell_sentence(
+            f"{name}lag {lag} (not delivered yet), pending {held} (delivered, not settled){again}"
+        )
+    if len(report.loads) > 20:
+        tell(f"  … {len(report.loads) - 20:,} more groups")
+    if report.consumers:
+        print()
+        table(
+            ["consumer", "pending", "idle", "oldest", "leases over", ""],
+            [
+                [
+                    one.name,
+                    one.pending,
+                    age_or_none(one.idle_ms),
+                    age_or_none(one.oldest_ms),
+                    one.late,
+                    "" if one.silent_ms is None else f"silent for {age(one.silent_ms)}",
+                ]
+                for one in report.consumers
+            ],
+        )
+    if report.looked:
+        names = [
+            f"{n}" if after == n + 1 else f"{n}-{after - 1}" for n, after in pairwise(DELIVERIES)
+        ] + [f"{DELIVERIES[-1]}+"]
+        print()
+        table(
+            ["deliveries", *AGES],
+            [[name, *(n or "" for n in row)] for name, row in zip(names, report.heat, strict=True)],
+        )
+        tell(f"  of the first {count(report.looked)} of {count(report.pending)} pending")
+    for row in report.poison[:20]:
+        times = (
+            "given up for good" if row.deliveries is None else f"delivered {row.deliveries} times"
+        )
+        tell_sentence(f"poison: {row.id}, {times}, {row.consumer or 'nobody'} has it")
+    if len(report.poison) > 20:
+        tell(f"  … {len(report.poison) - 20:,} more delivered {poison} times or more")
+
+
+_WORKER = argument("NAME", "Worker, as `redisq workers ls` names it.", workers_of)
+
+
+@command(workers, "quiet", prints="Plan Outcome")
 def quiet(s: Session, *, name: str = QUEUE, worker: str = _WORKER, go: Go) -> int:
     """Tell a worker of another program to take no more jobs. What it has, it finishes. There is no
     undo.
@@ -121,7 +317,7 @@ def quiet(s: Session, *, name: str = QUEUE, worker: str = _WORKER, go: Go) -> in
     return commanded(s, name, "quiet", worker, go)
 
 
-@command(_workers, "stop", prints="Plan Outcome")
+@command(workers, "stop", prints="Plan Outcome")
 def stop(s: Session, *, name: str = QUEUE, worker: str = _WORKER, go: Go) -> int:
     """Tell a worker of another program to end, as its own tool does it. Exit 1 if nobody heard it.
     There is no undo. `redisq pending stop` ends the run of one job.
@@ -153,58 +349,3 @@ def commanded(s: Session, name: str, word: WorkerWord, target: str, go: Go) -> i
         say(heard_by(heard))
     ended(s, outcome, preview.what, undo=False, more={"heard": heard})
     return outcome.exit_code
-
-
-@options
-class PruneOptions:
-    name: str = QUEUE
-    process: str | None = argument("[NAME]", "Process; default: all silent ones.")
-    older_than: str | None = option(
-        "--older-than", "AGE", "Minimum silence: 30s, 5m; default: the owner's own limit."
-    )
-    rescue: bool = flag(
-        "--rescue/--no-rescue",
-        "Move their jobs back to waiting, first in their queue. Without it "
-        "Sidekiq loses them and Resque counts them as failed.",
-        default=True,
-    )
-    go: Go
-
-
-@command(_workers, "prune", prints="Plan Outcome")
-def prune(s: Session, given: PruneOptions) -> int:
-    """Remove dead worker processes from the register of Sidekiq or Resque, and rescue their jobs.
-    Each process is checked again in the step that removes it. There is no undo.
-
-    Examples:
-      redisq workers prune sidekiq --dry-run
-      redisq workers prune sidekiq --older-than 30s --yes
-      redisq workers prune resque box:78:mail --reason rebooted --yes
-    """
-    from redisq_ops.ops.change.audit_log import Author
-    from redisq_ops.ops.change.prune_processes import (
-        PruneSteps,
-        job_outcomes,
-        prune_preview,
-        select_processes,
-    )
-    from redisq_ops.ops.change.runner import ChangeRun
-
-    silent_ms = None if given.older_than is None else duration_ms(given.older_than)
-    with untouched():
-        queue = s.run(s.deployment.queue(given.name))
-        chosen = s.run(select_processes(queue, given.process, silent_ms))
-    preview = prune_preview(chosen, given.rescue)
-    if not chosen.processes:
-        return nothing_matched(s, [preview], given.go.dry_run)
-    if not agreed(s, [preview], given.go):
-        return 0
-    steps = PruneSteps(chosen, rescue=given.rescue)
-    change = ChangeRun(steps, Author.here(given.go.reason))
-    what = f"prune processes of {queue.name}"
-    finished = drive(s, change, what)
-    ended(s, change.outcome, what, undo=False, more={"jobs": dict(steps.jobs)})
-    if not s.json:
-        for line in job_outcomes(steps.jobs):
-            say(line)
-    return change.outcome.exit_code if finished else INTERRUPTED

@@ -80,7 +80,7 @@ class PlanOutput(TypedDict):
     changes: NotRequired[int]
     """only `edit`: entries that would change"""
     settings: NotRequired[dict[str, str]]
-    """only `retention`: setting → new value"""
+    """only `settings`: setting → new value"""
     stay: NotRequired[dict[str, int]]
     """only `edit`: reason → entries that would stay as they are"""
     request: NotRequired[str]
@@ -94,11 +94,11 @@ class PlanOutput(TypedDict):
     value: NotRequired[int | None]
     """only `request …`, `client …`: new value"""
     entries: NotRequired[int]
-    """only `request cancel`, `queue destroy`: entries affected"""
+    """only `request cancel`, `queue rm`: entries affected"""
     until_ms: NotRequired[Time | None]
     """only `dlq acknowledge`: from when its dead letters are trouble again; null: never"""
     hard: NotRequired[bool]
-    """only `queue destroy`"""
+    """only `queue rm`"""
     group: NotRequired[str | None]
     """only `consumers …`, `group …`: group"""
     consumer: NotRequired[str]
@@ -115,13 +115,13 @@ class PlanOutput(TypedDict):
     queues: NotRequired[list[str]]
     """only `discover --register`: queues that would be registered"""
     processes: NotRequired[list[str]]
-    """only `workers prune`: processes"""
+    """only `workers rm`: processes"""
     jobs: NotRequired[int]
-    """only `workers prune`: jobs they hold"""
+    """only `workers rm`: jobs they hold"""
     target: NotRequired[str]
     """only commands to workers: the worker; of `pending stop`, the job"""
     rescue: NotRequired[bool]
-    """only `workers prune`: whether these would be put back"""
+    """only `workers rm`: whether these would be put back"""
     file: NotRequired[str]
     """only `--plan`, `apply`: plan file"""
     op: NotRequired[str]
@@ -193,7 +193,7 @@ class OutcomeOutput(TypedDict):
     removed: NotRequired[bool | int]
     """only `consumers …`: whether the consumer was removed, or from how many groups"""
     jobs: NotRequired[dict[str, int]]
-    """only `workers prune`: what became of the jobs → number"""
+    """only `workers rm`: what became of the jobs → number"""
 
 
 class OperationOutput(TypedDict):

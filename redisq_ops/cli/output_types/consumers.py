@@ -80,7 +80,7 @@ class ConsumerReportOutput(TypedDict):
 
 class WorkerProcessOutput(TypedDict):
     queue: str
-    """a queue of the program that registers the process, to name in `redisq workers prune`; the
+    """a queue of the program that registers the process, to name in `redisq workers rm`; the
     process may serve others"""
     name: str
     """process, as its owner registers it"""

@@ -74,14 +74,15 @@ class EntryHistory(TypedDict):
 
 class FlowEntry(TypedDict):
     depth: int
-    """0: the entry itself; 1, 2 …: below it, what it waits for; -1, -2 …: above it, what waits"""
+    """0: the entry itself, and behind it others of its batch; 1, 2 …: below it, what it waits for;
+    -1, -2 …: above it, what waits"""
     role: str | None
     """its program's word for what it is to the entry one level nearer: `child`, `parent`,
-    `dependency`, `dependent`"""
+    `dependency`, `dependent`; `batch`, `parent batch`, `job` (of the same batch)"""
     address: str
-    """`QUEUE/ID`"""
+    """`QUEUE/ID`; of a batch its `bid`"""
     state: State | Literal["gone"] | None
-    """[state](states.md); `null`: unknown"""
+    """[state](states.md); `null`: unknown, or a batch, which has none while it exists"""
     owner_state: str | None
     """the owner's word for the state"""
     holds: bool
@@ -94,7 +95,7 @@ class FlowEntry(TypedDict):
     """state → entries, of all for which it waits or of those that were read; `open`: still waited
     for, so not ended, or dead and not replayed"""
     note: Text | None
-    """what else its program keeps of it, such as how far a chord of Celery came"""
+    """what else its program keeps of it, such as how far a chord of Celery or a batch came"""
 
 
 class Attachment(TypedDict):
@@ -140,7 +141,7 @@ class ValueCountOutput(TypedDict):
     """Entries counted by the value of a field (`select --by`)."""
 
     queue: str | None
-    """`null` with `--all-queues`"""
+    """`null` for several queues"""
     field: str
     value: str | None
     """text, or JSON of a payload; `null`: entries whose field has no value"""

@@ -92,6 +92,10 @@ class ClientOutput(TypedDict):
     """whether it is excluded from delivery"""
     cap: int | None
     """most entries it may have pending; `null`: no cap"""
+    rate: str | None
+    """how many entries it is handed, such as `10/s`; `null`: no limit"""
+    rests: bool
+    """whether it gets nothing now because of its rate"""
 
 
 class PriorityLevel(TypedDict):
@@ -305,6 +309,8 @@ class RuleStandingOutput(TypedDict):
     """whether the queue shows the numbers that the rule needs"""
     reason: Text | None
     """what broke it; `null`: it holds, or is unknown"""
+    condition: str | None
+    """text of a condition of the rules; `null`: another rule"""
 
 
 class NotifiedRecipientOutput(TypedDict):

@@ -6,25 +6,25 @@ from typing import Literal, NotRequired, TypedDict
 
 from redisq_ops.core.model.entry import State
 
-from .entries import EntryHistory, EntryOutput
+from .entries import EntryError, EntryHistory, EntryOutput
 from .queues import Holder
 from .units import Bytes, Duration, Size, Text, Time
 
 
 class SubmissionOutput(TypedDict):
     id: str
-    """request; with `--per-line` what the ids begin with"""
+    """request; with `--per-line`, and of entries, what the ids begin with"""
     queue: str
     word: Literal["ok", "same", "dry-run"]
     """`ok`: submitted; `same`: it was there already; `dry-run`: nothing was sent"""
     total: int
-    """sub-requests"""
+    """sub-requests, requests or entries"""
     state: Literal["open", "sealed", "done", "cancelled"] | None
-    """state of the request; `null` for a dry run"""
+    """state of the request; `null` for a dry run, and for entries"""
     refused: int
     """lines left out by `--skip-invalid`, or that would be refused"""
     purged: int
-    """only `--per-line`: requests that had been submitted before and then purged or moved"""
+    """only `--per-line`, and entries: those that were there before and were purged or moved"""
     lines: NotRequired[int]
     """only `--dry-run`: lines that were read"""
     bytes: NotRequired[Size]
@@ -39,6 +39,20 @@ class ScheduleOutput(TypedDict):
     """`ok`: scheduled; `same`: it was there already"""
     ready_ms: Time
     """ready time"""
+
+
+class EntryEndOutput(TypedDict):
+    """How an entry of a delay set or fair queue ended."""
+
+    queue: str
+    id: str
+    """entry"""
+    state: State
+    """`done`, `dead` or `trash`"""
+    reason: str | None
+    """why it is dead: `failed`, `lost` or `rejected`"""
+    error: EntryError | None
+    """last error of a dead entry"""
 
 
 class RequestOutput(TypedDict):
@@ -81,6 +95,10 @@ class RequestOutput(TypedDict):
     """size of all results"""
     results_dropped: int
     """results that were not kept because they exceed the limit"""
+    follows: str
+    """the request that has to be done first; empty: none"""
+    then: str
+    """the request that follows it; empty: none"""
 
 
 class RequestStream(TypedDict):
@@ -136,7 +154,7 @@ class ResultOutput(TypedDict):
     """In the order of the sub-requests; printed without `--json` too."""
 
     n: int
-    """number of the sub-request, from 1"""
+    """number of the sub-request, from 1; of an entry 1"""
     state: State
     """its [state](states.md)"""
     result: NotRequired[Bytes | None]

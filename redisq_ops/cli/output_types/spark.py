@@ -57,28 +57,6 @@ class SparkSubmissionOutput(TypedDict):
     """requests that were left alone, by word; `--dry-run`: invalid rows, as text"""
 
 
-class SparkPlanOutput(TypedDict):
-    """The last line is an [outcome](#outcome)."""
-
-    plan: Text
-    """what would be done"""
-    verb: str
-    """`replay` or `requeue`"""
-    queue: str
-    state: str
-    """state of the entries"""
-    filter: str
-    """which entries"""
-    matched: int
-    """entries"""
-    groups: dict[str, int]
-    """error group → entries"""
-    sample: list[str]
-    """some ids"""
-    op: str
-    """operation"""
-
-
 class SparkExportOutput(TypedDict):
     run: str
     """name of the run"""
@@ -163,22 +141,23 @@ class QueueReportThroughputOutput(TypedDict):
     queue: str
     from_ms: Time
     """begin of the minute"""
-    submitted: int
-    """entries submitted"""
-    taken: int
+    submitted: int | None
+    """entries submitted; `null`: unknown, as all below that can be, because the queue's history has
+    failures only"""
+    taken: int | None
     """deliveries"""
-    done: int
+    done: int | None
     """deliveries that ended done"""
     failed: int
     lost: int
     dead: int
     bad: int
     """deliveries that were not done"""
-    grown: int
+    grown: int | None
     """entries open at the end, compared with the beginning"""
-    peak: int
+    peak: int | None
     """the most in between"""
-    before: int
+    before: int | None
     """entries open at the beginning, at least"""
 
 
@@ -205,6 +184,58 @@ class QueueReportChangesOutput(TypedDict):
     `edit STATE` or `transfer QUEUE`"""
     entries: int | None
     """entries that it changed"""
+
+
+class QueueReportTasksOutput(TypedDict):
+    """A task as [`redisq tasks`](#task) has it; not of a lake. Unknown is `null`."""
+
+    table: Literal["tasks"]
+    queue: str
+    kind: str
+    task: str | None
+    every: bool
+    ended: int | None
+    failed: int | None
+    p50_ms: Duration | None
+    """run time that half of the runs that succeeded did not exceed"""
+    p95_ms: Duration | None
+    """the same of 95 % of them"""
+    timed: int
+    times: Literal["exact", "at most"] | None
+    error_type: Text | None
+    """type of the latest error"""
+    error_ms: Time | None
+    """when that run ended"""
+    since_ms: Time | None
+    """from when on all runs are counted"""
+    until_ms: Time
+    """when it was read"""
+    source: Text
+    """what was read"""
+    remarks: Text | None
+    """what is unknown, and why"""
+
+
+class QueueReportSamplesOutput(TypedDict):
+    """A sample of a recording, about one a minute; only with `--recording`. Unknown is `null`."""
+
+    table: Literal["samples"]
+    queue: str
+    kind: str
+    at_ms: Time
+    """when the sample was taken"""
+    oldest_ms: Time | None
+    """since when the oldest waiting entry had waited"""
+    waiting: int | None
+    pending: int | None
+    delayed: int | None
+    dead: int | None
+    in_per_min: int | None
+    """entries that arrived in the minute before"""
+    out_per_min: int | None
+    """entries settled in the minute before"""
+    failed_per_min: int | None
+    """attempts that failed in the minute before"""
 
 
 class QueueReportComparisonOutput(TypedDict):

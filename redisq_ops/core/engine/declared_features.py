@@ -93,9 +93,14 @@ class DeclaredFeatures:
         """Whether it is a whole deployment of another program, which has queues of its own."""
         return False
 
+    @property
+    def deployment(self) -> str:
+        """Another program's deployment: its queues and the whole name it alike; else empty."""
+        return ""
+
     def covers(self, other: Any) -> bool:
         """Whether it is a whole deployment, and ``other`` one of its queues."""
-        return False
+        return self.whole and not other.whole and self.deployment == other.deployment
 
     def leave_out(self, queues: Iterable[Any]) -> None:
         """For a whole deployment: leave these of its queues out from now on."""

@@ -15,11 +15,11 @@ from hashlib import sha1
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
-from ..model.clock import Duration, checked_ms
 from ..model.entry import Entry, MovedRange, State
 from ..model.errors import Refused, Superseded
 from ..model.keys import checked_consumer, checked_name
 from ..model.open_resize import OpenResize
+from ..model.rate_limit import RateLimit
 from ..model.settings import LEASE_MS
 from ..model.states import EDIT, FIXED
 from ..redis.operation import C_co, Call, Description, both, operation
@@ -49,6 +49,17 @@ class MoveStep:
     orphans: Collection[str]
     span: str
     stamps: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class EditStep:
+    """The arguments of `OperatorChanges.edit`, checked."""
+
+    op: str
+    step: int
+    rows: Sequence[tuple[str, bytes, bytes]]
+    source: State
+    high_water_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +127,7 @@ class OperatorChanges(ParallelReads[C_co]):
         target: str,
         high_water_ms: int,
         consumer: str = "-",
-        lease_ms: Duration = LEASE_MS,
+        lease_ms: int = LEASE_MS,
         times: Mapping[str, int] | None = None,
         orphans: Collection[str] = (),
         span: str = "",
@@ -138,7 +149,6 @@ class OperatorChanges(ParallelReads[C_co]):
         """
         checked_name(op, "operation")
         checked_consumer(consumer)
-        time_ms = checked_ms(lease_ms, "time")
         return self._move(
             MoveStep(
                 op,
@@ -148,7 +158,7 @@ class OperatorChanges(ParallelReads[C_co]):
                 target,
                 high_water_ms,
                 consumer,
-                time_ms,
+                lease_ms,
                 times or {},
                 orphans,
                 span,
@@ -234,9 +244,17 @@ class OperatorChanges(ParallelReads[C_co]):
         `move` does, or a phrase as `would_edit`; ``changed`` also stands for another payload.
         """
         checked_name(op, "operation")
-        edits = [(id, sha1(was).hexdigest(), payload) for id, was, payload in rows]
+        return self._edit(EditStep(op, step, rows, source, high_water_ms))
+
+    def _edit(self, edit: EditStep) -> Description[list[str]]:
         return self._call_script(
-            "edit", words, edits, caller=op, seq=step, **{"from": source}, high_water=high_water_ms
+            "edit",
+            words,
+            [(id, sha1(was).hexdigest(), payload) for id, was, payload in edit.rows],
+            caller=edit.op,
+            seq=edit.step,
+            **{"from": edit.source},
+            high_water=edit.high_water_ms,
         )
 
     @operation
@@ -335,9 +353,23 @@ class OperatorChanges(ParallelReads[C_co]):
 
     @operation
     async def configure(self, op: str, seq: int, changes: dict[str, str]) -> dict[str, str]:
-        """Set settings and flags; an empty value removes one. Returns the values before, or ""."""
+        """Set settings and flags; an empty value removes one. Returns the values before, or "".
+
+        Raises `BadInput` for a ``rate`` that is none, `Refused` where the queue can't have one.
+        """
+        if "rate" in changes:
+            changes = {**changes, "rate": self.stored_rate(changes["rate"])}
         await self._ensure_registered()
         return await self._configure(op, seq, changes)
+
+    def stored_rate(self, text: str) -> str:
+        """A rate such as ``10/s`` as it is stored, empty for ``off``; raises as `configure`."""
+        rate = RateLimit.read(text)
+        if rate and not self.has_rate:
+            raise Refused(
+                f"queue {self.name} can't have a rate: {self.owner}'s workers take from it"
+            )
+        return str(rate or "")
 
     async def _configure(
         self, op: str, seq: int, changes: dict[str, str], since: Mapping[str, str] | None = None
@@ -367,7 +399,8 @@ class OperatorChanges(ParallelReads[C_co]):
         parts = [f"{self.keys['op_']}{op}" for op, _ in ops]
         if not parts:
             parts = [self.keys[part] for part in (*FIXED, *self.key_types)]
-            parts += self._rate_keys(await self._now())
+            now = await self._now()
+            parts += [*self._rate_keys(now), *self._task_keys(now)]
         else:
             key = self.keys["ops"]
             await Call(("ZREM", key, *(op for op, _ in ops)), int, key=key)

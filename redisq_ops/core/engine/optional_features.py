@@ -10,14 +10,15 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..model.clock import Duration, Moment, checked_ms
+from ..model.clock import Moment, Seconds, duration_ms
 from ..model.consumer_load import GroupPositions, Reassigned, StreamId
 from ..model.entry import Client, Clients, Consumer, Entry, Level, Request
-from ..model.errors import Refused
+from ..model.errors import BadInput, Refused
 from ..model.task_figures import TaskReport
 from ..model.worker_command import WorkerCommand, WorkerWord
 from ..model.worker_process import Process, Pruned
-from ..redis.operation import C_co, operation
+from ..redis.operation import C_co, Call, operation
+from ..redis.parsers import optional
 from .queue import Queue
 from .state_scan import ScoreRange
 
@@ -33,6 +34,72 @@ class HasConsumers(Queue[C_co]):
     @abstractmethod
     async def consumers(self, id: str) -> list[Consumer]:
         """The consumers of a request, or of a group, by name; empty when there are none."""
+
+
+class TakesEntries(Queue[C_co]):
+    """Entries are added from here one by one, each with an id and a payload."""
+
+    pushes_again: ClassVar[bool] = False
+    """an id that is there already is no refusal: it gets the new payload"""
+    bounds_delayed: ClassVar[bool] = False
+    """the setting max_waiting counts delayed entries, too"""
+    of_clients: ClassVar[bool] = False
+    """each entry has a client"""
+    takes_ready_times: ClassVar[bool] = False
+
+    @operation
+    async def add_entries(
+        self,
+        entries: Sequence[tuple[str, bytes]],
+        *,
+        client: str | None = None,
+        at: Moment | None = None,
+        after: Seconds | None = None,
+    ) -> list[str]:
+        """Add (id, payload) pairs, up to 500: for now, ``at`` a time or ``after`` a span. Returns
+        for each ``ok``; ``same``: it is there already; ``trash``: it was, and was purged;
+        ``exists``: another one has that id.
+
+        Raises `BadInput`, before anything is sent, for a client or ready time that this kind lacks
+        or needs; `TooLarge`, `QueueFull`, `QueueClosed`.
+        """
+        if client is None and self.of_clients:
+            raise BadInput(
+                f"queue {self.name} is a {self.kind} queue: name the client of the entries"
+            )
+        for given, taken, what in (
+            (client, self.of_clients, "client"),
+            (at, self.takes_ready_times, "ready time"),
+            (after, self.takes_ready_times, "ready time"),
+        ):
+            if given is not None and not taken:
+                raise BadInput(
+                    f"queue {self.name} is a {self.kind} queue: its entries have no {what}"
+                )
+        return await self._add_entries(entries, client, at, after)
+
+    @abstractmethod
+    async def _add_entries(
+        self,
+        entries: Sequence[tuple[str, bytes]],
+        client: str | None,
+        at: Moment | None,
+        after: Seconds | None,
+    ) -> list[str]:
+        """The same, of arguments that fit the kind."""
+
+    @operation
+    async def submitted_lines(self, id: str) -> int:
+        """How many lines of a file that was submitted as ``id`` were added here in the last day."""
+        key = self.keys["callers"]
+        kept = await Call(("HGET", key, f"submit:{id}"), optional, key=key)
+        return 0 if kept is None else int(kept.split()[0])
+
+    @operation
+    async def keep_submitted_lines(self, id: str, lines: int) -> None:
+        """Keep for a day how many were added: entries that are done are known no longer."""
+        key, now = self.keys["callers"], await self._now()
+        await Call(("HSET", key, f"submit:{id}", f"{lines} {now}"), int, key=key)
 
 
 class HasRequests(HasConsumers[C_co]):
@@ -54,7 +121,7 @@ class HasRequests(HasConsumers[C_co]):
     @operation
     @abstractmethod
     async def request_ranges(
-        self, settled: bool, size: int, low_ms: Moment | None = None, high_ms: Moment | None = None
+        self, settled: bool, size: int, low_ms: int | None = None, high_ms: int | None = None
     ) -> list[ScoreRange]:
         """Ranges of about ``size`` requests, for parallel reads: open requests by creation,
         ``settled`` ones by their end, from ``low_ms`` to ``high_ms``. Of one shard."""
@@ -270,6 +337,8 @@ class HasOwnersPause(Queue[C_co]):
 
     pause_note: ClassVar[str]
     """whose pause it is and who heeds it, in words"""
+    pause_heeded: ClassVar[bool] = True
+    """whether every edition of the owner's own workers heeds it"""
 
     async def pause_refused(self) -> str | None:
         """Why redisq can neither pause the queue nor let it go on, in words; None: it can."""
@@ -341,18 +410,19 @@ class HasWorkerProcesses(HasWorkerTraces[C_co]):
         self,
         name: str,
         *,
-        silent_ms: Duration | None = None,
+        silent: Seconds | None = None,
         rescue: bool = False,
         op: str | None = None,
         step: int = 1,
     ) -> Pruned:
-        """Remove a process from the registry if it was silent for ``silent_ms``.
+        """Remove a process from the registry if it was silent for so long.
 
-        Default: as long as its owner waits. The step that removes it checks that again, by the
-        server's clock. ``rescue``: its jobs wait again; otherwise see `prune_note`. The same
-        ``op`` and ``step`` sent again change nothing and get the same answer.
+        ``silent``: seconds or a timedelta; default: as its owner waits. The step that
+        removes it checks that again, by the server's clock. ``rescue``: its jobs wait again;
+        otherwise see `prune_note`. The same ``op`` and ``step`` sent again change nothing and get
+        the same answer.
         """
-        silence = None if silent_ms is None else checked_ms(silent_ms, "silence")
+        silence = None if silent is None else duration_ms(silent, "silent")
         return await self._prune(name, silence, rescue, op, step)
 
     async def _prune(
@@ -362,6 +432,7 @@ class HasWorkerProcesses(HasWorkerTraces[C_co]):
 
 
 FEATURES: tuple[type, ...] = (
+    TakesEntries,
     HasRequests,
     HasConsumerGroups,
     HasPriorityLevels,

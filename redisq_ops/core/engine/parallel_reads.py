@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..model.clock import Moment, bound_ms
 from ..model.entry import PageQuery, State
 from ..model.quoting import bytes_of
 from ..model.states import ZSETS
@@ -33,19 +32,19 @@ class ParallelReads(QueueReads[C_co]):
 
     @operation
     async def score_ranges(
-        self, state: State, size: int, low_ms: Moment | None = None, high_ms: Moment | None = None
+        self, state: State, size: int, low_ms: int | None = None, high_ms: int | None = None
     ) -> list[ScoreRange] | None:
         """Ranges of a state with about ``size`` entries each, for `read_range`.
 
-        ``low_ms``, ``high_ms``: bounds of `Entry.at_ms` (ms or aware datetimes). None: the state is
+        ``low_ms``, ``high_ms``: bounds of `Entry.at_ms`. None: the state is
         in no sorted set; read it with `read_waiting` or `page`. Of one shard.
         """
         kept = await self._zset_range(state)
         if kept is None:
             return None
         part, low, high = kept
-        lows = [bound for bound in (low, bound_ms(low_ms, "low_ms")) if bound is not None]
-        highs = [bound for bound in (high, bound_ms(high_ms, "high_ms")) if bound is not None]
+        lows = [bound for bound in (low, low_ms) if bound is not None]
+        highs = [bound for bound in (high, high_ms) if bound is not None]
         return await score_ranges(
             self.keys[part], size, max(lows, default=None), min(highs, default=None)
         )

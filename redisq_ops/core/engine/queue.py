@@ -8,15 +8,18 @@ written once, here and in the base classes. `optional_features` has what only so
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar
+from urllib.parse import unquote_to_bytes
 
 from ..model.attachment import Attachment
-from ..model.clock import Duration, checked_ms
-from ..model.entry import Delivery, Entry, Settlement, TakeResult
+from ..model.clock import Seconds, duration_ms
+from ..model.entry import Delivery, Entry, Settlement, TakeResult, task_of
 from ..model.keys import checked_consumer
-from ..model.settings import LEASE_MS, MAX_BATCH
+from ..model.quoting import text
+from ..model.settings import LEASE_S, MAX_BATCH
 from ..redis.operation import Arg, C_co, Call, attempt, both, operation
 from ..redis.parsers import row_words
 from ..redis.server_errors import translate
@@ -24,6 +27,8 @@ from .operator_changes import OperatorChanges
 from .relation import NO_LINKS, Links
 from .replay_tracking import ReplayTracker
 from .wire_format import checked_take, ends, taken
+
+log = logging.getLogger("redisq_ops.worker")
 
 
 class Queue(OperatorChanges[C_co]):
@@ -37,6 +42,10 @@ class Queue(OperatorChanges[C_co]):
     an awaitable. All raise subclasses of `errors.RedisqError`.
     """
 
+    public: ClassVar[tuple[str, ...]] = (
+        *("take", "settle", "settle_and_take", "extend", "counts", "page", "get", "get_many"),
+        *("history", "rates"),
+    )
     exchanges_at_once: ClassVar[bool] = True
     """whether one script can settle and take; else these are two calls in one round trip"""
 
@@ -62,22 +71,22 @@ class Queue(OperatorChanges[C_co]):
         return [Attachment("result", result)] if isinstance(result, bytes) else []
 
     @operation
-    async def take(self, n: int = 1, *, consumer: str, lease_ms: Duration = LEASE_MS) -> TakeResult:
-        """Take up to ``n`` entries (1 to 500), each under a lease of ``lease_ms``.
+    async def take(self, n: int = 1, *, consumer: str, lease: Seconds = LEASE_S) -> TakeResult:
+        """Take up to ``n`` entries (1 to 500), each under a lease.
 
-        ``lease_ms``: ms or a timedelta. Returns a `TakeResult`: the deliveries, and when to look
+        ``lease``: seconds or a timedelta. Returns a `TakeResult`: the deliveries, and when to look
         again. Delayed entries that are due and entries whose lease expired are handed out, too.
         Doesn't block, and doesn't create a queue that doesn't exist.
 
         At least once: an entry whose lease expires is delivered again, and its old receipt is void.
         Raises `BadInput` for a bad number or name, `Unreachable`.
 
-            taken = queue.take(10, consumer="worker-1", lease_ms=30_000)
+            taken = queue.take(10, consumer="worker-1", lease=30)
             queue.settle([Settlement(each, "ack") for each in taken.deliveries])
         """
         checked_take(n)
         checked_consumer(consumer)
-        lease_ms = checked_ms(lease_ms, "lease_ms")
+        lease_ms = duration_ms(lease, "lease")
         if not await self._ready_to_take():
             return TakeResult((), None, False)
         return await self._take(n, consumer, lease_ms)
@@ -90,10 +99,9 @@ class Queue(OperatorChanges[C_co]):
             await self._ensure_registered()
         return True
 
-    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> TakeResult:
+    async def _take(self, n: int, consumer: str, lease_ms: int) -> TakeResult:
         checked_take(n)
         checked_consumer(consumer)
-        lease_ms = checked_ms(lease_ms, "lease_ms")
         found: TakeResult = await self._call_idempotent(
             "take",
             partial(self._read_take, consumer=consumer),
@@ -104,7 +112,18 @@ class Queue(OperatorChanges[C_co]):
         return found
 
     def _read_take(self, reply: list[Any], consumer: str) -> TakeResult:
+        deadline, *dead = reply[2].split(b",")
+        if dead:
+            self._tell_dead([unquote_to_bytes(id) for id in dead])
+            reply = [*reply[:2], deadline, *reply[3:]]
         return taken(reply, partial(self._deliveries, consumer))
+
+    def _tell_dead(self, ids: Sequence[bytes]) -> None:
+        """Log entries that died of lost leases: no worker that had them is there to do so."""
+        for id in map(text, ids):
+            why = "its lease was lost each time: its workers were killed, or stood still"
+            fields = {"queue": self.name, "entry": id, "task": task_of(id)}
+            log.error("dead letter: %s/%s: %s", self.name, id, why, extra=fields)
 
     def _deliveries(
         self,
@@ -128,7 +147,7 @@ class Queue(OperatorChanges[C_co]):
         ``stale``: a later delivery of the entry is the valid one, and nothing was changed. Raises
         `BadInput` for an unknown outcome or a value that isn't bytes; then nothing is sent.
 
-            words = queue.settle([Settlement(delivery, "fail", b"error text", delay_ms=5_000)])
+            words = queue.settle([Settlement(delivery, "fail", b"error text", delay=5)])
         """
         await self._check_key_types_once()
         return await self._settle(settlements)
@@ -136,7 +155,7 @@ class Queue(OperatorChanges[C_co]):
     async def _settle(self, settlements: Sequence[Settlement]) -> list[str]:
         if not settlements:
             return []
-        told, rows = ends(settlements, _row)
+        told, rows = ends(settlements, self._settled_row)
         found: list[str] = await self._call_idempotent(
             "settle",
             row_words(len(settlements)),
@@ -153,16 +172,19 @@ class Queue(OperatorChanges[C_co]):
         n: int,
         *,
         consumer: str,
-        lease_ms: Duration = LEASE_MS,
+        lease: Seconds = LEASE_S,
     ) -> tuple[list[str], TakeResult]:
         """`settle` and then `take`, in one round trip: (the words, the deliveries)."""
+        checked_take(n)  # before anything is settled
+        checked_consumer(consumer)
+        lease_ms = duration_ms(lease, "lease")
         words, result = await self._settle_and_take(settlements, n, consumer, lease_ms)
         if isinstance(result, Exception):
             raise result
         return words, result
 
     async def _settle_and_take(
-        self, settlements: Sequence[Settlement], n: int, consumer: str, lease_ms: Duration
+        self, settlements: Sequence[Settlement], n: int, consumer: str, lease_ms: int
     ) -> tuple[list[str], TakeResult | Exception]:
         """`settle_and_take`, but the error of a take is returned as its result, because the
         settlements before it were carried out and their words are needed."""
@@ -173,11 +195,11 @@ class Queue(OperatorChanges[C_co]):
         return await both(self._settle(settlements), attempt(self._take(n, consumer, lease_ms)))
 
     async def _exchange(
-        self, settlements: Sequence[Settlement], n: int, consumer: str, lease_ms: Duration
+        self, settlements: Sequence[Settlement], n: int, consumer: str, lease_ms: int
     ) -> tuple[list[str], TakeResult | Exception]:
         checked_take(n)
         checked_consumer(consumer)
-        told, rows = ends(settlements, _row)
+        told, rows = ends(settlements, self._settled_row)
         words = row_words(len(settlements))
 
         def read(reply: list[Any]) -> tuple[list[str], TakeResult | Exception]:
@@ -201,15 +223,13 @@ class Queue(OperatorChanges[C_co]):
                 take_caller=caller,
                 take_seq=seq,
                 n=n,
-                lease_ms=checked_ms(lease_ms, "lease_ms"),
+                lease_ms=lease_ms,
             )
         return result
 
     @operation
-    def extend(
-        self, deliveries: Sequence[Delivery], lease_ms: Duration = LEASE_MS
-    ) -> Call[list[bool]]:
-        """Renew leases: ``lease_ms`` (ms or a timedelta) from now. Up to 500 deliveries.
+    def extend(self, deliveries: Sequence[Delivery], lease: Seconds = LEASE_S) -> Call[list[bool]]:
+        """Renew leases: ``lease`` (seconds or a timedelta) from now. Up to 500 deliveries.
 
         Returns one bool for each: False when a later delivery of the entry is the valid one, or it
         is settled; then its handler should stop.
@@ -218,7 +238,7 @@ class Queue(OperatorChanges[C_co]):
             "extend",
             lambda reply: [word == b"ok" for word in reply[1:]],
             [(d.id, d.receipt) for d in deliveries],
-            lease_ms=checked_ms(lease_ms, "lease_ms"),
+            lease_ms=duration_ms(lease, "lease"),
         )
 
     @operation
@@ -227,8 +247,9 @@ class Queue(OperatorChanges[C_co]):
 
         Returns how many were deleted. Workers call it from `upkeep`.
         """
-        swept: int = await self._call_script("sweep", int, max=max)
-        return swept
+        swept: list[Any] = await self._call_script("sweep", list, max=max)
+        self._tell_dead(swept[1:])
+        return int(swept[0])
 
     @operation
     async def upkeep(self) -> int:
@@ -237,12 +258,16 @@ class Queue(OperatorChanges[C_co]):
 
     def _retry_delay_ms(self, settlement: Settlement) -> int | None:
         """ms that a failed entry waits for its next attempt; None: unknown before it is settled."""
-        return checked_ms(settlement.delay_ms, "delay_ms")
+        if settlement.delay is not None:
+            return duration_ms(settlement.delay, "delay")
+        if self.retry is None or settlement.outcome != "fail":
+            return 0
+        return int(self.retry.spread_s(settlement.delivery) * 1000)
+
+    def _settled_row(self, settlement: Settlement) -> tuple[Arg, ...]:
+        delay_ms = self._retry_delay_ms(settlement) or 0
+        return settlement.outcome, settlement.value, delay_ms
 
     def replay_tracker(self) -> ReplayTracker:
         """Follows entries that are replayed in this queue until they end or die again."""
         return ReplayTracker(self)
-
-
-def _row(settlement: Settlement) -> tuple[Arg, ...]:
-    return settlement.outcome, settlement.value, checked_ms(settlement.delay_ms, "delay_ms")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABCMeta
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -11,8 +11,11 @@ from urllib.parse import unquote
 
 from ..model.clock import Clock, ServerClock
 from ..model.entry import State
-from ..model.errors import Unregistered, WrongKind
+from ..model.errors import BadInput, Unregistered, WrongKind
 from ..model.keys import PREFIX, Keys, checked_name, checked_prefix
+from ..model.quoting import text
+from ..model.retry_policy import RetryPolicy, log
+from ..model.settings import STATED_ATTEMPTS
 from ..model.states import FIXED, VERBS, Verb
 from ..redis import acl_rights
 from ..redis.operation import (
@@ -38,8 +41,20 @@ from .registry import MARK, Registered, ensure_registered, find, read_mark, serv
 T = TypeVar("T")
 
 
-class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
+class _QueueClass(ABCMeta):
+    """Makes `help` and completion show what programs call (`QueueBase.public`); the rest is for
+    operators' tools."""
+
+    def __dir__(cls) -> list[str]:
+        public = {name for each in cls.__mro__ for name in vars(each).get("public", ())}
+        return [name for name in super().__dir__() if name in public or name.startswith("_")]
+
+
+class QueueBase(DeclaredFeatures, Bound[C_co], metaclass=_QueueClass):
     """A queue's keys and scripts, and the class attributes that describe its kind."""
+
+    public: ClassVar[tuple[str, ...]] = ("client", "exists", "settings", "now")
+    """names that producers and workers use; a subclass lists those that it adds"""
 
     kind: ClassVar[str]
     """the kind's name in the registry and on the command line"""
@@ -70,6 +85,8 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
     """waiting entries that a page finds by position (``start``) within milliseconds; None: all"""
     has_settings: ClassVar[bool] = True
     """whether the queue has settings and the flags ``paused`` and ``closed``"""
+    has_rate: ClassVar[bool] = True
+    """whether the queue can have a rate (`Settings.rate`): all takes are by our scripts"""
     layout_faults: ClassVar[tuple[str, ...]] = ()
     """known faults of the layout itself, one sentence each"""
     replay_note: ClassVar[str] = "attempts restart at zero"
@@ -80,7 +97,8 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
         client: C_co,
         name: str = "default",
         *,
-        prefix: str = PREFIX,
+        prefix: str | None = None,
+        retry: RetryPolicy | None = None,
         clock: Clock | None = None,
         callers: CallerSlots | None = None,
         shard: int = 0,
@@ -90,16 +108,21 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
 
         ``client``: from `connect` (operations block) or `aconnect` (operations are awaited).
         ``name``: 1 to 128 printable ASCII characters without space, ``{ } * | /``. ``prefix``:
-        what all keys of this deployment begin with. ``clock``: for tests. ``callers``, ``shard``
-        and ``layout``: set by a sharded queue for its shards. Raises `BadInput` for a bad name.
+        what all keys of this deployment begin with; None: what `connect` found. ``retry``: how
+        often and when a failed entry is tried again. ``clock``: for tests. ``callers``, ``shard``
+        and ``layout``: set by a sharded queue for its shards. Raises `BadInput`.
         """
         super().__init__(client)
         self.name = self._checked_name(name)
-        self.prefix = checked_prefix(prefix)
+        own = getattr(client, "redisq_prefix", PREFIX) if prefix is None else prefix
+        self.prefix = checked_prefix(own)
+        if not isinstance(retry, RetryPolicy | None):
+            raise BadInput(f"retry must be a RetryPolicy, not {type(retry).__name__}")
+        self.retry = retry
         self.shard = shard
         self.layout = layout
         # A name can't contain a slash, so no queue has the keys of another queue's shard.
-        self.keys = Keys(f"{self.name}/{shard}" if shard else self.name, prefix)
+        self.keys = Keys(f"{self.name}/{shard}" if shard else self.name, self.prefix)
         self.clock = clock or ServerClock()
         self.callers = callers or CallerSlots()
         self._registered = False
@@ -121,8 +144,9 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
         return f"<{type(self).__name__} {self.name + shard!r} ({mode(self.client)})>"
 
     def __dir__(self) -> list[str]:
-        """Public names only: this is what an interactive shell offers as completions."""
-        return [name for name in super().__dir__() if not name.startswith("_")]
+        """What an interactive shell offers as completions."""
+        own = [name for name in dir(type(self)) if not name.startswith("_")]
+        return [*own, "keys", "name", "prefix"]
 
     # --- scripts and the registry --------------------------------------------------------------
 
@@ -179,6 +203,8 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
 
         A refused write is no error: workers need no mark, and scripts that need it report it.
         """
+        if self.retry is not None:
+            await self._keep_attempts(self.retry.attempts)
         places = self.shard_keys
         marks = await together(read_mark(keys) for keys in places)
         marking = self._script("mark_registered")
@@ -190,6 +216,29 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
             )
         )
         return isinstance(left, Exception) or not left
+
+    async def _keep_attempts(self, attempts: int | None) -> None:
+        """Keep the attempts that the code states with the queue, where scripts and operators see
+        them; None: what other code stated is over. An operator's setting stays in force."""
+        keys = [keys["cfg"] for keys in self.shard_keys]
+        stated = None if attempts is None else str(attempts).encode()
+        there = await together(
+            Call(("HMGET", key, STATED_ATTEMPTS, "max_failures"), list[bytes | None], key=key)
+            for key in keys
+        )
+        change = ("HDEL",) if stated is None else ("HSET", stated)
+        left = await attempt(
+            together(
+                Call((change[0], key, STATED_ATTEMPTS, *change[1:]), int, key=key)
+                for key, (kept, _) in zip(keys, there, strict=True)
+                if kept != stated
+            )
+        )
+        said = "queue %s: attempts=%s of the code isn't in force: %s"
+        if isinstance(left, Exception):  # the server is full: workers go on
+            log.warning(said, self.name, attempts, left)
+        elif stated is not None and (setting := there[0][1]) not in (None, stated):
+            log.warning(said, self.name, attempts, f"the setting max_failures is {text(setting)}")
 
     async def _register_again(self) -> None:
         """Register the whole queue after a script found no mark: the server lost the queue's data.
@@ -295,13 +344,21 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
     @operation
     def settings(self) -> Call[dict[str, str]]:
         """Settings that differ from their defaults, and the flags ``paused`` and ``closed``."""
-        return Call(
-            ("HGETALL", self.keys["cfg"]),
-            lambda reply: {
-                name: unquote(v.decode()) for k, v in reply.items() if (name := k.decode()) != MARK
-            },
-            key=self.keys["cfg"],
-        )
+
+        def read(reply: dict[bytes, bytes]) -> dict[str, str]:
+            found = {k.decode(): unquote(v.decode()) for k, v in reply.items()}
+            found.pop(MARK, None)
+            if stated := found.pop(STATED_ATTEMPTS, ""):
+                found.setdefault("max_failures", stated)
+            return found
+
+        return Call(("HGETALL", self.keys["cfg"]), read, key=self.keys["cfg"])
+
+    @operation
+    def stated_attempts(self) -> Call[str]:
+        """``max_failures`` as the code states it (`RetryPolicy`); empty: it doesn't."""
+        key = self.keys["cfg"]
+        return Call(("HGET", key, STATED_ATTEMPTS), lambda reply: text(reply or b""), key=key)
 
     @operation
     async def now(self) -> int:
@@ -313,14 +370,15 @@ class QueueBase(DeclaredFeatures, Bound[C_co], ABC):
         key = self.keys["stat"]
         return Call(("HMGET", key, *names), integers, key=key)
 
-    def _flags(self) -> Call[list[str | None]]:
-        """The reason why the queue is paused and why it is closed; None where it isn't."""
+    def _flags(self, *more: str) -> Call[list[str | None]]:
+        """The reason why the queue is paused and why it is closed; None where it isn't. ``more``:
+        settings to read with them."""
 
         def read(reply: list[bytes | None]) -> list[str | None]:
             return [None if flag is None else unquote(flag.decode()) for flag in reply]
 
         key = self.keys["cfg"]
-        return Call(("HMGET", key, "paused", "closed"), read, key=key)
+        return Call(("HMGET", key, "paused", "closed", *more), read, key=key)
 
     async def _now(self) -> int:
         stamp = self.clock.stamp()

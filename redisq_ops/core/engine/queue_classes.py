@@ -96,8 +96,8 @@ def open_queue(client: Any, entry: Registered, **given: Any) -> Queue[Any]:
     if queue.name != entry.name:
         raise Unreadable(
             f"the registry entry of {entry.name} is corrupt: a queue of that name doesn't have its "
-            f"keys at {entry.at!r}. Remove it with redisq forget {entry.name}, then redisq discover"
-            " --register finds the queue again"
+            f"keys at {entry.at!r}. Remove it with redisq queue rm {entry.name}, then redisq "
+            "discover --register finds the queue again"
         )
     return queue
 

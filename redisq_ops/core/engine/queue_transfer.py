@@ -82,7 +82,7 @@ class Transfer:
                     )
             await transfer.end_step(source, op, step, self.state)
             raise NotFound(
-                f"queue {name} was destroyed: what was on its way there is back in {source.name}"
+                f"queue {name} was removed: what was on its way there is back in {source.name}"
             )
         # If rows are missing, the step was carried out before, and the target has their results.
         again = again or not rows or len(cargo) < len(rows)

@@ -7,7 +7,8 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
+from urllib.parse import unquote
 
 from ..model import record
 from ..model.activity import FAR_MS, Activity, ConsumerSign
@@ -20,18 +21,22 @@ from ..model.consumer_load import (
 )
 from ..model.cut_element import is_cut, length
 from ..model.entry import Checkup, Counts, Entry, Event, Limit, Page, PageQuery, State, not_read
-from ..model.errors import WrongKind
+from ..model.errors import BadInput, RedisqError, WrongKind
 from ..model.queue_position import OTHERS, SEEN, QueuePosition
 from ..model.quoting import text
+from ..model.rate_limit import RateLimit
 from ..model.rates import Rates
 from ..model.states import ZSETS
 from ..redis.operation import C_co, Call, Description, both, operation, shortened, together
-from ..redis.parsers import moment, number, scored, spelt
+from ..redis.parsers import moment, number, optional, scored, spelt
 from .queue_base import QueueBase
 from .state_scan import ScoreRange, behind, page, positions
 from .state_scan import spelt as spelt_position
 
 _HOUR_MS = 3_600_000
+TASK_SLICE_MS = 300_000
+TASK_SLICES = 24 * 12 + 1
+"""slices of counts by task that can be asked for"""
 _HOURS = 26
 """hours for which per-minute counters can exist"""
 _FEW_MINUTES = 6
@@ -40,6 +45,8 @@ _NAMED = 20
 """corrupt records that a checkup names; it counts the others"""
 _CHECKED = 500
 """records that a checkup reads at a time"""
+_RATED_MS = 1_000
+"""ms for which a rate counts as reached after it stopped an entry"""
 RATES_S = 90_000
 """s after which an hour of per-minute counters expires; the same number is in `history.lua`"""
 
@@ -95,7 +102,16 @@ class QueueReads(QueueBase[C_co]):
         payloads that would have to be made of other programs' records may be left out.
         """
         query = PageQuery(cursor, max, start, payloads, glance, brief and not payloads)
-        return self._bounded_page(state, query)
+        return self._page_behind(state, query)
+
+    async def _page_behind(self, state: State, query: PageQuery) -> Page:
+        try:
+            return await self._bounded_page(state, query)
+        except (ValueError, LookupError) as error:
+            if query.cursor is None or isinstance(error, RedisqError):
+                raise
+            what = f"cursor {query.cursor!r:.60}"
+            raise BadInput(f"{what} is none that a page of queue {self.name} had") from error
 
     async def _bounded_page(self, state: State, query: PageQuery) -> Page:
         """`_page`; ids and payloads that are too long arrive cut, and their entries say so."""
@@ -206,6 +222,14 @@ class QueueReads(QueueBase[C_co]):
         """As `get_many`, without payloads that are long; None also for one that wasn't found."""
         return await self.get_many.op(ids, likely)
 
+    @operation
+    async def get_in(self, ids: Sequence[str], state: State) -> list[Entry | None]:
+        """The entries of these ids in one state, with payloads; None for one that isn't there.
+
+        Where another program has several entries of one id, an id named again is the next one."""
+        found = await together(self.get.op(id) for id in ids)
+        return [entry if entry and entry.state == state else None for entry in found]
+
     @abstractmethod
     async def _get_waiting(self, id: str) -> Entry | None: ...
 
@@ -213,6 +237,11 @@ class QueueReads(QueueBase[C_co]):
         """Keys of the per-minute counters that can exist."""
         last = now_ms // _HOUR_MS
         return [f"{self.keys['rate_']}{hour}" for hour in range(last - _HOURS, last + 1)]
+
+    def _task_keys(self, now_ms: int, slices: int = TASK_SLICES) -> list[str]:
+        """The key of the releases, and those of the latest slices of counts by task."""
+        last, base = now_ms // TASK_SLICE_MS, self.keys["task_"]
+        return [base + "releases", *(f"{base}{n}" for n in range(last - slices + 1, last + 1))]
 
     @operation
     async def rates(self, now_ms: int, minutes: int = 60) -> Rates:
@@ -386,12 +415,45 @@ class QueueReads(QueueBase[C_co]):
 
     @operation
     async def limits_reached(self, max: int = OTHERS) -> list[Limit]:
-        """Requests or clients whose entries wait only because as many as allowed are pending.
+        """Requests or clients whose entries wait only because as many as allowed are pending, and
+        the queue if its rate stopped entries that wait now or within the last second.
 
         The oldest ``max`` requests are read, or the first ``max`` clients by name. Paused requests
         and blocked clients aren't reported.
         """
+        own, rated = await both(self._limits_reached(max), self._rate_reached())
+        return [*rated, *own]
+
+    async def _limits_reached(self, max: int) -> list[Limit]:
         return []
+
+    async def rate_limit(self) -> RateLimit | None:
+        """The rate at which the queue's entries are handed out; None: no limit."""
+        key = self.keys["cfg"]
+        kept = await Call(("HGET", key, "rate"), optional, key=key) if self.has_rate else None
+        return RateLimit.kept(unquote(text(kept))) if kept else None
+
+    async def _rate_reached(self) -> list[Limit]:
+        limit = await self.rate_limit()
+        if limit is None:
+            return []
+        now, parts = await self._now(), self.shard_queues
+        counts, allowed = await both(
+            self.counts.op(now),
+            together(cast(Any, part)._next_by_rate(limit, now, len(parts)) for part in parts),
+        )
+        if not counts.waiting or counts.paused is not None or min(allowed) <= now - _RATED_MS:
+            return []
+        return [Limit("queue", self.name, limit.number, counts.waiting, str(limit))]
+
+    def _next_by_rate(self, limit: RateLimit, now_ms: int, shards: int = 1) -> Call[int]:
+        """See `RateLimit.next_ms`."""
+
+        def read(earned: bytes | None) -> int:
+            whole = int(earned) if earned and earned.isdigit() and len(earned) < 17 else 0
+            return limit.next_ms(whole, now_ms, shards)
+
+        return Call(("HGET", self.keys["stat"], "rate_at"), read, key=self.keys["stat"])
 
     @operation
     async def queue_position(self, id: str = "") -> QueuePosition:

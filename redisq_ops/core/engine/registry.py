@@ -222,7 +222,7 @@ async def ensure_registered(
         await Call(("HSETNX", key, stored(name), mine.encoded()), int, key=key)
         entry = await find(name, prefix)
         if entry is None:
-            raise NotFound(f"queue {name} was destroyed while it was being created")
+            raise NotFound(f"queue {name} was removed while it was being created")
     if kept is not None and entry.problem is None and kept.kind != entry.kind:
         raise WrongKind(
             f"the registry says that queue {name} is a {entry.kind} queue, but its own keys say"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..model.entry import State
 
@@ -17,7 +17,7 @@ class Linked:
     """An entry for which another one waits, or that waits for another one."""
 
     role: str
-    """what its program calls it: ``child``, ``parent``, ``dependency``, ``dependent``"""
+    """what its program calls it: ``child``, ``parent``, ``dependency``, ``dependent``, ``batch``"""
     queue: Queue[Any]
     id: str
     ended: State | None = None
@@ -26,6 +26,11 @@ class Linked:
     """whether its record exists"""
     holds: bool = False
     """whether the other one can't go on before it has ended, or, if it is dead, was replayed"""
+    group: bool = False
+    """it is no entry, but a group of entries that something waits for, such as a batch: ``id`` is
+    its program's name for it"""
+    known: Known | None = None
+    """not None: this is all that is known of it, so that it isn't looked for; always of a group"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +51,14 @@ class Links:
 
 
 NO_LINKS: Final = Links()
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the reader of a relation knows of an entry or a group already."""
+
+    state: State | Literal["gone"] | None
+    """None: unknown; a group that exists has none either"""
+    called: str = ""
+    """its program's word for the state"""
+    links: Links = NO_LINKS

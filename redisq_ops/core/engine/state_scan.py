@@ -235,7 +235,8 @@ async def page(
 async def _stretch(key: str, low: int, high: int, step: int) -> tuple[list[Position], bool, int]:
     """Members by rank, whether all were read, and µs. Each call begins with the last member of the
     call before; if it doesn't, ranks moved between the two."""
-    calls = {at: positions(key, at, min(at + step, high)) for at in range(low, high, step)}
+    ranks = range(low, max(high, low + 1), step)
+    calls = {at: positions(key, at, min(at + step, high)) for at in ranks}
     parts, times = await timed(key, calls)
     rows, *rest = parts.values()
     took = sorted(times.values())[(len(times) - 1) // 2]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol
 
 from ..model.consumer_load import PendingPage, PendingQuery
-from ..model.entry import Delivery, Entry, Page, PageQuery, State, TakeResult
+from ..model.entry import Delivery, Entry, Limit, Page, PageQuery, State, TakeResult
 from ..redis.operation import Description
 from .operator_changes import ChangeUndo
 from .registry import Registered
@@ -93,6 +93,12 @@ class Storage(Protocol):
 
         ``want``: lines (the records), errors, payloads, and what else the kind has. All run in one
         round trip. Default: the three that all kinds have.
+        """
+
+    async def _limits_reached(self, max: int) -> list[Limit]:
+        """Requests or clients, the first ``max``, whose entries wait because of a limit of theirs.
+
+        Default: none. Replaced where requests or clients have limits.
         """
 
     # --- workers --------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Waits for requests and for entries of delay sets to end.
+"""Waits for requests, and for entries whose results are kept, to end.
 
 A publication is a hint, the record is the truth. A waiter subscribes, reads the record
 once the subscription is confirmed, and reads it again after each message and every few seconds. So
@@ -7,16 +7,19 @@ a lost message costs at most these seconds, and a waiter that comes late returns
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing, closing, contextmanager
 from time import monotonic
 from typing import Any, Generic, Protocol, TypeVar
 
 from redis.exceptions import NoPermissionError, RedisError
 
+from ..model.clock import Seconds, checked_seconds
 from ..model.entry import Request
+from ..model.errors import BadInput
 from ..model.settings import BATCH
-from ..redis.operation import AsyncClient, BlockingClient, Description, arun, run
+from ..model.validation import listed
+from ..redis.operation import AsyncClient, BlockingClient, Description, arun, mode, run
 from ..redis.server_errors import translate
 
 REREAD_S = 2.0
@@ -50,23 +53,28 @@ class HasEnds(Protocol[C, A]):
 
 def wait(
     queue: HasEnds[BlockingClient, A],
-    ids: Sequence[str],
-    timeout_s: float | None = None,
+    ids: str | Iterable[str],
+    timeout: Seconds | None = None,
     *,
     progress: Callable[[A], None] | None = None,
-    reread_s: float = REREAD_S,
+    reread: Seconds = REREAD_S,
 ) -> Iterator[A]:
     """Wait for requests: yields the final `Request` of each as soon as it is done or cancelled.
-    Of a delay set: for entries, and yields an `EntryOutcome` of each that is done, dead or gone.
+    Of a delay set or fair queue: for entries, and yields an `EntryOutcome` of each that is done,
+    dead or gone.
 
-    ``progress`` is called with every record that is read, at least every ``reread_s`` seconds.
-    Raises `NotFound` for an unknown request, TimeoutError after ``timeout_s`` seconds, naming the
-    open ones, and `Unreachable`. Waiting again loses nothing.
+    ``ids``: one id, or several. ``progress`` is called with every record that is read, at least
+    every ``reread``. Both times: seconds or a timedelta. Raises `BadInput` for other arguments at
+    once; while it waits `NotFound` for an unknown request, TimeoutError after ``timeout``, naming
+    the open ones, and `Unreachable`. Waiting again loses nothing.
 
-        for request in wait(queue, ["monday", "tuesday"], timeout_s=60):
+        for request in wait(queue, ["monday", "tuesday"], timeout=60):
             print(request.id, request.done, request.dead)
     """
-    watch = _Watch(queue, ids, timeout_s, progress, reread_s)
+    return _ends(queue, _Watch(queue, ids, timeout, progress, reread, "blocking"))
+
+
+def _ends(queue: HasEnds[BlockingClient, A], watch: _Watch[A]) -> Iterator[A]:
     with _our_errors(), closing(_pubsub(queue.client)) as pubsub:
         pubsub.subscribe(*watch.channels())
         while watch.open:
@@ -79,16 +87,19 @@ def wait(
             watch.check_time()
 
 
-async def async_wait(
+def async_wait(
     queue: HasEnds[AsyncClient, A],
-    ids: Sequence[str],
-    timeout_s: float | None = None,
+    ids: str | Iterable[str],
+    timeout: Seconds | None = None,
     *,
     progress: Callable[[A], None] | None = None,
-    reread_s: float = REREAD_S,
+    reread: Seconds = REREAD_S,
 ) -> AsyncIterator[A]:
     """As `wait`, for asyncio: ``async for request in async_wait(queue, ["monday"])``."""
-    watch = _Watch(queue, ids, timeout_s, progress, reread_s)
+    return _async_ends(queue, _Watch(queue, ids, timeout, progress, reread, "async"))
+
+
+async def _async_ends(queue: HasEnds[AsyncClient, A], watch: _Watch[A]) -> AsyncIterator[A]:
     with _our_errors():
         await queue.client.initialize()  # a Cluster's pub/sub asks for slots before it knows any
         async with aclosing(_pubsub(queue.client)) as pubsub:
@@ -110,13 +121,30 @@ class _Watch(Generic[A]):
     def __init__(
         self,
         queue: HasEnds[Any, A],
-        ids: Sequence[str],
-        timeout_s: float | None,
+        ids: str | Iterable[str],
+        timeout: Seconds | None,
         progress: Callable[[A], None] | None,
-        reread_s: float,
+        reread: Seconds,
+        wanted: str,
     ) -> None:
-        self._channels, self._progress, self._reread_s = queue._end_channels, progress, reread_s
-        self.open = dict.fromkeys(ids)  # a set that keeps its order
+        if not hasattr(queue, "_end_channels"):
+            kinds = "a request queue, a delay set or a fair queue"
+            raise BadInput(f"queue must be {kinds}, not {type(queue).__name__}")
+        if (is_ := mode(queue.client)) != wanted:
+            raise BadInput(
+                f"queue has a client that is {is_}: wait is for connect(), and async_wait"
+                " for aconnect()"
+            )
+        if progress is not None and not callable(progress):
+            raise BadInput(f"progress must be a function, not {type(progress).__name__}")
+        timeout_s = None if timeout is None else checked_seconds(timeout, "timeout")
+        self._channels, self._progress = queue._end_channels, progress
+        self._reread_s = reread_s = checked_seconds(reread, "reread")
+        names = [ids] if isinstance(ids, str) else listed(ids, "ids")
+        for id in names:
+            if not isinstance(id, str):
+                raise BadInput(f"ids must be texts (str), not {type(id).__name__}")
+        self.open = dict.fromkeys(names)  # a set that keeps its order
         self._asked = len(self.open)
         self._hinted: dict[str, None] = {}
         now = monotonic()

@@ -62,7 +62,7 @@ def checked_take(n: int) -> None:
 def _checked(settlement: Settlement) -> None:
     """Raise `BadInput` for an unknown outcome or a value that isn't bytes."""
     if settlement.outcome not in OUTCOMES:
-        raise BadInput(f"outcome {settlement.outcome!r}: one of {', '.join(OUTCOMES)}")
+        raise BadInput(f"outcome {settlement.outcome!r:.60}: one of {', '.join(OUTCOMES)}")
     if not isinstance(settlement.value, bytes):
         raise BadInput(
             f"the value of a settlement must be bytes, not {type(settlement.value).__name__}"
@@ -79,8 +79,8 @@ def ends(
     pairs: list[str] = []
     rows: list[tuple[Arg, ...]] = []
     for settlement in settlements:
-        delivery, outcome, _, delay_ms = settlement
-        if outcome != "ack" or delay_ms:
+        delivery, outcome, _, delay = settlement
+        if outcome != "ack" or delay:
             _checked(settlement)
             rows.append(row(settlement))
             pairs.append(f"{delivery.id} {delivery.receipt}|{len(rows)}")

@@ -17,14 +17,13 @@ from ..engine.queue import Queue
 from ..engine.registry import Registered, distinct_name
 from ..engine.replay_tracking import ForeignReplayTracker, ReplayTracker
 from ..model.activity import Activity
-from ..model.clock import Clock, Duration
+from ..model.clock import Clock
 from ..model.entry import Page, PageQuery, Settlement, State, TakeResult
 from ..model.errors import WrongKind
-from ..model.keys import PREFIX, Keys, known_name
+from ..model.keys import Keys, known_name
 from ..model.queue_position import QueuePosition
 from ..model.quoting import bytes_of, raw_of, shown, text
 from ..model.rates import Rates
-from ..model.settings import LEASE_MS
 from ..model.states import Verb
 from ..model.worker_command import WorkerWord
 from ..redis.operation import C_co, operation
@@ -47,6 +46,8 @@ class ForeignQueue(Queue[C_co]):
     """whether ``at`` is the queue's only key, and also its name"""
     releases: ClassVar[Releases | None] = None
     """the releases of its owner whose queues it changes; None: it changes no queue"""
+    unnamed: ClassVar[str] = ""
+    """why a queue is only shown where Redis names no release; empty: it can be changed"""
     actions: ClassVar[Mapping[Verb, tuple[State, ...]]] = {}
     range_states: ClassVar[frozenset[State]] = frozenset()
     editable_states: ClassVar[tuple[State, ...]] = ()
@@ -63,6 +64,7 @@ class ForeignQueue(Queue[C_co]):
     tells_position: ClassVar[bool] = False
     counts_failures: ClassVar[bool] = False
     worked_on_here: ClassVar[bool] = False
+    has_rate: ClassVar[bool] = False
     names_examples: ClassVar[bool] = True
     no_commands: ClassVar[Mapping[WorkerWord, str]] = dict.fromkeys(
         ("quiet", "stop", "stop-job"), "its workers take no commands through Redis"
@@ -76,7 +78,7 @@ class ForeignQueue(Queue[C_co]):
         *,
         at: str | None = None,
         own_name: str | None = None,
-        prefix: str = PREFIX,
+        prefix: str | None = None,
         clock: Clock | None = None,
         callers: CallerSlots | None = None,
     ) -> None:
@@ -124,9 +126,9 @@ class ForeignQueue(Queue[C_co]):
     def whole(self) -> bool:
         return not self.own_name
 
-    def covers(self, other: Any) -> bool:
-        is_part = isinstance(other, ForeignQueue) and not other.whole
-        return self.whole and is_part and (other.kind, other.at) == (self.kind, self.at)
+    @property
+    def deployment(self) -> str:
+        return f"{self.kind} {self.at}"
 
     def leave_out(self, queues: Iterable[Any]) -> None:
         self.beside = frozenset(queue.own_name for queue in queues)
@@ -153,10 +155,10 @@ class ForeignQueue(Queue[C_co]):
 
     @operation
     async def only_shown(self) -> str | None:
-        known, owner = self.releases, self.owner
-        other = known and known.other(await self.releases_there())
+        known, owner, there = self.releases, self.owner, await self.releases_there()
+        other = known and known.other(there)
         if known is None or other is None:
-            return None
+            return None if there else self.unnamed or None
         return f"it is of {owner} {other}, and redisq changes queues of {owner} {known.bounds}"
 
     def _refusal(self, what: str) -> WrongKind:
@@ -168,7 +170,7 @@ class ForeignQueue(Queue[C_co]):
     async def _ready_to_take(self) -> bool:
         return True  # nothing is registered, because `_take` refuses
 
-    async def _take(self, n: int, consumer: str, lease_ms: Duration = LEASE_MS) -> TakeResult:
+    async def _take(self, n: int, consumer: str, lease_ms: int) -> TakeResult:
         raise self._refusal("only that program's workers run what is in it")
 
     async def _settle(self, settlements: Sequence[Settlement]) -> list[str]:
@@ -191,7 +193,7 @@ class ForeignQueue(Queue[C_co]):
 
     @operation
     async def destroy_step(self, max: int = 100) -> int:
-        raise self._refusal("it can't be destroyed from here")
+        raise self._refusal("it can't be removed from here")
 
     @operation
     async def sweep(self, max: int = 100) -> int:

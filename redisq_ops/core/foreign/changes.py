@@ -101,7 +101,7 @@ class ForeignChanges(PlacedQueue[C_co]):
         if owners and self.kind not in owners:
             raise WrongKind(
                 f"the registry entry of {self.name} is wrong: what is under {self.at!r} is of kind"
-                f" {' and '.join(sorted(owners))}. Remove it with redisq forget {self.name}"
+                f" {' and '.join(sorted(owners))}. Remove it with redisq queue rm {self.name}"
             )
 
     async def _refuse_other_release(self) -> None:
@@ -247,7 +247,7 @@ class ForeignChanges(PlacedQueue[C_co]):
         list to be removed are left for a later undo; the third number counts them."""
         await self._refuse_other_release()
         if undo.target == EDIT:
-            return await self._undo_edit(undo)
+            return await undo_search.undo_edit(self, undo)
         return await undo_search.undo(self, undo)
 
 

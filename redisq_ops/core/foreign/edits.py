@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ..engine.operator_changes import MoveStep
+from ..engine.operator_changes import EditStep, MoveStep
 from ..model.entry import State
 from ..model.errors import Unfit
-from ..model.keys import checked_name
 from ..model.quoting import stored
 from ..model.states import EDIT
 from ..redis import acl_rights
@@ -63,62 +62,47 @@ class HasEdits(ForeignChanges[C_co]):
         self, rows: Sequence[tuple[str, bytes, bytes]], *, source: State
     ) -> list[str]:
         await acl_rights.to_edit(self)
-        found = await self._edits("-", 0, rows, source, await self._now() + DAY_MS)
+        found = await self._edits(EditStep("-", 0, rows, source, await self._now() + DAY_MS))
         may = [id for (id, *_), (_, why) in zip(rows, found, strict=True) if not why]
         told = iter(await self.would_move.op(may, source, EDIT) if may else ())
         return [why or next(told) for _, why in found]
 
-    @operation
-    async def edit(
-        self,
-        op: str,
-        step: int,
-        rows: Sequence[tuple[str, bytes, bytes]],
-        *,
-        source: State,
-        high_water_ms: int,
-    ) -> list[str]:
-        checked_name(op, "operation")
+    async def _edit(self, edit: EditStep) -> list[str]:
         await self._ensure_registered()
-        found = await self._edits(op, step, rows, source, high_water_ms)
+        found = await self._edits(edit)
         said: list[str] = await self._call_script(
             "edit",
             words,
             [row for row, _ in found],
-            caller=op,
-            seq=step,
-            **{"from": source},
+            caller=edit.op,
+            seq=edit.step,
+            **{"from": edit.source},
             queue=self.own_name,
         )
         if len(said) != len(found):
             return said
         return [why if word == UNFIT else word for word, (_, why) in zip(said, found, strict=True)]
 
-    async def _edits(
-        self,
-        op: str,
-        step: int,
-        rows: Sequence[tuple[str, bytes, bytes]],
-        source: State,
-        high_water_ms: int,
-    ) -> list[tuple[tuple[str | bytes, ...], str]]:
+    async def _edits(self, edit: EditStep) -> list[tuple[tuple[str | bytes, ...], str]]:
         """The rows of the script `edit`, each with the reason why its entry can't be edited."""
-        ids = [id for id, _, _ in rows]
-        change = MoveStep(op, step, ids, source, EDIT, high_water_ms, "-", 0, {}, (), "", {})
+        ids = [id for id, _, _ in edit.rows]
+        late = edit.high_water_ms
+        change = MoveStep(edit.op, edit.step, ids, edit.source, EDIT, late, "-", 0, {}, (), "", {})
         located, now = await both(
-            guarded(self.kind, self._located(ids, source, brief=False)), self._now()
+            guarded(self.kind, self._located(ids, edit.source, brief=False)), self._now()
         )
         found: list[tuple[tuple[str | bytes, ...], str]] = []
-        for id, was, payload in rows:
+        for id, was, payload in edit.rows:
             seen = located[id].pop(0) if located[id] else None
             row: tuple[str | bytes, ...] = ()
             why = "changed"
             if seen is not None and seen.entry.payload == was:
-                row, why = self._edit(self._row(stored(id), seen, change, now), seen, was, payload)
+                read = self._row(stored(id), seen, change, now)
+                row, why = self._row_of(read, seen, was, payload)
             found.append((row or (stored(id), why, *_NONE), why))
         return found
 
-    def _edit(
+    def _row_of(
         self, row: tuple[str | bytes, ...], seen: LocatedEntry, was: bytes, payload: bytes
     ) -> tuple[tuple[str | bytes, ...], str]:
         id, why, key, element, at, stamp, *_ = row

@@ -98,7 +98,7 @@ def _fields(key: bytes, names: Sequence[str]) -> Call[dict[str, bytes | None]]:
     def read(values: list[Any]) -> dict[str, bytes | None]:
         return dict(zip(names, values, strict=True))
 
-    return Call(("HMGET", key, *names), read, key=key)
+    return Call(("HMGET", key, *names), read, key=key, ready=2 + len(names))
 
 
 async def _fields_of_long(

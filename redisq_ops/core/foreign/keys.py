@@ -15,17 +15,23 @@ class ForeignKeys(Keys):
     Cluster spreads the owner's own keys, and neither program can work on it.
     """
 
-    __slots__ = ("at", "theirs")
+    __slots__ = ("_names", "at", "theirs")
 
     def __init__(self, at: str, name: str, prefix: str, theirs: Mapping[str, str]) -> None:
         super().__init__(name, prefix)
         self.base = f"{at}{prefix}:{stored(name)}:"
+        self._names: dict[str, str] = {}
         self.at = at
         self.theirs = theirs
         """part -> the owner's name for it, where they differ. Keys of entries begin with a part
         ``t_x_``: a ``_`` at the end of its name stands for ``:``, another separator for itself."""
 
     def __getitem__(self, part: str) -> str:
+        if part not in self._names:  # a list of jobs asks for each
+            self._names[part] = self._name(part)
+        return self._names[part]
+
+    def _name(self, part: str) -> str:
         if not part.startswith("t_"):
             return super().__getitem__(part)
         theirs = self.theirs.get(part, part[2:])

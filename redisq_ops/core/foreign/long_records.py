@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from ..model import entry
 from ..model.cut_element import LARGEST
 from ..model.entry import NOT_READ
+from ..model.quoting import bytes_of
 from ..redis.operation import Call, attempt, attempts, both
 
 GLANCE = 1 << 22
@@ -46,8 +47,13 @@ async def whole_sizes(keys: Sequence[bytes], unknown: int = LONG_RECORD + 1) -> 
 
 
 def _usage(key: str | bytes, samples: int) -> Call[int]:
-    words = ("MEMORY", "USAGE", key, "SAMPLES", samples)
-    return Call(words, lambda reply: int(reply or 0), key=key)
+    name = bytes_of(key) if isinstance(key, str) else key
+    words = ("MEMORY", "USAGE", name, "SAMPLES", str(samples))
+    return Call(words, _bytes, key=key, ready=len(words))
+
+
+def _bytes(reply: int | None) -> int:
+    return reply or 0
 
 
 def few(max: int, mean: int) -> int:

@@ -113,6 +113,11 @@ class PlacedQueue(PlacedPages[C_co]):
     ) -> list[Entry | None]:
         return await self._many(ids, likely, whole=False)
 
+    @operation
+    async def get_in(self, ids: Sequence[str], state: State) -> list[Entry | None]:
+        found = await self._located(ids, state, onward=False, brief=False)
+        return [found[id].pop(0).entry if found[id] else None for id in ids]
+
     async def _many(
         self, ids: Sequence[str], likely: State | None, *, whole: bool
     ) -> list[Entry | None]:

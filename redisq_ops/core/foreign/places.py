@@ -246,15 +246,16 @@ class Place:
         """The cursor of a page that ended with this entry."""
         return spelt((seen.score, seen.member))
 
-    async def matching(self, text: str) -> list[LocatedEntry]:
-        """Elements of a set that contain ``text`` somewhere; the server does the looking."""
+    async def matching(self, text: str, most: int | None = None) -> list[LocatedEntry]:
+        """Elements of a set that contain ``text`` somewhere; the server does the looking. ``most``:
+        the search ends when so many are found."""
         found: list[LocatedEntry] = []
-        cursor = 0
+        cursor, page = 0, max(1, self.few(1000))
         while True:
-            command = ("ZSCAN", self.key, cursor, "MATCH", f"*{literal(text)}*", "COUNT", 1000)
+            command = ("ZSCAN", self.key, cursor, "MATCH", f"*{literal(text)}*", "COUNT", page)
             cursor, rows = await Call(command, tuple[int, Any], key=self.key, cut=True)
             found += await self.located([Row(member, float(score)) for member, score in rows])
-            if not cursor:
+            if not cursor or (most is not None and len(found) >= most):
                 return found
 
 

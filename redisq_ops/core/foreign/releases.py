@@ -27,9 +27,11 @@ class Releases:
 
     @property
     def bounds(self) -> str:
-        """``5 to 6``, in words; before the first major release ``0.23 to 0.26``."""
+        """``5 to 6`` or ``5.2 to 5.x``, in words; before the first major release
+        ``0.23 to 0.26``."""
         first, last = self._ends
-        to = last if last.startswith("0.") else last.partition(".")[0]
+        major = last.partition(".")[0]
+        to = last if major == "0" else f"{major}.x" if first.startswith(f"{major}.") else major
         return f"{first} to {to}" if first != last else first
 
     @property

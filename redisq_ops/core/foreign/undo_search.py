@@ -72,6 +72,27 @@ async def undo(queue: PlacedQueue[Any], undo: UndoStep) -> tuple[int, ...]:
     return found if found[2] else found[:2]
 
 
+async def undo_edit(queue: PlacedQueue[Any], undo: UndoStep) -> tuple[int, ...]:
+    """As `undo`, of a step of an edit. Nothing is removed, so entries are reached at any depth."""
+    rows: list[tuple[str, int | str]] = []
+    for _ in range(ROUNDS):
+        back, touched, rest, *ids = await queue._call_script(
+            "undo_edit",
+            words,
+            rows,
+            caller=undo.by,
+            seq=undo.seq,
+            op=undo.op,
+            step=undo.step,
+        )
+        if rest == "0":
+            break
+        rows = [entry.row for entry in await look(queue, undo.op, undo.step, through=True)]
+    undo.left(ids)
+    found = int(back), int(touched), int(rest)
+    return found if found[2] else found[:2]
+
+
 def portion(moved: Sequence[MovedEntry]) -> int:
     """How many of these entries, from the first on, one call may handle; one at least, if any."""
     walks: dict[tuple[str, bool], int] = {}
@@ -99,10 +120,13 @@ def _rest(moved: Sequence[MovedEntry], n: int) -> list[MovedEntry]:
     ]
 
 
-async def look(queue: PlacedQueue[Any], op: str, step: int) -> list[MovedEntry]:
+async def look(
+    queue: PlacedQueue[Any], op: str, step: int, *, through: bool = False
+) -> list[MovedEntry]:
     """The entries of a step that aren't undone yet, in the step's order, and where they are now.
 
     A list is read by pages from the end where new entries come: workers reach these last.
+    ``through``: all of it, also where nothing can be removed.
     """
     moved = await _moved(queue, op, step)
     lists: defaultdict[str, defaultdict[str, deque[int]]] = defaultdict(lambda: defaultdict(deque))
@@ -121,8 +145,9 @@ async def look(queue: PlacedQueue[Any], op: str, step: int) -> list[MovedEntry]:
                 if missing.get(sha):
                     moved[missing[sha].popleft()] = MovedEntry(key, sha, seen.at, size)
                     left -= 1
-            inner, more = reachable(inner, size), inner is not None
-        if size > 2 * DEPTH:  # the rest may be deep inside
+            more = inner is not None
+            inner = inner if through else reachable(inner, size)
+        if size > 2 * DEPTH and not through:  # the rest may be deep inside
             for n in (n for rest in missing.values() for n in rest):
                 moved[n] = MovedEntry(key, moved[n].sha, "deep", size)
     return moved

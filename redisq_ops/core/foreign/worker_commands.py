@@ -39,12 +39,11 @@ class SendsCommands(ElementChanges[C_co], HasWorkerCommands[C_co]):
     async def worker_command(self, word: WorkerWord, target: str) -> WorkerCommand:
         found = await self.order(word, target)
         if found is None:
-            lost = (
-                f"job {target} isn't running"
+            raise NotFound(
+                f"queue {self.name}: job {target} isn't running"
                 if word == "stop-job"
                 else f"{self.owner} knows no worker {target!r}"
             )
-            raise NotFound(f"queue {self.name}: {lost}")
         rows = [element.row() for element in found.elements]
         return WorkerCommand(word, target, rows, bytes_of(found.channel), found.message)
 

@@ -14,14 +14,14 @@ from .errors import BadInput
 
 FELL_MS = 1_000
 """ms; a clock that goes back by more than this was set back"""
-Moment: TypeAlias = int | datetime
-"""ms since 1970 (UTC), or an aware datetime"""
-Duration: TypeAlias = int | timedelta
-"""ms, or a timedelta"""
+Moment: TypeAlias = float | datetime
+"""seconds since 1970 (UTC), or an aware datetime"""
+Seconds: TypeAlias = float | timedelta
+"""seconds, or a timedelta"""
 MOST_MS = 10**14
 """the year 5138"""
-_LEAST_MS = 978_307_200_000
-"""the year 2001; an earlier time is probably in seconds"""
+_LEAST_S = 978_307_200
+"""the year 2001; an earlier number is probably a duration"""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -41,7 +41,7 @@ class ServerClock:
 
 
 class FakeClock:
-    """A clock for tests: it stands still until `advance`."""
+    """A clock for tests: it stands still until `advance`, or until ``now_ms`` is set."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self.now_ms = now_ms
@@ -49,8 +49,9 @@ class FakeClock:
     def stamp(self) -> str:
         return str(self.now_ms)
 
-    def advance(self, ms: int) -> None:
-        self.now_ms += ms
+    def advance(self, span: Seconds) -> None:
+        """Let time pass, in seconds or as a timedelta."""
+        self.now_ms += duration_ms(span, "span")
 
 
 def wall_ms() -> int:
@@ -58,24 +59,28 @@ def wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def checked_ms(value: Duration, what: str) -> int:
-    """A duration as whole ms; raises `BadInput` for one that is negative, too long or no number.
+def checked_seconds(value: Seconds, what: str, least: float = 0) -> float:
+    """A duration in seconds; raises `BadInput` for less than ``least``, or what is no number."""
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise BadInput(f"{what} is seconds or a timedelta, not {type(value).__name__}")
+    if not least <= value < MOST_MS / 1000:
+        raise BadInput(f"{what} of {shortly(value)}: seconds from {least:g} to the year 5138")
+    return value
+
+
+def duration_ms(value: Seconds, what: str, least_ms: int = 0) -> int:
+    """A duration as whole ms; raises `BadInput` as `checked_seconds` does.
 
     Scripts store it as digits: a fraction or 1e+15 could not be read again.
     """
-    if isinstance(value, timedelta):
-        value = value // timedelta(milliseconds=1)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise BadInput(f"{what} is ms (int) or a timedelta, not {type(value).__name__}")
-    if not value < MOST_MS:
-        raise BadInput(f"{what} of {value:.0f}: times are in ms, until the year 5138")
-    if value < 0:
-        raise BadInput(f"{what} of {value:.0f} ms: it can't be negative")
-    return int(value)
+    return round(checked_seconds(value, what, least_ms / 1000) * 1000)
 
 
 def checked_moment(value: Moment, what: str) -> int:
-    """A time as ms since 1970 (UTC); raises `BadInput` for one that looks like seconds or µs.
+    """A time as whole ms since 1970 (UTC); raises `BadInput` for one that looks like ms, or like a
+    duration, or has no time zone.
 
     0 is allowed: it is the past in any unit.
     """
@@ -85,16 +90,28 @@ def checked_moment(value: Moment, what: str) -> int:
                 f"{what} {value.isoformat()} has no time zone: write datetime.now(UTC), or use "
                 "replace(tzinfo=…)"
             )
-        value = (value - _EPOCH) // timedelta(milliseconds=1)
+        return max(0, (value - _EPOCH) // timedelta(milliseconds=1))
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise BadInput(f"{what} is ms (int) or a datetime, not {type(value).__name__}")
-    if not value < MOST_MS:
-        raise BadInput(f"{what} of {value:.0f}: times are in ms, until the year 5138")
-    if value and value < _LEAST_MS:
-        raise BadInput(f"{what} of {value:.0f}: milliseconds expected, this is before 2001")
-    return int(value)
+        raise BadInput(f"{what} is Unix seconds or a datetime, not {type(value).__name__}")
+    if not value < MOST_MS / 1000:
+        raise BadInput(f"{what} of {shortly(value)}: Unix seconds expected, until the year 5138")
+    if value and value < _LEAST_S:
+        raise BadInput(
+            f"{what} of {shortly(value)}: Unix seconds expected, and this is before 2001; "
+            "a datetime may be"
+        )
+    return round(value * 1000)
 
 
-def bound_ms(value: Moment | None, what: str) -> int | None:
-    """A bound of a period of time, in ms; any number is allowed."""
-    return checked_moment(value, what) if isinstance(value, datetime) else value
+def ready_words(at: Moment | None, after: Seconds | None) -> str:
+    """A ready time as scripts read it: ms, or +ms from their now; empty where neither is given."""
+    if at is not None and after is not None:
+        raise BadInput("at or after: give one of them")
+    if at is not None:
+        return str(checked_moment(at, "at"))
+    return "" if after is None else f"+{duration_ms(after, 'after')}"
+
+
+def shortly(value: float) -> str:
+    """A number for a message, whatever its size."""
+    return f"{float(value):.15g}" if abs(value) < 10**300 or value != value else "a huge number"

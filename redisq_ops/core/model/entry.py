@@ -7,8 +7,9 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+
+from .clock import Seconds
 
 State: TypeAlias = Literal["waiting", "pending", "delayed", "dead", "done", "trash"]
 STATES: tuple[State, ...] = ("waiting", "pending", "delayed", "dead", "done", "trash")
@@ -41,8 +42,8 @@ class Delivery(NamedTuple):
 
     @property
     def attempt(self) -> int:
-        """The number of this attempt: 1 for the first; failures and lost leases count."""
-        return self.failures + self.lost + 1
+        """The number of this attempt: 1 for the first."""
+        return _attempts(self) + 1
 
     @property
     def request(self) -> str | None:
@@ -77,15 +78,16 @@ class Settlement(NamedTuple):
     """How one delivery ends.
 
     ``outcome``: ``ack``: done; ``result``: done, and ``value`` is kept as the result; ``fail``: try
-    again after ``delay_ms`` (ms or a timedelta), or dead after too many failures; ``value`` is the
-    error; ``give_up``: failed for the last time, dead at once; ``reject``: the same, because its
-    handler refused it; ``release``: back to waiting, not counted as an attempt.
+    again after ``delay`` (seconds or a timedelta), or dead after too many failures; ``value`` is
+    the error; ``give_up``: failed for the last time, dead at once; ``reject``: the same, because
+    its handler refused it; ``release``: back to waiting, not counted as an attempt. Without a
+    ``delay`` the queue's `RetryPolicy` says when; a queue without one tries again at once.
     """
 
     delivery: Delivery
     outcome: Outcome
     value: bytes = b""
-    delay_ms: int | timedelta = 0
+    delay: Seconds | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,14 @@ class EntryOutcome:
     """why it is dead: failed | lost | rejected"""
     error: Failure | None = None
     """its last error, also of one that will be tried again"""
+
+    @classmethod
+    def of(cls, id: str, entry: Entry | None) -> EntryOutcome:
+        """What became of an entry, by what was read of it."""
+        if entry is None:
+            return cls(id, None)
+        result = entry.record if entry.state == "done" else None
+        return cls(id, entry.state, result, entry.reason, entry.error)
 
     @property
     def settled(self) -> bool:
@@ -220,8 +230,8 @@ class Entry:
 
     @property
     def attempts(self) -> int:
-        """Failures and lost leases."""
-        return self.failures + self.lost
+        """How many have ended."""
+        return _attempts(self)
 
     @property
     def unread(self) -> bool:
@@ -233,6 +243,11 @@ class Entry:
         """A short hash of payload and client: it tells two entries that reused one id apart."""
         text = (self.client or "").encode() + b"\0" + (self.payload or b"")
         return hashlib.blake2b(text, digest_size=8).hexdigest()
+
+
+def _attempts(of: Entry | Delivery) -> int:
+    """How attempts count, as by `record_attempts` in Lua: a lost lease is one, like a failure."""
+    return of.failures + of.lost
 
 
 NOT_READ = "not read"
@@ -364,6 +379,10 @@ class Request:
     """digest of everything submitted so far: it tells whether a submission is the same"""
     moving: int = 0
     """entries in the trash that are on their way to another queue and may come back"""
+    follows: str = ""
+    """the request that has to be done first"""
+    then: str = ""
+    """the request that follows it"""
 
     @property
     def settled(self) -> bool:
@@ -405,17 +424,24 @@ class Client:
     """its entries are not handed out"""
     cap: int | None
     """how many of its entries may be pending; None: any number"""
+    rate: int = 0
+    """how many entries it is handed per hour; 0: any number"""
+    rests: bool = False
+    """it isn't served now, because of its rate"""
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A request or client whose entries wait because as many as allowed are pending."""
+    """Why entries wait: as many of a request or client are pending as its limit or cap allows, or a
+    queue or client was handed as many as its rate allows."""
 
-    what: Literal["request", "client"]
+    what: Literal["request", "client", "queue"]
     id: str
     most: int
-    """its limit, or cap"""
+    """its limit, cap, or the number in its rate"""
     waiting: int
+    rate: str = ""
+    """the rate that it is at"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,10 +54,16 @@ class Forbidden(Refused):
         super().__init__(what)
         self.denial = what if isinstance(what, Denial) else None
 
-    def tell(self, user: str = "", names: tuple[str, ...] = ()) -> None:
-        """Add what the server's message doesn't have: the user, and the keys of the command."""
+    def tell(self, user: str = "", names: tuple[str, ...] = (), *, reads: bool = False) -> None:
+        """Add what the server's message doesn't have: the user, the keys of the command, and
+        whether it only reads them."""
         if self.denial is not None:
-            self.denial = self.denial.among(names, user)
+            self.denial = self.denial.among(names, user, reads=reads)
+
+    def tell_change(self) -> None:
+        """Ask for the right to write, too: the refused command was the beginning of a change."""
+        if self.denial is not None:
+            self.denial = self.denial.of_change
 
     def __str__(self) -> str:
         return super().__str__() if self.denial is None else str(self.denial)

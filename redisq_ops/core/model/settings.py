@@ -17,22 +17,27 @@ class Settings:
     max_lost: int = 3
     """lost leases after which an entry is dead"""
     max_waiting: int = 0
-    """waiting entries above which submissions are refused; 0: no bound"""
+    """how many entries may wait before submissions are refused; 0: no bound"""
     history: str = "ops"
     """which events the history records: off | ops | all"""
     history_max: int = 100_000
-    """history events kept (approximately)"""
+    """about how many history events are kept"""
     keep_ms: int = DAY_MS
     """how long finished requests and results are kept, ms; a worker looks every 30 s"""
     trash_ms: int = DAY_MS
     """how long purged entries can be restored, ms"""
     aging: int = 0
     """every n-th take starts at a rotating priority; 0: priorities are strict"""
+    rate: str = "off"
+    """how many entries are handed out: 10/s, 600/m, 5/h, or off"""
 
 
 DEFAULTS = Settings()
+STATED_ATTEMPTS = "stated_attempts"
+"""field beside the settings: ``max_failures`` as the code stated it last (`RetryPolicy`)"""
 
-LEASE_MS = 30_000
+LEASE_S = 30
+LEASE_MS = 1000 * LEASE_S
 RENEW_MS = 10_000
 LIMIT = 100
 PRIORITY = 50

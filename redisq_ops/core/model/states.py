@@ -9,6 +9,8 @@ from .entry import State
 Verb = Literal["requeue", "claim", "replay", "purge", "hard", "restore", "reschedule", "move"]
 EDIT = "edit"
 """the target of an edit, which moves entries nowhere"""
+EDITABLE: tuple[State, ...] = ("waiting", "delayed", "dead")
+"""states whose payloads can be edited, as far as the kind of queue can (`Queue.editable_states`)"""
 ZSETS: dict[State, str] = {"pending": "lease", "delayed": "delay", "dead": "dead", "trash": "trash"}
 # the keys every queue has, with their types
 FIXED = {

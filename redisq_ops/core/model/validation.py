@@ -9,21 +9,38 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, cast
 
-from .entry import STATES
+from .clock import MOST_MS, shortly
+from .entry import STATES, Delivery, Settlement
 from .errors import BadInput, TooLarge
 from .keys import checked_name
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 PAYLOAD = "a payload (bytes)"
 PAIR = "(id, payload), str and bytes,"
 
 
 _LITERAL = re.compile(r"Literal\[(.*)\]")
-_LEAST = {"max": 0, "start": 0, "minutes": 1, "step": 0, "seq": 0}
+_SEVERAL = re.compile(r"(?:Sequence|Collection)\[(\w+)\]")
+_LEAST = {
+    **dict.fromkeys(("max", "start", "step", "seq", "now_ms", "cap", "lease_ms"), 0),
+    "minutes": 1,
+}
 """parameter -> least value of an int"""
+_MOST = {"minutes": 1440, "max": 10**9, "lease_ms": MOST_MS - 1}
+"""parameter -> greatest value of an int"""
+_ANY_BYTES = ("cursor", "after", "id", "ids", "name")
+_EXACT = 2**53 - 1
+"""the greatest int that Lua keeps exactly"""
+_NONE = type(None)
+_TYPES: dict[str, type] = {
+    **{type_.__name__: type_ for type_ in (int, str, bool, bytes)},
+    **{type_.__name__: type_ for type_ in (Delivery, Settlement)},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,32 +51,83 @@ class _Rule:
     name: str
     types: frozenset[type]
     words: tuple[str, ...] = ()
-    least: int | None = None
+    each: type | None = None
+    """the type of the elements, for a list"""
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The least and the greatest int."""
+        return _LEAST.get(self.name, -_EXACT), _MOST.get(self.name, _EXACT)
 
     def refusal(self, value: Any) -> BadInput | None:
         """The error for a value of another type or out of bounds; None: it is accepted. Values of
         subclasses (an enum, a subclass of str) are accepted, too."""
-        name, (wanted, *_) = self.name, sorted(t.__name__ for t in self.types if t is not _NONE)
+        name = self.name
+        if value is None and _NONE in self.types:
+            return None
+        if self.each is not None:
+            return self._elements(value)
         bool_ = isinstance(value, bool) and bool not in self.types
         if bool_ or not isinstance(value, tuple(self.types)):
-            return BadInput(
-                f"{name} must be a{'n' * (wanted == 'int')} {wanted}, not {type(value).__name__}"
-            )
-        if isinstance(value, int) and self.least is not None and value < self.least:
-            return BadInput(f"{name} must be at least {self.least}, not {value}")
-        if value is not None and self.words and value not in self.words:
+            return BadInput(f"{name} must be {self._wanted()}, not {type(value).__name__}")
+        if isinstance(value, int):
+            least, most = self.bounds
+            if value < least:
+                return BadInput(f"{name} must be at least {least}, not {shortly(value)}")
+            if value > most:
+                return BadInput(f"{name} must be at most {most}, not {shortly(value)}")
+        if isinstance(value, str) and not value.isascii() and not self._sendable(value):
+            return BadInput(f"{name} {value!r:.60} isn't valid Unicode")
+        if self.words and value not in self.words:
             return BadInput(f"{name} {value!r:.60}: one of {', '.join(self.words)}")
         return None
 
+    def _sendable(self, value: str) -> bool:
+        """Cursors, and ids that other programs wrote, may have any bytes in them, as surrogates."""
+        errors = "surrogateescape" if self.name in _ANY_BYTES else "strict"
+        try:
+            value.encode(errors=errors)
+        except UnicodeEncodeError:
+            return False
+        return True
 
-_NONE = type(None)
+    def _wanted(self) -> str:
+        (wanted,) = [type_.__name__ for type_ in self.types if type_ is not _NONE]
+        return f"a{'n' * (wanted == 'int')} {wanted}"
+
+    def _elements(self, given: Any) -> BadInput | None:
+        single = isinstance(given, (str, bytes, bytearray, memoryview, Mapping))
+        if single or not isinstance(given, Collection):
+            return BadInput(f"{self.name} must be a list, not {type(given).__name__}")
+        assert self.each is not None
+        for each in given:
+            if not isinstance(each, self.each):
+                is_, wanted = type(each).__name__, self.each.__name__
+                return BadInput(f"{self.name} must be a list of {wanted}, not of {is_}")
+            if isinstance(each, str) and not self._sendable(each):
+                return BadInput(f"{self.name}: {each!r:.60} isn't valid Unicode")
+            if isinstance(each, (Settlement, Delivery)) and not _was_taken(each):
+                return BadInput(f"{self.name}: a delivery isn't as a take returned it")
+        return None
 
 
-def validated(function: Callable[..., Any]) -> Callable[..., Any]:
+def _was_taken(given: Settlement | Delivery) -> bool:
+    """Whether a delivery, also that of a settlement, can be one that a take returned."""
+    one: Any = given.delivery if isinstance(given, Settlement) else given
+    if not isinstance(one, Delivery):
+        return False
+    words: tuple[Any, ...] = (one.id, one.receipt, one.consumer)
+    try:
+        return all(isinstance(word, str) and word.encode() is not None for word in words)
+    except UnicodeEncodeError:
+        return False
+
+
+def validated(function: F) -> F:
     """Make a function check its arguments against its annotations; raises `BadInput`.
 
-    It checks int, str, bool, Literal and State; the function checks everything else. That adds
-    about a microsecond to a call.
+    It checks int, str, bool, bytes, Literal, State, and lists of those and of deliveries and
+    settlements; the function checks everything else. That adds about a microsecond to a call.
     """
     parameters = inspect.signature(function).parameters.items()
     rules = [
@@ -69,41 +137,51 @@ def validated(function: Callable[..., Any]) -> Callable[..., Any]:
     ]
     if not rules:
         return function
-    # Where the exact type is enough, the rule needn't be asked.
+    # Of most values the exact type is enough, and the rule needn't be asked.
     quick = [
-        (rule.place, rule.name, () if rule.words or rule.least is not None else rule.types, rule)
+        (
+            rule.place,
+            rule.name,
+            frozenset() if rule.words else rule.types - {list},
+            *rule.bounds,
+            rule,
+        )
         for rule in rules
     ]
 
     @functools.wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
         given = len(args)
-        for place, name, types, rule in quick:
+        for place, name, types, least, most, rule in quick:
             if place < given:
                 value = args[place]
             elif name in kwargs:
                 value = kwargs[name]
             else:
                 continue
-            if type(value) not in types and (refused := rule.refusal(value)):
+            if (kind := type(value)) in types and (
+                value.isascii() if kind is str else kind is not int or least <= value <= most
+            ):
+                continue
+            if refused := rule.refusal(value):
                 raise refused
         return function(*args, **kwargs)
 
-    return checked
+    return cast(F, checked)
 
 
 def _rule(place: int, name: str, annotation: str) -> _Rule | None:
     plain = annotation.removesuffix(" | None")
     none = frozenset({_NONE} if plain != annotation else ())
-    if plain == "int":
-        return _Rule(place, name, none | {int}, least=_LEAST.get(name))
-    if plain in ("str", "bool"):
-        return _Rule(place, name, none | {str if plain == "str" else bool})
+    if plain in _TYPES:
+        return _Rule(place, name, none | {_TYPES[plain]})
     if plain == "State":
         return _Rule(place, name, none | {str}, STATES)
     if found := _LITERAL.fullmatch(plain):
         words = re.findall(r"[\"']([^\"']*)[\"']", found[1])
         return _Rule(place, name, none | {str}, tuple(words))
+    if (found := _SEVERAL.fullmatch(plain)) and found[1] in _TYPES:
+        return _Rule(place, name, none | {list}, each=_TYPES[found[1]])
     return None
 
 

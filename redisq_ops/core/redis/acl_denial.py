@@ -24,6 +24,20 @@ _OTHERS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
 READ_FIRST = ("hgetall", "hmget", "time", "type")
 """commands that scripts run before their check of the ACL: for these we get the server's own
 message, which in Redis 7.0 doesn't name the command"""
+READS = frozenset(
+    re.findall(
+        r"\S+",
+        """
+        exists get getrange hexists hget hgetall hkeys hlen hmget hrandfield hscan hstrlen hvals
+        lindex llen lpos lrange memory mget pexpiretime pttl scard sismember smembers smismember
+        srandmember sscan strlen ttl type xinfo xlen xpending xrange xrevrange zcard zcount zmscore
+        zrange zrank zrevrange zscan zscore
+        """,
+    )
+)
+"""commands of ours that only read a key; ``+@read`` allows them"""
+_GLOB = re.compile(r"[*?\[\]\\^]")
+_UNQUOTED = re.compile(r"[^!-~]+|[\"']")
 _NAMELESS = re.compile(r"ACL failure in script|The user executing the script can't run")
 
 
@@ -37,6 +51,8 @@ class Denial:
     unknown"""
     user: str = ""
     """empty: unknown"""
+    reads: bool = False
+    """of keys: reading them was refused, and is all that is needed"""
 
     @classmethod
     def read(cls, text: str) -> Denial | None:
@@ -49,9 +65,23 @@ class Denial:
                 return cls(kind, (found[1],) if found[1] else (), user)
         return cls("command", (), user) if _NAMELESS.search(text) else None
 
-    def among(self, names: tuple[str, ...], user: str = "") -> Denial:
-        """Add the names and the user, where the server's message has none."""
-        return replace(self, names=self.names or names, user=self.user or user)
+    def among(self, names: tuple[str, ...], user: str = "", *, reads: bool = False) -> Denial:
+        """Add the names and the user, where the server's message has none, and whether the command
+        only reads."""
+        return replace(
+            self,
+            names=self.names or names,
+            user=self.user or user,
+            reads=self.reads or (reads and self.kind == "key"),
+        )
+
+    @property
+    def of_change(self) -> Denial:
+        """The same on the way to a change, which will write where it read. The registry it reads
+        only: a right to write there could hide queues."""
+        return replace(
+            self, reads=self.reads and all(name.endswith(":registry") for name in self.names)
+        )
 
     @property
     def rules(self) -> str:
@@ -65,7 +95,7 @@ class Denial:
             case "database":
                 rules = [f"db={name}" for name in self.names]
             case _:
-                mark = "~" if self.kind == "key" else "&"
+                mark = "&" if self.kind == "channel" else "%R~" if self.reads else "~"
                 rules = [mark + _pattern(name) for name in self.names]
         return " ".join(sorted(set(rules)))
 
@@ -94,6 +124,8 @@ def setuser(user: str, rules: str) -> str:
 
 
 def _pattern(name: str) -> str:
-    """For a key of a queue of ours, the pattern of all queues with its prefix; else the name."""
+    """For a key of a queue of ours, the pattern of all queues with its prefix; else the name. Where
+    an ACL or a prompt can't take a character as it is, any characters stand for it."""
     prefix, braces, _ = name.partition(":{")
-    return f"{prefix}:*" if braces else name
+    literal = _GLOB.sub(r"\\\g<0>", prefix if braces else name)
+    return _UNQUOTED.sub("*", literal) + (":*" if braces else "")

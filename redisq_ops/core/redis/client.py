@@ -104,8 +104,6 @@ def connect(
     ``CLIENT LIST`` as ``redisq/<version>/<role>``. ``replica``: read from replicas (Cluster,
     Sentinel), which may be behind. Raises `BadInput` for a bad URL; on a Cluster, which it asks for
     its slots, `Unreachable`.
-
-        client = connect("redis://127.0.0.1:6379/0")
     """
     target = ServerAddress(target) if isinstance(target, str) else target
     mode, url, options = _dissect(target, role)
@@ -124,12 +122,13 @@ def connect(
         return mended(_known(redis.Redis.from_url(url, **options)))
 
 
-def aconnect(target: ServerAddress | str = DEFAULT_URL, role: str = "library") -> AsyncClient:
-    """Make an asyncio client: the operations of its queues are awaited. Otherwise as `connect`.
+def set_prefix(client: BlockingClient | AsyncClient, prefix: str) -> None:
+    """Note what the keys of this client's queues begin with, where they aren't told."""
+    vars(client)["redisq_prefix"] = prefix
 
-    queue = RequestQueue(aconnect("redis://127.0.0.1:6379/0"), "mail")
-    await queue.submit([b"one"], id="monday")
-    """
+
+def aconnect(target: ServerAddress | str = DEFAULT_URL, role: str = "library") -> AsyncClient:
+    """Make an asyncio client: the operations of its queues are awaited. Otherwise as `connect`."""
     target = ServerAddress(target) if isinstance(target, str) else target
     mode, url, options = _dissect(target, role)
     options["retry"] = AsyncRetry(ConstantBackoff(0.03), _RESENDS)

@@ -17,6 +17,7 @@ from ..model.errors import (
     WrongKind,
 )
 from ..model.quoting import bytes_of
+from .acl_denial import READS
 from .server_errors import translate
 
 T = TypeVar("T")
@@ -78,7 +79,8 @@ class Call(Generic[T]):
             cause, error = error.__cause__, WrongKind(f"{error}: {self._place}")
             error.__cause__ = cause  # a script names the key itself
         if isinstance(error, Forbidden) and error.denial and error.denial.kind == "key":
-            error.tell(names=self._keys)
+            reads = self.source is None and str(self.command[0]).lower() in READS
+            error.tell(names=self._keys, reads=reads)
         error.add_note(f"in {self.command[0]!s} {self.key or ''!s}")
         return error
 
@@ -129,6 +131,8 @@ class Call(Generic[T]):
         hiredis would convert numbers itself, and Ctrl+C during that kills the interpreter.
         """
         ready, command = self.ready, self.command
+        if ready == len(command):
+            return command
         return (
             *command[:ready],
             *[

@@ -107,7 +107,7 @@ def _run(client: BlockingClient, description: Description[T], connection: Connec
         try:
             calls: Round = (description,)
             replies = connection.exchange(calls) if connection else exchange(client, calls)
-            return description.result(replies[0])
+            return description.result(_signed(client, replies)[0])
         except (rx.RedisError, rx.RedisClusterException) as error:
             raise translate(error) from error
         except BaseException as error:
@@ -127,7 +127,7 @@ def _run(client: BlockingClient, description: Description[T], connection: Connec
                 # Raised at the await, so that `finally` and `except` in an operation work.
                 calls = checked(description.throw(_outward(error)))
             else:
-                calls = checked(description.send(replies))
+                calls = checked(description.send(_signed(client, replies)))
     except StopIteration as stop:
         return cast(T, stop.value)  # untyped in typeshed
     finally:
@@ -148,7 +148,7 @@ async def arun(client: AsyncClient, description: Description[T]) -> T:
 async def _arun(client: AsyncClient, description: Description[T]) -> T:
     if isinstance(description, Call):
         try:
-            return description.result((await aexchange(client, (description,)))[0])
+            return description.result(_signed(client, await aexchange(client, (description,)))[0])
         except (rx.RedisError, rx.RedisClusterException) as error:
             raise translate(error) from error
     try:
@@ -159,11 +159,21 @@ async def _arun(client: AsyncClient, description: Description[T]) -> T:
             except BaseException as error:
                 calls = checked(description.throw(_outward(error)))
             else:
-                calls = checked(description.send(replies))
+                calls = checked(description.send(_signed(client, replies)))
     except StopIteration as stop:
         return cast(T, stop.value)  # untyped in typeshed
     finally:
         description.close()
+
+
+def _signed(client: Client, replies: list[Any]) -> list[Any]:
+    """The replies. Those that refuse for lack of a right say to whom: some become values, and few
+    servers name the user."""
+    for i, reply in enumerate(replies):
+        if isinstance(reply, rx.ResponseError) and isinstance(error := translate(reply), Forbidden):
+            error.tell(user(client))
+            replies[i] = error
+    return replies
 
 
 def user(client: Client) -> str:

@@ -50,6 +50,7 @@ NUMBERS = {
     "shown",
     "vt",
     "vt_latest",
+    "resting",
 }
 """fields of ``stat`` that are numbers; a script reads those that it changes before it writes"""
 _FIXED = frozenset(FIXED.items())

@@ -228,7 +228,10 @@ def _send_round(client: Any, calls: Round, commands: list[tuple[Arg, ...]]) -> l
 
     redis-py's pipeline takes twice the CPU time: it prepares every command and every reply.
     """
-    pool, parsers = client.connection_pool, client.response_callbacks
+    pool, callbacks = client.connection_pool, client.response_callbacks
+    # Looked up once a round: redis-py's names have no case, which takes longer than a reply.
+    names = {call.command[0] for call in calls}
+    parsers = {name: callbacks[name] for name in names if name in callbacks}
     connection: Any = pool.get_connection()
 
     def read(call: Call[Any]) -> Any:

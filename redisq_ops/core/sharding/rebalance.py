@@ -14,7 +14,6 @@ from typing import ClassVar, TypeVar
 
 from ..engine import transfer
 from ..model import record
-from ..model.clock import Duration
 from ..model.entry import Checkup, Counts, Entry, State, TakeResult
 from ..model.errors import Refused
 from ..model.settings import BATCH
@@ -135,7 +134,7 @@ class RebalancingQueue(ShardedQueue[C_co, ShardT]):
         """The state of an entry in transit that left a shard in this state."""
         return "waiting" if self.timed and state == "delayed" and at <= now_ms else state
 
-    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> TakeResult:
+    async def _take(self, n: int, consumer: str, lease_ms: int) -> TakeResult:
         """Where a take finds nothing, bring entries home that a crashed resize left in transit."""
         taken = await ShardedQueue._take(self, n, consumer, lease_ms)
         if taken.deliveries or taken.more or not self.layout:

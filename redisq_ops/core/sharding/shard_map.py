@@ -13,11 +13,13 @@ from ..engine.idempotency import CallerSlots
 from ..engine.queue import Queue
 from ..engine.registry import Registered, find
 from ..engine.wire_format import checked_take
-from ..model.clock import FELL_MS, Clock, Duration
+from ..model.clock import FELL_MS, Clock, Seconds
 from ..model.entry import Delivery, Settlement, State, TakeResult
 from ..model.errors import BadInput
-from ..model.keys import PREFIX, Keys, checked_consumer
-from ..model.settings import LEASE_MS
+from ..model.keys import Keys, checked_consumer
+from ..model.rate_limit import RateLimit
+from ..model.retry_policy import RetryPolicy
+from ..model.settings import LEASE_S
 from ..redis.operation import C_co, Description, both, operation, together
 from ..redis.parsers import scored
 
@@ -72,13 +74,14 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
         name: str = "default",
         *,
         shards: int = SHARDS,
-        prefix: str = PREFIX,
+        prefix: str | None = None,
+        retry: RetryPolicy | None = None,
         clock: Clock | None = None,
         callers: CallerSlots | None = None,
         random: Random | None = None,
         entry: Registered | None = None,
     ) -> None:
-        super().__init__(client, name, prefix=prefix, clock=clock, callers=callers)
+        super().__init__(client, name, prefix=prefix, retry=retry, clock=clock, callers=callers)
         self.shards = checked_shards(shards)
         self.old_shards = 0
         self._random = random or Random()
@@ -118,6 +121,7 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
                 None,
                 self.name,
                 prefix=self.prefix,
+                retry=self.retry,
                 clock=self.clock,
                 callers=self.callers,
                 shard=k,
@@ -182,19 +186,23 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
     def _peek(self, part: ShardT) -> Description[Head]:
         """A shard's next entry; a few cheap reads in one round trip."""
 
-    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> TakeResult:
+    async def _take(self, n: int, consumer: str, lease_ms: int) -> TakeResult:
         """Peek at all shards, then take from those that have entries, the best first.
 
-        One round trip to peek and at most `_ROUNDS` to take, for any number of shards. The registry
-        is read on the way, so a worker notices new shards by itself.
+        One round trip to peek and at most `_ROUNDS` to take, for any number of shards; one more
+        where the queue has a rate, of which each shard has an equal part. The registry is read on
+        the way, so a worker notices new shards by itself.
         """
         checked_take(n)
         checked_consumer(consumer)
         parts = self._all_shards()
-        ((now, entry), (paused, _)), heads = await both(
-            both(both(self._now(), find(self.name, self.prefix)), parts[0]._flags()),
+        ((now, entry), (paused, _, rate)), heads = await both(
+            both(both(self._now(), find(self.name, self.prefix)), parts[0]._flags("rate")),
             together(self._peek(part) for part in parts),
         )
+        if rate and (limit := RateLimit.kept(rate)):
+            allowed = await together(part._next_by_rate(limit, now, len(parts)) for part in parts)
+            heads = [(max(due, at), rank) for (due, rank), at in zip(heads, allowed, strict=True)]
         self._apply_registry(entry)
         fell, self._latest_ms = now < self._latest_ms - FELL_MS, now
         if fell:  # shards without due entries must notice that the clock was set back, too
@@ -203,7 +211,8 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
         turn = [*range(begin, len(parts)), *range(begin)]
         ranked = sorted((k for k in turn if heads[k][0] < NEVER), key=lambda k: heads[k][::-1])
         # With nothing due, the shard with the next entry chooses the worker that watches for it.
-        ready = [k for k in ranked if heads[k][0] <= now] or ranked[:1]
+        ready = [k for k in ranked if heads[k][0] <= now]
+        ready = ready or sorted(ranked, key=lambda k: (heads[k][0], k))[:1]
         taken: list[Delivery] = []
         look, more = None, False
         for _ in range(1 if paused else _ROUNDS):
@@ -237,11 +246,9 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
         return await self._grouped(settlements, lambda s: _shard(s.delivery), ask)
 
     @operation
-    async def extend(
-        self, deliveries: Sequence[Delivery], lease_ms: Duration = LEASE_MS
-    ) -> list[bool]:
+    async def extend(self, deliveries: Sequence[Delivery], lease: Seconds = LEASE_S) -> list[bool]:
         def ask(part: ShardT, some: list[Delivery]) -> Description[list[bool]]:
-            return part.extend.op([_plain(d) for d in some], lease_ms)
+            return part.extend.op([_plain(d) for d in some], lease)
 
         return await self._grouped(deliveries, _shard, ask)
 
@@ -270,8 +277,9 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
 
 
 def checked_shards(shards: int) -> int:
-    if not 1 <= shards <= MAX_SHARDS:
-        raise BadInput(f"a queue has 1 to {MAX_SHARDS} shards, not {shards}")
+    whole = isinstance(shards, int) and not isinstance(shards, bool)
+    if not whole or not 1 <= shards <= MAX_SHARDS:
+        raise BadInput(f"shards: a queue has 1 to {MAX_SHARDS}, not {shards!r:.60}")
     return shards
 
 

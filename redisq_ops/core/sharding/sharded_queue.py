@@ -15,8 +15,9 @@ from abc import abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import ClassVar
 
-from ..engine.operator_changes import MoveStep, UndoStep
+from ..engine.operator_changes import EditStep, MoveStep, UndoStep
 from ..engine.reads import RATES_S
 from ..engine.registry import MARK, Registered, amend, find
 from ..model.entry import MovedRange, State
@@ -37,6 +38,8 @@ _HOLDING: tuple[State, ...] = ("waiting", "pending", "delayed", "dead", "trash")
 
 class ShardedQueue(MergedReads[C_co, ShardT]):
     """A queue over several hash slots: `resize`, and the operators' changes in all shards."""
+
+    public: ClassVar[tuple[str, ...]] = ("resize",)
 
     @operation
     async def resize(self, shards: int) -> int:
@@ -240,21 +243,11 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
 
         return await self._step_in_shards(step.ids, of)
 
-    @operation
-    async def edit(
-        self,
-        op: str,
-        step: int,
-        rows: Sequence[tuple[str, bytes, bytes]],
-        *,
-        source: State,
-        high_water_ms: int,
-    ) -> list[str]:
+    async def _edit(self, edit: EditStep) -> list[str]:
         def of(part: ShardT, some: Sequence[int]) -> Description[list[str]]:
-            few = [rows[i] for i in some]
-            return part.edit.op(op, step, few, source=source, high_water_ms=high_water_ms)
+            return part._edit(replace(edit, rows=[edit.rows[i] for i in some]))
 
-        return await self._step_in_shards([row[0] for row in rows], of)
+        return await self._step_in_shards([row[0] for row in edit.rows], of)
 
     async def _step_in_shards(
         self, ids: Sequence[str], ask: Callable[[ShardT, Sequence[int]], Description[list[str]]]

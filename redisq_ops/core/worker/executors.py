@@ -15,8 +15,8 @@ from threading import Event, Thread
 from time import monotonic
 
 from ..model.entry import Settlement
-from .handler import Handler, Work, perform, succeeded
-from .retry import Random, timed_out
+from .handler import RUNNING, Handler, Work, perform, succeeded
+from .retry import failed, timed_out
 
 Post = Callable[[tuple[Work, Settlement | None]], None]
 
@@ -41,8 +41,8 @@ class Threads(Slots):
     """One thread per slot. They are daemons: a handler that hangs doesn't keep the process
     alive."""
 
-    def __init__(self, size: int, handler: Handler, post: Post, random: Random) -> None:
-        self._handler, self._post, self._random = handler, post, random
+    def __init__(self, size: int, handler: Handler, post: Post) -> None:
+        self._handler, self._post = handler, post
         self._jobs: SimpleQueue[Work | None] = SimpleQueue()
         self._threads = [
             Thread(target=self._serve, name=f"redisq-slot-{n}", daemon=True) for n in range(size)
@@ -60,7 +60,7 @@ class Threads(Slots):
                 self._post((work, None))
             else:
                 work.started = monotonic()
-                self._post((work, perform(self._handler, work, self._random)))
+                self._post((work, perform(self._handler, work)))
 
     def close(self) -> None:
         for _ in self._threads:
@@ -71,13 +71,25 @@ class Threads(Slots):
 
 
 class TaskSlots(Slots):
-    """One task per slot, all in one event loop in a thread of its own."""
+    """One task per slot, all in the given event loop, or in one in a thread of its own.
 
-    def __init__(self, size: int, handler: Handler, post: Post, random: Random) -> None:
-        self._handler, self._post, self._random = handler, post, random
-        self._ready = Event()
-        self._thread = Thread(target=self._run, args=(size,), name="redisq-tasks", daemon=True)
-        self._thread.start()
+    The given loop must run in another thread until `close` returns. If all its tasks are cancelled,
+    as `asyncio.run` does it at its end, the entries of those that run are given back.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        handler: Handler,
+        post: Post,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self._handler, self._post = handler, post
+        self._ready, self._over = Event(), Event()
+        if loop is not None:
+            asyncio.run_coroutine_threadsafe(self._main(size), loop)
+        else:
+            Thread(target=self._run, args=(size,), name="redisq-tasks", daemon=True).start()
         self._ready.wait()
 
     def _run(self, size: int) -> None:
@@ -94,12 +106,16 @@ class TaskSlots(Slots):
         self._loop = asyncio.get_running_loop()
         self._jobs: asyncio.Queue[Work] = asyncio.Queue()
         self._closing = asyncio.Event()
+        self._all = asyncio.current_task()
         tasks = [asyncio.create_task(self._serve()) for _ in range(size)]
         self._ready.set()
-        await self._closing.wait()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        try:
+            await self._closing.wait()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._over.set()
 
     def start(self, works: Sequence[Work]) -> None:
         self._loop.call_soon_threadsafe(self._put, works)
@@ -109,7 +125,7 @@ class TaskSlots(Slots):
             self._jobs.put_nowait(work)
 
     async def _serve(self) -> None:
-        while not self._closing.is_set():
+        while not (self._closing.is_set() or self._is_cut_off()):
             # A coroutine per entry would take as long as a short handler.
             work = await self._jobs.get() if self._jobs.empty() else self._jobs.get_nowait()
             if idle(work):
@@ -120,6 +136,7 @@ class TaskSlots(Slots):
 
     async def _perform(self, work: Work) -> Settlement:
         limit = None
+        RUNNING.set(work)  # in this slot's own context: it stays until the next one
         try:
             if work.timeout_s is None:
                 return succeeded(work.delivery, await self._handler.call(work))
@@ -129,16 +146,34 @@ class TaskSlots(Slots):
             if isinstance(error, TimeoutError) and limit is not None and limit.expired():
                 assert work.timeout_s is not None
                 error = timed_out(work.timeout_s)
-            if isinstance(error, asyncio.CancelledError) and self._closing.is_set():
-                raise
-            return self._handler.failed(work.delivery, error, self._random)
+            if isinstance(error, asyncio.CancelledError):
+                if self._closing.is_set():
+                    raise
+                if self._is_cut_off():
+                    return Settlement(work.delivery, "release")
+            work.error, work.ended = error, monotonic()
+            return failed(work.delivery, error)
+
+    def _is_cut_off(self) -> bool:
+        """Whether all tasks of the given loop are being cancelled."""
+        return self._all is not None and self._all.cancelling() > 0
 
     def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._closing.set)
-        self._thread.join(1.0)
+        with suppress(RuntimeError):  # the given loop is closed: its tasks are over
+            self._loop.call_soon_threadsafe(self._closing.set)
+            self._over.wait(1.0)
 
 
-def slots(size: int, handler: Handler, post: Post, random: Random) -> Slots:
-    """The slots for a handler: tasks if it is ``async``, which apply time-outs; else threads."""
-    kind = TaskSlots if handler.is_async else Threads
-    return kind(size, handler, post, random)
+def slots(
+    size: int,
+    handler: Handler,
+    post: Post,
+    loop: asyncio.AbstractEventLoop | None = None,
+) -> Slots:
+    """The slots for a handler: tasks if it is ``async``, which apply time-outs; else threads.
+
+    ``loop``: where tasks run; None: in a loop of their own.
+    """
+    if handler.is_async:
+        return TaskSlots(size, handler, post, loop)
+    return Threads(size, handler, post)

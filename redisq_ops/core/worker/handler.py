@@ -4,7 +4,7 @@
         return len(work.payload)  # bytes as they are, str as UTF-8, else JSON; None: no result
 
 `Retry` and `Reject` decide what happens next. Any other exception is a failure: the entry is
-retried after 1 s · 2ⁿ ± 10 %, at most 15 minutes.
+retried after 1 s · 2ⁿ up to 15 minutes, ± 10 %.
 """
 
 from __future__ import annotations
@@ -12,21 +12,27 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import logging
 import os
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from tempfile import TemporaryFile
+from time import monotonic
 from typing import IO, TYPE_CHECKING, Any, NoReturn, Protocol, runtime_checkable
 
 from ..model.entry import Delivery, Failure, Settlement, task_of
 from ..model.errors import BadInput, TooLarge
+from ..model.retry_policy import RetryPolicy
 from ..model.settings import MAX_RESULT
-from .retry import Failed, Random, Reject, failed
+from .retry import Failed, failed
 
 if TYPE_CHECKING:
     from ..engine.queue import Queue
@@ -43,7 +49,16 @@ class Work:
     is dropped, and it should stop.
     """
 
-    __slots__ = ("_renew", "delivery", "lost", "settlement", "started", "timeout_s")
+    __slots__ = (
+        "_renew",
+        "delivery",
+        "ended",
+        "error",
+        "lost",
+        "settlement",
+        "started",
+        "timeout_s",
+    )
 
     def __init__(
         self, delivery: Delivery, renew: Callable[[Sequence[Work]], Sequence[bool]]
@@ -52,6 +67,8 @@ class Work:
         self._renew = renew
         self.lost = False
         self.started: float | None = None
+        self.ended: float | None = None
+        self.error: BaseException | None = None
         self.settlement: Settlement | None = None
         self.timeout_s: float | None = None
 
@@ -103,6 +120,26 @@ class Work:
         return self._renew((self,))[0]
 
 
+RUNNING: ContextVar[Work | None] = ContextVar("redisq_work", default=None)
+"""the entry whose handler runs here: log lines name it"""
+
+
+def name_entry(record: logging.LogRecord) -> bool:
+    """A filter of log handlers: a line that a handler logs says which entry it runs for."""
+    work = RUNNING.get()
+    if work is not None and not hasattr(record, "entry"):
+        vars(record).update(log_fields(work), running=f" [{work.queue}/{work.id}]")
+    return True
+
+
+def log_fields(work: Work) -> dict[str, Any]:
+    """What a log record says of an entry. ``duration_ms``: how long the attempt took, so far."""
+    fields = {"queue": work.queue, "entry": work.id, "task": work.task, "attempt": work.attempt}
+    if work.started is None:
+        return fields
+    return fields | {"duration_ms": round(((work.ended or monotonic()) - work.started) * 1000)}
+
+
 @dataclass(frozen=True, slots=True)
 class Handler:
     """What a worker runs for each entry."""
@@ -113,12 +150,14 @@ class Handler:
     """ends a run from outside, if that is possible"""
     timeout_s: Callable[[Work], float | None] | None = None
     """how long an entry may take; None: as long as the worker's other ones"""
-    failed: Callable[[Delivery, BaseException, Random], Settlement] = failed
-    """how a run that raised an error ends: the retry policy"""
+    policy: Callable[[Work], RetryPolicy | None] = lambda _: None
+    """an entry's own retry policy; None: its queue's"""
     returns: bool | None = None
     """whether it returns results; None: unknown until it does"""
     tasks: frozenset[str] = frozenset()
-    """the names of its tasks, for metrics"""
+    """the names of its tasks: the worker counts their runs"""
+    release: str = ""
+    """of the code, for these counts"""
 
 
 @runtime_checkable
@@ -127,26 +166,63 @@ class HasTasks(Protocol):
 
     url: str | None
     prefix: str | None
+    concurrency: int
+    """how many run at a time, unless a worker is told otherwise"""
 
     def connect(self, client: BlockingClient, prefix: str) -> Sequence[Queue[BlockingClient]]:
         """Use this client from now on; returns the queues, the first priority first."""
 
-    def handler(self, concurrency: int = 1) -> Handler:
+    def handler(self, concurrency: int) -> Handler:
         """What a worker runs."""
 
     def declare_schedules(self) -> None:
         """Write the schedules of the code."""
 
 
+class UnfitHandler(BadInput):
+    """A handler that can't be imported, or can't be called with an entry."""
+
+
 def as_handler(function: Callable[[Work], Any] | Handler) -> Handler:
-    """Make a `Handler` of a function, coroutine function or callable object."""
+    """Make a `Handler` of a function, coroutine function or callable object.
+
+    Raises `UnfitHandler` for one that would fail with every entry.
+    """
     if isinstance(function, Handler):
         return function
-    if not callable(function):
-        raise BadInput(f"a handler must be callable; a {type(function).__name__} is not")
     callables: tuple[Any, ...] = (function, type(function).__call__)
+    if why := _unfit(function, callables):
+        raise UnfitHandler(why)
     is_async = any(map(inspect.iscoroutinefunction, callables))
     return Handler(function, is_async, returns=_returns(function))
+
+
+def _unfit(function: Any, callables: tuple[Any, ...]) -> str:
+    """Why it can't be called with an entry; empty: it can, as far as Python tells."""
+    kind = type(function).__name__
+    name = getattr(function, "__name__", kind)
+    if isinstance(function, HasTasks):
+        return f"{kind} is no handler: its tasks run by TASKS.worker(), or redisq work MODULE:TASKS"
+    if isinstance(getattr(function, "owner", None), HasTasks):
+        return f"{function!r} is no handler: it runs by TASKS.worker(), or redisq work MODULE:TASKS"
+    if inspect.isclass(function):
+        return f"{name} is a class: a handler is a function, or an object with __call__"
+    if not callable(function):
+        return f"a handler must be callable; a {kind} is not"
+    if any(map(inspect.isgeneratorfunction, callables)) or any(
+        map(inspect.isasyncgenfunction, callables)
+    ):
+        return f"handler {name} yields: a handler returns its result"
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # written in C, and doesn't say
+        return ""
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        names = ", ".join(signature.parameters)
+        return f"handler {name}({names}) is called with one argument, the entry: {error}"
+    return ""
 
 
 def _returns(function: Any) -> bool | None:
@@ -163,7 +239,7 @@ def load_handler(spec: str) -> Handler | HasTasks:
     """
     module, colon, name = spec.partition(":")
     if not (module and colon and name) or module.endswith(".py"):
-        raise BadInput(f"handler {spec!r}: write it as module:function, such as jobs:handle")
+        raise UnfitHandler(f"handler {spec!r}: write it as module:function, such as jobs:handle")
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     try:
@@ -172,12 +248,32 @@ def load_handler(spec: str) -> Handler | HasTasks:
             found = getattr(found, part)
     except (Exception, SystemExit) as error:  # importing runs code, and that may raise anything
         text = " ".join(f"{type(error).__name__}: {error}".split())
-        raise BadInput(f"handler {spec!r} can't be imported: {text}") from error
+        raise UnfitHandler(
+            f"handler {spec!r} can't be imported: {text}{_place(module, error)}"
+        ) from error
     if isinstance(owner := getattr(found, "owner", None), HasTasks):
         names = vars(sys.modules[module])
         tasks = next((each for each in names if names[each] is owner), "TASKS")
-        raise BadInput(f"{name} is a task: name its Tasks, as in {module}:{tasks}")
+        raise UnfitHandler(f"{name} is a task: name its Tasks, as in {module}:{tasks}")
     return found if isinstance(found, HasTasks) else as_handler(found)
+
+
+def _place(module: str, error: BaseException) -> str:
+    """Where an import failed, if not in the import itself; a SyntaxError says it."""
+    ours = (__file__, importlib.__file__)
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename not in ours and os.path.isfile(frame.filename)
+    ]
+    here = os.path.abspath(f"{module}.py")
+    if module in sys.modules and os.path.exists(here):
+        file = getattr(sys.modules[module], "__file__", "built in")
+        if file != here:
+            return f"; it is {file}, not the {module}.py of this folder: rename yours"
+    if isinstance(error, SyntaxError) or not frames:
+        return ""
+    return f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})"
 
 
 def exec_handler(argv: Sequence[str]) -> Handler:
@@ -197,6 +293,7 @@ def exec_handler(argv: Sequence[str]) -> Handler:
 class _Program:
     def __init__(self, argv: tuple[str, ...]) -> None:
         self._argv = argv
+        self._shown = shlex.join(argv)
         self._running: dict[Work, subprocess.Popen[bytes]] = {}
         self._starting = threading.Lock()
         """so that `kill` finds every program that was started"""
@@ -210,9 +307,17 @@ class _Program:
                 if work.settlement is not None:  # timed out or given back before it started
                     return b""
                 # A session of its own: only the worker gets Ctrl+C, and `kill` ends children, too.
-                process = subprocess.Popen(
-                    self._argv, stdin=given, stdout=said, stderr=complained, start_new_session=True
-                )
+                try:
+                    process = subprocess.Popen(
+                        self._argv,
+                        stdin=given,
+                        stdout=said,
+                        stderr=complained,
+                        start_new_session=True,
+                    )
+                except OSError as error:  # it was removed, or its interpreter is missing
+                    why = f"it can't be run: {error.strerror}"
+                    raise Failed(Failure(type(error).__name__, why), self._shown) from None
                 self._running[work] = process
             code = process.wait()
             del self._running[work]
@@ -220,9 +325,10 @@ class _Program:
                 return _tail(said, MAX_RESULT + 1)  # one byte more shows a result that is too long
             message = _tail(complained, STDERR_KEPT).decode("utf-8", "replace").strip()
         if code == REJECTED:
-            raise Reject(message or f"exit {REJECTED}")
+            failure = Failure("Reject", message or f"exit {REJECTED}")
+            raise Failed(failure, f"{self._shown} (exit {REJECTED})", dead=True)
         how = f"exit {code}" if code > 0 else signal.Signals(-code).name
-        raise Failed(Failure(how, message))
+        raise Failed(Failure(how, message), self._shown)
 
     def kill(self, work: Work) -> None:
         with self._starting:
@@ -246,8 +352,13 @@ def encoded(value: Any) -> bytes:
         data = value.encode()
     elif isinstance(value, (bytes, bytearray, memoryview)):
         data = bytes(value)
+    elif inspect.isawaitable(value):
+        raise TypeError(f"the handler returned a {type(value).__name__}: write async def, or await")
     else:
-        data = json.dumps(value, ensure_ascii=False).encode()
+        try:
+            data = json.dumps(value, ensure_ascii=False).encode()
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"the handler's result: {error}") from None
     if len(data) > MAX_RESULT:
         raise TooLarge(f"the result has over {MAX_RESULT:,} bytes")
     return data
@@ -260,9 +371,13 @@ def succeeded(delivery: Delivery, value: Any) -> Settlement:
     return Settlement(delivery, "result", encoded(value))
 
 
-def perform(handler: Handler, work: Work, random: Random) -> Settlement:
+def perform(handler: Handler, work: Work) -> Settlement:
     """Run a sync handler; returns the settlement of its result or exception."""
+    token = RUNNING.set(work)
     try:
         return succeeded(work.delivery, handler.call(work))
     except BaseException as error:  # sys.exit() in a handler doesn't end the worker
-        return handler.failed(work.delivery, error, random)
+        work.error, work.ended = error, monotonic()
+        return failed(work.delivery, error)
+    finally:
+        RUNNING.reset(token)

@@ -19,6 +19,7 @@ from threading import Event
 
 from ..engine.queue import Queue
 from ..engine.registry import server_ms
+from ..model.clock import Seconds, checked_seconds
 from ..model.entry import Entry
 from ..model.settings import BATCH, RENEW_MS
 from ..redis.operation import BlockingClient, run
@@ -66,9 +67,10 @@ class LeaseReclaimer:
         self._op = f"monitor-{secrets.token_hex(6)}"
         self._step = 0
 
-    def run(self, stop: Event, interval_s: float = INTERVAL_S) -> None:
-        """Call `look` every ``interval_s`` until ``stop`` is set."""
-        while not stop.wait(interval_s):
+    def run(self, stop: Event, interval: Seconds = INTERVAL_S) -> None:
+        """Call `look` every ``interval`` (seconds or a timedelta) until ``stop`` is set."""
+        pause = checked_seconds(interval, "interval")
+        while not stop.wait(pause):
             self.look()
 
     def look(self) -> dict[str, int]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
+import signal
 import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import nullcontext, suppress
 from math import inf
 from queue import Empty, SimpleQueue
@@ -19,13 +23,14 @@ from redis.exceptions import RedisError
 
 from ..engine.queue import Queue
 from ..engine.registry import server_ms
+from ..engine.task_counts import RunCounts, report
 from ..engine.worker_register import WorkerRegistration
-from ..model.clock import FELL_MS, Duration, checked_ms
+from ..model.clock import FELL_MS, Seconds, checked_seconds, duration_ms
 from ..model.entry import Limit, Settlement, TakeResult
 from ..model.errors import BadInput, Forbidden, RedisqError, Unreadable
 from ..model.keys import checked_consumer
-from ..model.settings import LEASE_MS, MAX_BATCH
-from ..model.validation import listed
+from ..model.settings import DEFAULTS, LEASE_S, MAX_BATCH
+from ..model.validation import listed, validated
 from ..redis import acl_rights
 from ..redis.operation import BlockingClient, Description, run
 from ..signals import handled
@@ -34,9 +39,9 @@ from .executors import Slots, slots
 from .handler import Handler, Work, as_handler
 from .health import Endpoint, Page
 from .lease_renewal import LeaseRenewal
-from .queue_source import QueueRotation, QueueSource, Redacted, log, settlements
+from .queue_source import QueueRotation, QueueSource, Redacted, Tally, log, settlements
 from .reconnect import ReconnectingConnection
-from .retry import Random, timed_out
+from .retry import Random, decided, failed, timed_out
 from .upkeep import UPKEEP_S, Upkeep
 from .wake_up import WakeUp, WakeUpListener
 
@@ -64,13 +69,13 @@ class Worker:
     ``concurrency``: handlers that run at a time, 1 to 1000, in threads or, if ``async``, as tasks.
     ``batch``: 1 to 500; the worker holds up to ``concurrency`` × ``batch`` entries, and entries
     that finish together are settled together. More throughput, but a longer wait for entries behind
-    slow ones. ``lease_ms``: ms or a timedelta. ``consumer``: its name; by default from host and
-    process id.
+    slow ones. ``lease``, ``grace``, ``timeout``: seconds or a timedelta. ``consumer``: its name; by
+    default from host and process id.
 
-    ``timeout_s``: fail an entry whose handler takes longer. Tasks are cancelled and programs
+    ``timeout``: fail an entry whose handler takes longer. Tasks are cancelled and programs
     killed; a thread can't be, and its slot stays in use until the handler returns.
 
-    ``grace_s``: the first `stop`, SIGTERM or SIGINT takes no more entries, releases those that
+    ``grace``: the first `stop`, SIGTERM or SIGINT takes no more entries, releases those that
     haven't begun, and waits that long for the others; then it releases these too, without counting
     an attempt. The second signal doesn't wait.
 
@@ -90,6 +95,7 @@ class Worker:
     a time, 5 s each: run a process per queue there. Raises `BadInput` for bad arguments.
     """
 
+    @validated
     def __init__(
         self,
         queues: Queue[BlockingClient] | Sequence[Queue[BlockingClient]],
@@ -98,9 +104,9 @@ class Worker:
         consumer: str | None = None,
         concurrency: int = 1,
         batch: int = 1,
-        lease_ms: Duration = LEASE_MS,
-        grace_s: float = 25.0,
-        timeout_s: float | None = None,
+        lease: Seconds = LEASE_S,
+        grace: Seconds = 25,
+        timeout: Seconds | None = None,
         burst: bool = False,
         in_order: bool = False,
         ping: int | str | None = None,
@@ -111,9 +117,9 @@ class Worker:
         several = _checked_queues(queues)
         if not 1 <= concurrency <= _MOST_SLOTS or not 1 <= batch <= MAX_BATCH:
             raise BadInput(f"concurrency must be 1 to {_MOST_SLOTS}, and batch 1 to {MAX_BATCH}")
-        lease_ms = checked_ms(lease_ms, "lease_ms")
-        if lease_ms < 1 or grace_s < 0 or (timeout_s is not None and timeout_s <= 0):
-            raise BadInput("lease, grace and time-out must be positive")
+        lease_ms = duration_ms(lease, "lease", least_ms=1)
+        grace_s = checked_seconds(grace, "grace")
+        timeout_s = None if timeout is None else checked_seconds(timeout, "timeout", 0.001)
         self._endpoint = None if ping is None else Endpoint(ping, self._health, pages)
         host = socket.gethostname()
         address = self._endpoint.name if self._endpoint else None
@@ -121,14 +127,20 @@ class Worker:
         self._client = several[0].client
         self._sources = QueueRotation(several, lease_ms, redacted, in_order)
         registration = WorkerRegistration(self.consumer, concurrency * batch, host, os.getpid())
-        self._upkeep = Upkeep(registration, self._sources, burst=burst, random=random)
-        self._lists = deque(self._sources.by_wake_list)
         self._handler = as_handler(handler)
+        self._runs = RunCounts()
+        self._upkeep = Upkeep(
+            registration,
+            self._sources,
+            reports=self._reports,
+            burst=burst,
+            random=random,
+        )
+        self._lists = deque(self._sources.by_wake_list)
         self._timed = timeout_s is not None or self._handler.timeout_s is not None
         _refuse_lost_results(several, self._handler)
         self._concurrency, self._batch, self._lease_ms = concurrency, batch, lease_ms
         self._grace_s, self._timeout_s, self._burst = grace_s, timeout_s, burst
-        self._random = random
         self._inbox: SimpleQueue[Message] = SimpleQueue()
         self._turn = threading.RLock()  # held by the thread that does the loop's work
         rest = self._wait if batch == 1 else sleep
@@ -139,6 +151,9 @@ class Worker:
         self._listening = False
         self._overdue: set[Work] = set()  # failed by time-out, but the handler still runs
         self._stops = 0
+        self._begun = False
+        self._why = "no entry is left to take"
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._leave_by = inf
         self._quick = False  # whether the latest full batch was done within LINGER_S
         self._quiet_until = 0.0
@@ -146,40 +161,110 @@ class Worker:
         self._limits: list[Limit] | None = None  # limits that a burst waits for; None: not read yet
         self._refused: Forbidden | None = None
 
-    def stop(self) -> None:
-        """Stop gracefully; called again: at once. Safe in signal handlers and other threads."""
+    def stop(self, why: str = "stop()") -> None:
+        """Stop gracefully; called again: at once. Safe in signal handlers and other threads.
+
+        ``why``: for the log and the `Tally`; that of the last call counts.
+        """
         if not self._stops:
             self._leave_by = monotonic() + self._grace_s
+        self._why = why
         self._stops += 1
         self._inbox.put(None)
 
-    def run(self) -> None:
+    async def run_async(self) -> Tally:
+        """Work until `stop`, or until this task is cancelled; ``async`` handlers run in its loop.
+
+        Cancelled, it stops as at SIGTERM, and raises CancelledError when that is done: await it, or
+        the task, to the end. Cancelled again, it doesn't wait for handlers. If `asyncio.run` ends
+        before, it cancels the handlers, too; their entries are given back. Signals are up to the
+        program. Raises what `run` raises.
+        """
+        self._loop = asyncio.get_running_loop()
+        ended = Future[Tally]()
+
+        def work() -> None:
+            try:
+                ended.set_result(self.run())
+            except BaseException as error:
+                ended.set_exception(error)
+
+        threading.Thread(target=work, name="redisq-worker", daemon=True).start()
+        waiting = asyncio.wrap_future(ended)
+        cancelled: asyncio.CancelledError | None = None
+        while not waiting.done():
+            try:
+                await asyncio.wait([waiting])  # which it doesn't cancel
+            except asyncio.CancelledError as error:
+                cancelled = error
+                self.stop("cancelled")
+        if cancelled is not None:
+            raise cancelled from waiting.exception()
+        return waiting.result()
+
+    def run(self) -> Tally:
         """Work until `stop`. In the main thread SIGTERM and SIGINT stop it.
 
-        Raises `Unreachable` where there is no server at the start; later it waits for the server.
-        Raises `Forbidden` where the server's ACL doesn't allow the work, or no longer allowed the
-        last results to be sent; and `SchemaTooNew` or `WrongKind`. Call it once per worker.
+        Logs when it begins and when it ends, with what it did. Raises `Unreachable` where there is
+        no server at the start; later it waits for the server. Raises `Forbidden` where the server's
+        ACL doesn't allow the work, or no longer allowed the last results to be sent; and
+        `SchemaTooNew` or `WrongKind`. Call it once per worker.
         """
         post = self._inbox.put
         self._exchanges = ExchangeThreads(1 if self._batch == 1 else 2, self._connection, post)
         only_slot = self._concurrency == self._batch == 1 and not self._handler.is_async
         ended = self._exchange_in_slot if only_slot else post
-        self._slots = slots(self._concurrency, self._handler, ended, self._random)
+        self._slots = slots(self._concurrency, self._handler, ended, self._loop)
         self._listener = WakeUpListener(self._client, post, lambda: self._free() > 0)
         renewal = LeaseRenewal(self._sources, self._lease_ms)
         in_main_thread = threading.current_thread() is threading.main_thread()
-        with handled(lambda *_: self.stop()) if in_main_thread else nullcontext():
+        with handled(self._signalled) if in_main_thread else nullcontext():
             try:
                 self._ask_rights()
+                self._begun = True
+                self._log_start()
                 self._serve()
+            except BaseException as error:
+                self._why = type(error).__name__
+                raise
             finally:
                 self._leave()
                 renewal.close()
                 self._listener.close()
                 if self._endpoint:
                     self._endpoint.close()
+                tally = self._sources.tally(self._why)
+                if self._begun:
+                    log.info("stopped, %s", tally)
         if self._refused is not None:
             raise self._refused
+        return tally
+
+    def _signalled(self, number: int, _frame: object) -> None:
+        self.stop(signal.Signals(number).name)
+
+    def _log_start(self) -> None:
+        """Log what is in force."""
+        if not log.isEnabledFor(logging.INFO):
+            return
+        timeout = "no time-out" if self._timeout_s is None else f"time-out {self._timeout_s:g} s"
+        log.info(
+            "started as %s: concurrency %d (%s), batch %d, lease %g s, grace %g s, %s",
+            self.consumer,
+            self._concurrency,
+            "tasks" if self._handler.is_async else "threads",
+            self._batch,
+            self._lease_ms / 1000,
+            self._grace_s,
+            timeout if self._handler.timeout_s is None else "time-outs of the tasks",
+        )
+        for source in self._sources:
+            try:
+                settings = run(self._client, source.queue.settings.op())
+                text = _retries(source.queue, settings, bool(self._handler.tasks))
+            except RedisqError as error:  # work doesn't need them
+                text = f"its settings can't be read: {error}"
+            log.info("queue %s: %s", source.queue.name, text)
 
     def _ask_rights(self) -> None:
         for source in self._sources:
@@ -201,6 +286,9 @@ class Worker:
                     if self._stops and not withdrawn:
                         withdrawn = True
                         self._give_back(begun=False)
+                        if begun := len(self._sources.unsettled()):
+                            text = "stopping, %s: %d running, which have %g s to end"
+                            log.info(text, self._why, begun, self._grace_s)
                     if self._is_done():
                         return
                     if not self._stops and monotonic() >= self._upkeep.due_at:
@@ -364,7 +452,24 @@ class Worker:
         elif work.lost or settlement is None:
             self._sources.drop(work)
         else:
-            self._sources.finish(work, settlement)
+            self._finish(work, settlement)
+
+    def _finish(self, work: Work, settlement: Settlement) -> None:
+        tasks = self._handler.tasks
+        if tasks and work.task in tasks and settlement.outcome != "release":
+            seconds = (work.ended or monotonic()) - (work.started or 0.0)
+            failed = settlement.outcome not in ("ack", "result")
+            self._runs.add(work.queue, work.task or "", seconds, failed)
+        if settlement.outcome == "fail":
+            queue = self._sources.queue(work.queue)
+            if not queue.owner:  # else its program's back-off decides
+                settlement = decided(settlement, self._handler.policy(work), queue.retry)
+        self._sources.finish(work, settlement)
+
+    def _reports(self) -> list[Description[None]]:
+        """The runs of tasks since the last report, of each queue."""
+        queue, release = self._sources.queue, self._handler.release
+        return [report(queue(name), runs, release) for name, runs in self._runs.take().items()]
 
     def _expire(self) -> None:
         """Fail entries whose handlers take too long. Tasks have time-outs of their own."""
@@ -377,7 +482,8 @@ class Worker:
                 continue
             self._overdue.add(work)
             error = timed_out(limit)
-            self._sources.finish(work, self._handler.failed(work.delivery, error, self._random))
+            work.error, work.ended = error, now
+            self._finish(work, failed(work.delivery, error))
             if self._handler.abort:
                 self._handler.abort(work)
             if len(self._overdue) == self._concurrency:
@@ -550,13 +656,23 @@ def _checked_queues(
     return several
 
 
+def _retries(queue: Queue[Any], settings: dict[str, str], tasks: bool) -> str:
+    """When an entry of the queue is dead, in words."""
+    failures = settings.get("max_failures", DEFAULTS.max_failures)
+    lost = settings.get("max_lost", DEFAULTS.max_lost)
+    after = f"after {failures} failures" if queue.counts_failures else f"as {queue.owner} decides"
+    if tasks:
+        after = f"after the retries of its task, at most {failures} failures"
+    return f"an entry is dead {after}, or after {lost} lost leases"
+
+
 def _refuse_lost_results(queues: Sequence[Queue[Any]], handler: Handler) -> None:
     """Raise `BadInput` where a handler says that it returns results and a queue keeps none."""
     lossy = [queue.name for queue in queues if not queue.keeps_results]
     if handler.returns and lossy:
         raise BadInput(
             f"the handler returns a result, and queue {lossy[0]} keeps none: let it return None, "
-            "or use a request queue or a delay set"
+            "or use a request queue, a delay set or a fair queue"
         )
 
 

@@ -17,6 +17,8 @@ from time import monotonic
 from types import FrameType
 from typing import Any
 
+from ..model.errors import BadInput
+from ..model.validation import validated
 from ..signals import handled
 
 log = logging.getLogger("redisq_ops.worker")
@@ -38,6 +40,7 @@ class _Child:
     """its exit code, once it isn't restarted any more"""
 
 
+@validated
 def run_processes(n: int, target: Callable[..., object], args: tuple[Any, ...] = ()) -> int:
     """Run ``target(index, *args)`` in ``n`` new processes until all have ended.
 
@@ -50,6 +53,8 @@ def run_processes(n: int, target: Callable[..., object], args: tuple[Any, ...] =
 
         run_processes(4, work, ("redis://127.0.0.1:6379/0",))
     """
+    if n < 1:
+        raise BadInput(f"n must be at least 1, not {n}")
     context = multiprocessing.get_context("spawn")
     children = [_Child() for _ in range(n)]
     stopping = False

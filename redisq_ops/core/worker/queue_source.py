@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import inf
 from shlex import quote
@@ -15,7 +15,8 @@ from ..engine.queue import Queue
 from ..model.entry import Failure, Limit, Settlement, TakeResult
 from ..model.settings import MAX_BATCH, MAX_LIMIT
 from ..redis.operation import BlockingClient, Description
-from .handler import Work
+from .handler import Work, log_fields
+from .retry import Failed, traceback_of
 
 log = logging.getLogger("redisq_ops.worker")
 
@@ -53,7 +54,9 @@ class QueueSource:
     limits_at: float = 0.0
     """monotonic seconds of the next check whether limits keep slots idle; inf: it was logged"""
     known: set[str] = field(default_factory=set)
-    """types of errors that were logged"""
+    """what is logged only once"""
+    ends: Counter[str] = field(default_factory=Counter)
+    """how many attempts ended in which way: the fields of `Tally`"""
 
     def is_due(self, now: float) -> bool:
         """Whether to take now; during another take only where the last one was full."""
@@ -66,7 +69,7 @@ class QueueSource:
         self.asked += n
         self.woken = False
         if not settling:
-            return self.queue.take.op(n, consumer=consumer, lease_ms=self.lease_ms)
+            return self.queue.take.op(n, consumer=consumer, lease=self.lease_ms / 1000)
         ends = settlements(settling)
         return self.queue._settle_and_take(ends, n, consumer, self.lease_ms)
 
@@ -82,7 +85,7 @@ class QueueSource:
         replies: list[bool] = []
         for at in range(0, len(works), MAX_BATCH):
             part = works[at : at + MAX_BATCH]
-            replies += self.queue.extend([work.delivery for work in part], self.lease_ms)
+            replies += self.queue.extend([work.delivery for work in part], self.lease_ms / 1000)
         for work, ours in zip(works, replies, strict=True):
             # While work is being settled, its lease may be gone because of the settlement.
             if not ours and work.settlement is None:
@@ -92,7 +95,9 @@ class QueueSource:
     def lose(self, work: Work) -> None:
         if not work.lost:
             work.lost = True
-            log.warning("lost lease: %s, its result is dropped", address(work))
+            self.ends["lost"] += 1
+            fields = log_fields(work)
+            log.warning("lost lease: %s, its result is dropped", address(work), extra=fields)
 
     def to_settle(self) -> list[Work]:
         """Finished work for one call, bounded in number and bytes; call `settled` afterwards."""
@@ -117,22 +122,26 @@ class QueueSource:
         self.held.difference_update(works)
         if not self.queue.keeps_results:
             self._warn_of_results(works)
+        self.ends["done"] += replies.count("done")
         for work, word in zip(works, replies, strict=True):
             if word != "done":
                 self._report(work, word)
 
     def _warn_of_results(self, works: Sequence[Work]) -> None:
-        """Log once that this queue keeps no results, and that one was dropped."""
-        for work in works if "result" not in self.known else ():
-            if (end := work.settlement) is not None and end.outcome == "result" and end.value:
+        """Log once that this queue keeps no results, and count those that are dropped."""
+        for work in works:
+            if (end := work.settlement) is None or end.outcome != "result" or not end.value:
+                continue
+            self.ends["dropped"] += 1
+            if "result" not in self.known:
                 self.known.add("result")
                 log.warning(
                     "queue %s keeps no results: what the handler returned for %s is dropped; let "
-                    "it return None, or use a request queue or a delay set",
+                    "it return None, or use a request queue, a delay set or a fair queue",
                     self.queue.name,
                     work.id,
+                    extra=log_fields(work),
                 )
-                return
 
     def tell_limits(self, reached: Sequence[Limit], idle: int, slots: int) -> None:
         """Log once that slots are idle because of a limit, and how to raise it."""
@@ -140,20 +149,24 @@ class QueueSource:
             return
         self.limits_at = inf
         first, more = reached[0], len(reached) - 1
-        name, most = quote(self.queue.name), min(first.most + idle, MAX_LIMIT)
-        if first.what == "request":
-            rule, command = "limit", f"request limit {name}/{quote(first.id)} {most}"
+        name, id, most = quote(self.queue.name), quote(first.id), first.most + idle
+        at = f"is limited to {first.rate}"
+        if first.what == "queue":
+            command = f"settings {name} rate=…"
+        elif first.rate:
+            command = f"client rate {name} {id} …"
+        elif first.what == "request":
+            at = f"is at its limit of {first.most}"
+            command = f"request limit {name}/{id} {min(most, MAX_LIMIT)}"
         else:
-            rule, command = "cap", f"client cap {name} {quote(first.id)} {most}"
-        others = f" (so are {more} more)" if more else ""
+            at = f"is at its cap of {first.most}"
+            command = f"client cap {name} {id} {most}"
         log.warning(
-            "queue %s: %s %s is at its %s of %d%s: %d of %d slots idle; raise it with: redisq %s",
+            "queue %s%s %s%s: %d of %d slots idle; raise it with: redisq %s",
             self.queue.name,
-            first.what,
-            first.id,
-            rule,
-            first.most,
-            others,
+            "" if first.what == "queue" else f": {first.what} {first.id}",
+            at,
+            f" (so are {more} more)" if more else "",
             idle,
             slots,
             command,
@@ -162,27 +175,47 @@ class QueueSource:
     def _report(self, work: Work, word: str) -> None:
         if word == "stale":
             self.lose(work)
-        elif word != "released":
+        elif word == "released":
+            self.ends["released"] += 1
+        elif word == "dead":
+            self.ends["dead"] += 1
+            self._log_failure(logging.ERROR, "dead letter", work, f" after attempt {work.attempt}")
+        else:
+            self.ends["retried"] += 1
             assert work.settlement is not None
-            failure = Failure.decoded(work.settlement.value) or Failure("failure")
-            if word == "dead":
-                attempts = f" after attempt {work.attempt}"
-                self._log_failure(logging.WARNING, "dead letter", work, attempts, failure)
-            else:
-                wait = self.queue._retry_delay_ms(work.settlement)
-                when = "" if wait is None else f" in {wait / 1000:.1f} s"
-                # Only the first failure of a type is a warning.
-                level = logging.INFO if failure.type in self.known else logging.WARNING
-                self._log_failure(level, "retry", work, when, failure)
-                self.known.add(failure.type)
+            wait = self.queue._retry_delay_ms(work.settlement)
+            when = "" if wait is None else f" in {wait / 1000:.1f} s"
+            more = {} if wait is None else {"wait_ms": wait}
+            self._log_failure(logging.WARNING, "retry", work, when, **more)
 
-    def _log_failure(self, level: int, word: str, work: Work, how: str, failure: Failure) -> None:
-        if not log.isEnabledFor(level):
+    def _log_failure(self, level: int, word: str, work: Work, how: str, **more: int) -> None:
+        """Log a failure; of a dead letter, or with debug messages, also the traceback.
+
+        ``exc_info`` is the handler's error, unless a part of it is redacted: then the record has
+        the redacted text only.
+        """
+        error, work.error = work.error, None  # it refers to the frames of the handler
+        if not log.isEnabledFor(level) or work.settlement is None:
             return
+        failure = Failure.decoded(work.settlement.value) or Failure("failure")
+        program = (
+            f"{escaped(error.program)}: " if isinstance(error, Failed) and error.program else ""
+        )
+        traced = level >= logging.ERROR or log.isEnabledFor(logging.DEBUG)
+        if error is None or isinstance(error, Failed) or not traced:
+            error = None
+        else:
+            failure = replace(failure, traceback=traceback_of(error))
         shown = self.redacted(failure)
-        log.log(level, "%s: %s%s: %s", word, address(work), how, summary(shown))
-        if shown.traceback:
-            log.debug("traceback of %s:\n%s", address(work), escaped(shown.traceback, "\n"))
+        trace = shown.traceback.rstrip()
+        if shown.message != failure.message:  # the traceback ends with it
+            trace = trace.replace(failure.message, shown.message)
+        text = f"{word}: {address(work)}{how}: {program}{summary(shown)}"
+        known = (type(error), error, error.__traceback__) if error and shown == failure else None
+        fields = {**log_fields(work), "error": shown.type, **more}
+        record = log.makeRecord(log.name, level, __file__, 0, "%s", (text,), known, extra=fields)
+        record.exc_text = escaped(trace, "\n") if error else None
+        log.handle(record)
 
 
 def settlements(works: Sequence[Work]) -> list[Settlement]:
@@ -209,6 +242,39 @@ def summary(failure: Failure) -> str:
     if len(message) > _MESSAGE:
         message = f"{message[: _MESSAGE - _END]} … {message[-_END:]}"
     return f"{kind}: {escaped(message)}" if message else kind
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What a worker did until it ended, and ``why`` it ended.
+
+    Attempts by their end: ``done``; ``retried``: failed, to be tried again; ``dead``: now dead
+    letters; ``released``: given back; ``lost``: ended after their lease. ``unsent``: entries whose
+    settlement didn't reach the server; their leases will expire. ``dropped``: results that a queue
+    didn't keep.
+    """
+
+    why: str
+    done: int = 0
+    retried: int = 0
+    dead: int = 0
+    released: int = 0
+    lost: int = 0
+    unsent: int = 0
+    dropped: int = 0
+
+    def __str__(self) -> str:
+        words = {
+            "done": self.done,
+            "to be retried": self.retried,
+            "dead": self.dead,
+            "given back": self.released,
+            "lost leases": self.lost,
+            "not settled": self.unsent,
+            "results dropped": self.dropped,
+        }
+        did = ", ".join(f"{n} {word}" for word, n in words.items() if n)
+        return f"{self.why}: {did or 'nothing was done'}"
 
 
 class QueueRotation:
@@ -266,9 +332,16 @@ class QueueRotation:
             n += source.asked
         return n
 
+    def tally(self, why: str) -> Tally:
+        ends = sum((source.ends for source in self), Counter[str]())
+        return Tally(why, unsent=self.held(), **ends)
+
     def unsettled(self) -> list[Work]:
         held = chain.from_iterable(source.held for source in self)
         return [work for work in held if work.settlement is None]
+
+    def queue(self, name: str) -> Queue[BlockingClient]:
+        return self._by_name[name].queue
 
     def finish(self, work: Work, settlement: Settlement) -> None:
         work.settlement = settlement

@@ -1,16 +1,13 @@
-"""When a failed attempt is retried: the back-off, `Retry` and `Reject`, and how failures settle."""
+"""How a failed attempt ends: `Retry` and `Reject`, what is stored of an error, and the policy."""
 
 from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
-from datetime import timedelta
 
-from ..model.clock import MOST_MS
+from ..model.clock import Seconds, checked_seconds
 from ..model.entry import Delivery, Failure, Settlement
-from ..model.errors import BadInput
-
-LONGEST_BACKOFF_MS = 15 * 60 * 1000
+from ..model.retry_policy import RetryPolicy
 
 Random = Callable[[], float]
 """A number from [0, 1)."""
@@ -23,16 +20,9 @@ class Retry(Exception):
     failure.
     """
 
-    def __init__(self, after: float | timedelta | None = None, reason: str = "") -> None:
+    def __init__(self, after: Seconds | None = None, reason: str = "") -> None:
         super().__init__(reason)
-        if isinstance(after, timedelta):
-            after = after.total_seconds()
-        if after is not None:
-            if isinstance(after, bool) or not isinstance(after, (int, float)):
-                raise BadInput(f"after is seconds or a timedelta, not {type(after).__name__}")
-            if not 0 <= after < MOST_MS / 1000:
-                raise BadInput(f"after of {after} s: seconds from 0 to the year 5138")
-        self.after = after
+        self.after = None if after is None else checked_seconds(after, "after")
 
 
 class Reject(Exception):
@@ -40,27 +30,36 @@ class Reject(Exception):
 
 
 class Failed(Exception):
-    """An attempt failed, and not because of an exception in this process."""
+    """An attempt failed, and not because of an exception in this process.
 
-    def __init__(self, failure: Failure) -> None:
+    ``program``: the command that failed, for the log; ``dead``: no retry, as for `Reject`.
+    """
+
+    def __init__(self, failure: Failure, program: str = "", *, dead: bool = False) -> None:
         super().__init__(failure.message)
-        self.failure = failure
+        self.failure, self.program, self.dead = failure, program, dead
 
 
-def backoff_ms(failures: int, random: Random) -> int:
-    """ms to wait after a failure, when there were ``failures`` before it."""
-    plain = min(1000 << min(failures, 20), LONGEST_BACKOFF_MS)
-    return min(int(plain * (0.9 + 0.2 * random())), LONGEST_BACKOFF_MS)
-
-
-def failed(delivery: Delivery, error: BaseException, random: Random) -> Settlement:
-    """The settlement of a run that raised ``error``."""
+def failed(delivery: Delivery, error: BaseException) -> Settlement:
+    """The settlement of a run that raised ``error``; its delay is only that of a `Retry`."""
     failure = failure_of(error)
-    if isinstance(error, Reject):
+    if isinstance(error, Reject) or (isinstance(error, Failed) and error.dead):
         return Settlement(delivery, "reject", failure.encoded())
-    if isinstance(error, Retry) and error.after is not None:
-        return Settlement(delivery, "fail", failure.encoded(), max(0, int(error.after * 1000)))
-    return Settlement(delivery, "fail", failure.encoded(), backoff_ms(delivery.failures, random))
+    after = error.after if isinstance(error, Retry) else None
+    return Settlement(delivery, "fail", failure.encoded(), after)
+
+
+def decided(end: Settlement, own: RetryPolicy | None, queues: RetryPolicy | None) -> Settlement:
+    """The settlement of a failed attempt with its delay, by the entry's ``own`` policy or else its
+    queue's; ``give_up`` after the last attempt of its own policy. Others as they are."""
+    if end.outcome != "fail":
+        return end
+    if own is not None and own.attempts is not None and end.delivery.failures + 1 >= own.attempts:
+        return end._replace(outcome="give_up", delay=None)
+    if end.delay is not None:
+        return end
+    policy = own or queues or RetryPolicy()
+    return end._replace(delay=policy.spread_s(end.delivery))
 
 
 def timed_out(timeout_s: float) -> Failed:
@@ -78,10 +77,13 @@ def failure_of(error: BaseException) -> Failure:
         message = "(its message can't be shown)"
     if isinstance(error, (Retry, Reject)):
         return Failure(type(error).__name__, message)
-    # The first frame is this module's; the handler's begin after it.
+    return Failure(type(error).__name__, message, traceback_of(error))
+
+
+def traceback_of(error: BaseException) -> str:
+    """The traceback, from the handler's first frame: the one before it is the worker's."""
     frames = error.__traceback__.tb_next if error.__traceback__ else None
     try:
-        text = "".join(traceback.format_exception(type(error), error, frames))
+        return "".join(traceback.format_exception(type(error), error, frames))
     except Exception:
-        text = "".join(traceback.format_tb(frames))
-    return Failure(type(error).__name__, message, text)
+        return "".join(traceback.format_tb(frames))

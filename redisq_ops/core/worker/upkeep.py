@@ -3,7 +3,7 @@ finish interrupted transfers between queues."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any
 
@@ -25,7 +25,8 @@ _MOST_TRANSFERS = 3
 class Upkeep:
     """A worker's upkeep, as descriptions to send and replies to read.
 
-    ``burst``: the first upkeep is complete, too, since the worker may end before the next one.
+    ``reports``: what the worker counted, for each upkeep. ``burst``: the first upkeep is complete,
+    too, since the worker may end before the next one.
     """
 
     def __init__(
@@ -33,10 +34,11 @@ class Upkeep:
         registration: WorkerRegistration,
         sources: QueueRotation,
         *,
+        reports: Callable[[], Sequence[Description[None]]],
         burst: bool,
         random: Random,
     ) -> None:
-        self._registration, self._sources = registration, sources
+        self._registration, self._sources, self._reports = registration, sources, reports
         self._burst, self._random = burst, random
         self._recoverer = TransferRecoverer()
         self.due_at = 0.0
@@ -49,6 +51,7 @@ class Upkeep:
         asks += [_tried(self._registration.beat(source.queue)) for source in self._sources]
         if self.due_at or self._burst:
             asks += [_upkeep_of(source.queue, self._recoverer) for source in self._sources]
+        asks += map(_tried, self._reports())
         # The first upkeep is at a random time, so that workers started together spread theirs.
         self.due_at = monotonic() + UPKEEP_S * (1.0 if self.due_at else self._random())
         return asks
@@ -66,7 +69,8 @@ class Upkeep:
 
     def leave(self) -> list[Description[Any]]:
         """Take the worker out of the registers."""
-        return [_tried(self._registration.leave(source.queue)) for source in self._sources]
+        leaving = [self._registration.leave(source.queue) for source in self._sources]
+        return [_tried(each) for each in (*leaving, *self._reports())]
 
 
 class TransferRecoverer:
@@ -106,6 +110,6 @@ async def _upkeep_of(queue: Queue[BlockingClient], recoverer: TransferRecoverer)
     return went
 
 
-async def _tried(registering: Description[None]) -> None:
-    """A worker that can't register, because the server is full, works all the same."""
-    await attempt(registering)
+async def _tried(writing: Description[None]) -> None:
+    """A worker that can't register or report, because the server is full, works all the same."""
+    await attempt(writing)

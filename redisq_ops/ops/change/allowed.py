@@ -63,8 +63,8 @@ def allowed(queue: Queue[Any], verb: Verb, state: State, orphan: bool = False) -
         why = queue.refusals.get(f"{what} {state}") or queue.refusals.get(what)
         how = f": {why}" if why else ""
         if isinstance(queue, HasConsumerGroups):
-            claim = hint("consumers", "claim", queue.name, "CONSUMER", to="NAME")
-            remove = hint("consumers", "remove", queue.name, "CONSUMER")
+            claim = hint("workers", "claim", queue.name, "CONSUMER", to="NAME")
+            remove = hint("workers", "rm", queue.name, "CONSUMER")
             how = (
                 f" ({claim} does)"
                 if verb == "claim"

@@ -135,7 +135,7 @@ class PlanSteps(ListedSteps):
     async def _reread(self) -> None:
         operation = await recorded(self.queue, self.plan.header)
         if operation is None:
-            gone = f"was queue {self.queue.name} destroyed?"
+            gone = f"was queue {self.queue.name} removed?"
             raise NotFound(f"{self.op} is no longer in the audit log: {gone}")
         self._catch_up(operation)
 

@@ -77,7 +77,7 @@ async def prepare_group(
         there = ", ".join(each.group for each in seen.groups[:10]) or "none"
         raise NotFound(f"queue {queue.name} has no consumer group {name}; there are: {there}")
     elif verb == "rm" and before.pending:
-        settle = hint("consumers", "ls", queue.name, group=name)
+        settle = hint("workers", "ls", queue.name, group=name)
         raise Refused(
             f"group {name} of queue {queue.name} has {state_pending(before.pending)}, which would "
             f"be lost with it: claim or acknowledge them first ({settle} lists them)"

@@ -13,6 +13,7 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Client, Request, State
 from redisq_ops.core.model.errors import BadInput, NotFound, QueueClosed, Refused, WrongKind
 from redisq_ops.core.model.keys import checked_name
+from redisq_ops.core.model.rate_limit import RateLimit
 from redisq_ops.core.model.settings import DEFAULTS, Settings
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.queues.request.queue import Control
@@ -88,6 +89,13 @@ async def changeable(queue: Queue[Any], id: str, verb: Control, value: str = "")
     request = found(await requests.request.op(id), id, queue.name)
     if request.settled:
         raise QueueClosed(f"request {id} is {request.state} already")
+    other = {"cancel": request.then, "resume": request.paused and request.follows}.get(verb)
+    if other and (seen := await requests.request.op(other)) is not None and not seen.settled:
+        if verb == "cancel":
+            raise QueueClosed(
+                f"request {other} follows {id} and would wait for ever: cancel that one first"
+            )
+        raise QueueClosed(f"request {id} goes on when {other} is done, which it follows")
     return request
 
 
@@ -165,8 +173,26 @@ CLIENT_RULES: dict[str, tuple[str, int | None]] = {
     "unblock": ("blocked", 0),
     "weight": ("weight", None),
     "cap": ("cap", None),
+    "rate": ("rate", None),
 }
 """verb -> the rule of a client it changes, and the value; None: the operator gives it"""
+
+
+def rule_words(rule: str, value: int) -> str:
+    """The value of a client's rule as a user writes it."""
+    if rule == "rate":
+        return str(RateLimit.of_hour(value) or "off")
+    return str(value)
+
+
+def typed_rule(rule: str, words: str) -> int:
+    """The value of a client's rule that a user typed; raises `BadInput`."""
+    if rule == "rate":
+        rate = RateLimit.read(words)
+        return rate.per_hour if rate else 0
+    if not words.isascii() or not words.isdigit():
+        raise BadInput(f"{rule} is a number, not {words!r:.60}")
+    return int(words)
 
 
 def client_rule(verb: str, given: int | None = None) -> tuple[str, int]:
@@ -194,7 +220,8 @@ async def client_changeable(queue: Queue[Any], client: str, rule: str, value: in
 async def change_client(
     queue: Queue[Any], client: str, verb: str, author: Author, value: int
 ) -> ChangeOutcome:
-    """Block or unblock a client, or change its weight or cap; undo takes it back.
+    """Block or unblock a client, or change its weight, cap or rate (entries per hour); undo takes
+    it back.
 
     Nothing is written if nothing would change. Rules can be set before a client's first entry.
     """
@@ -212,7 +239,8 @@ async def change_client(
     steps = SettingsSteps(
         queue,
         verb,
-        f"client {client}" + (f" to {value}" if CLIENT_RULES[verb][1] is None else ""),
+        f"client {client}"
+        + (f" to {rule_words(rule, value)}" if CLIENT_RULES[verb][1] is None else ""),
         [set_rule],
         lambda op: f"{rule} {client} {before} {value}",
     )
@@ -238,18 +266,20 @@ async def holdable(queue: Queue[Any], verb: str) -> None:
         return
     if (why := await queue.only_shown.op()) is not None:
         raise Refused(f"queue {queue.name} is only shown: {why}")
+    if verb == "resume" and queue.has_settings:  # it may have been drained
+        return
     if (why := await queue.pause_refused()) is not None:
         raise Refused(f"queue {queue.name}: {why}: pause or resume it by {queue.owner}")
 
 
 def stops_workers(queue: Queue[Any]) -> bool:
     """Whether a pause of the queue stops the workers that take its entries."""
-    return not queue.owner or isinstance(queue, HasOwnersPause)
+    return not queue.owner or (isinstance(queue, HasOwnersPause) and queue.pause_heeded)
 
 
-def heeded_by(queue: Queue[Any]) -> str:
+def heeded_by(queue: Queue[Any], verb: str) -> str:
     """Whom a pause or drain of another program's queue stops, in words; empty for our queues."""
-    if isinstance(queue, HasOwnersPause):
+    if isinstance(queue, HasOwnersPause) and verb != "drain":
         return f"{queue.name}: {queue.pause_note}"
     if not queue.owner or not queue.has_settings:
         return ""
@@ -259,11 +289,13 @@ def heeded_by(queue: Queue[Any]) -> str:
 async def set_flags(
     queue: Queue[Any], verb: str, author: Author, changes: dict[str, str]
 ) -> ChangeOutcome:
-    """Set settings or flags (for pause, drain and retention); undo puts them back.
+    """Set settings or flags (for pause, drain and settings); undo puts them back.
 
     Values that are set already are left out; if none is left, nothing is written.
     """
     settable(queue)  # refused before the audit log has it
+    if "rate" in changes:
+        queue.stored_rate(changes["rate"])
     have = await queue.settings.op()
     changes = {name: value for name, value in changes.items() if have.get(name, "") != value}
     if not changes:
@@ -297,9 +329,14 @@ async def pause(queue: Queue[Any], author: Author) -> ChangeOutcome:
 
 async def resume(queue: Queue[Any], author: Author) -> ChangeOutcome:
     """Hand out again, and take new entries again."""
-    if isinstance(queue, HasOwnersPause):
-        return await _as_owner(queue, False, author)
-    return await set_flags(queue, "resume", author, {"paused": "", "closed": ""})
+    flags = {"paused": "", "closed": ""}
+    if not isinstance(queue, HasOwnersPause):
+        return await set_flags(queue, "resume", author, flags)
+    if queue.has_settings:  # a drain is ours
+        outcome = await set_flags(queue, "resume", author, flags)
+        if outcome.op is not None and (await queue.counts.op()).paused is None:
+            return outcome
+    return await _as_owner(queue, False, author)
 
 
 async def _as_owner(queue: HasOwnersPause[Any], paused: bool, author: Author) -> ChangeOutcome:
@@ -339,7 +376,7 @@ class QueueSetting:
     default: bool
 
 
-async def retention(queue: Queue[Any]) -> list[QueueSetting]:
+async def queue_settings(queue: Queue[Any]) -> list[QueueSetting]:
     """Every setting of a queue with its value; none of another program's queue."""
     if not queue.has_settings:
         return []
@@ -347,11 +384,12 @@ async def retention(queue: Queue[Any]) -> list[QueueSetting]:
     return [
         QueueSetting(name, have.get(name, str(getattr(DEFAULTS, name))), name not in have)
         for name in Settings.__dataclass_fields__
+        if name != "rate" or queue.has_rate
     ]
 
 
 def checked_setting(name: str, text: str) -> str:
-    """A setting's value as it is stored: a number, a time span in ms, or a history level.
+    """A setting's value as it is stored: a number, a time span in ms, a rate or a history level.
 
     An empty text means the default.
     """
@@ -361,6 +399,8 @@ def checked_setting(name: str, text: str) -> str:
         if text not in ("", "off", "ops", "all"):
             raise BadInput(f"history is off, ops or all, not {text!r}")
         return text
+    if name == "rate":
+        return str(RateLimit.read(text) or "")
     least = 1 if name.startswith(("max_failures", "max_lost", "history_max")) else 0
     if name.endswith("_ms") and not text.isdigit() and text:
         text = str(duration_ms(text))

@@ -11,7 +11,7 @@ from redisq_ops.core.model.entry import Client, Counts, Request
 
 from ..terminal import age, count, kind_of
 from .confirmation import typed_number
-from .control import CLIENT_RULES, QueueSetting, heeded_by, stops_workers
+from .control import CLIENT_RULES, QueueSetting, heeded_by, rule_words, stops_workers
 from .destroy import contents
 from .preview import Preview
 
@@ -64,7 +64,7 @@ def queue_preview(queues: Sequence[Queue[Any]], counts: Sequence[Counts], verb: 
         held = [c for queue, c in zip(queues, counts, strict=True) if stops_workers(queue)]
         waiting, pending = (sum(getattr(c, name) or 0 for c in held) for name in _HANDED_OUT)
         lines += handed_out(verb, waiting, pending) if held else []
-    lines += dict.fromkeys(filter(None, map(heeded_by, queues)))
+    lines += dict.fromkeys(filter(None, (heeded_by(queue, verb) for queue in queues)))
     return Preview(title, tuple(lines), facts=facts)
 
 
@@ -95,7 +95,7 @@ def client_preview(queue: Queue[Any], client: Client, verb: str, value: int) -> 
     before = int(getattr(client, rule) or 0)
     title = f"{verb} client {client.client} of queue {queue.name}"
     if fixed is None:
-        words = [str(n) if n or verb == "weight" else "none" for n in (before, value)]
+        words = [rule_words(rule, n) if n or verb == "weight" else "none" for n in (before, value)]
         title = f"change {verb} of client {client.client} of queue {queue.name} from "
         title += " to ".join(words)
     same = before == value
@@ -117,18 +117,25 @@ def setting_text(name: str, value: str) -> str:
 
 
 def settings_preview(
-    queue: Queue[Any], settings: Sequence[QueueSetting], changes: Mapping[str, str], new: bool
+    queue: Queue[Any],
+    settings: Sequence[QueueSetting],
+    changes: Mapping[str, str],
+    new: bool,
+    stated: str,
 ) -> Preview:
-    """What a change of a queue's settings will do; ``new``: it also creates the queue."""
+    """What a change of a queue's settings will do; ``new``: it also creates the queue; ``stated``:
+    see `Queue.stated_attempts`."""
     before = {setting.name: setting.value for setting in settings}
+    usual = {"max_failures": f"{stated}, as the code states"} if stated else {}
     lines = [
-        f"{name}: {setting_text(name, before[name])} to {setting_text(name, value) or 'default'}"
+        f"{name}: {setting_text(name, before[name])} to "
+        f"{setting_text(name, value) or usual.get(name, 'default')}"
         for name, value in changes.items()
     ]
     if new:
         lines.append(f"queue {queue.name} does not exist yet: it becomes {kind_of(queue.kind)}")
     facts = {
-        "verb": "retention",
+        "verb": "settings",
         "queue": queue.name,
         "matched": len(changes),
         "settings": changes,

@@ -11,6 +11,7 @@ from redisq_ops.core.model.entry import Counts
 from redisq_ops.core.model.errors import NotFound, Refused, WrongKind
 from redisq_ops.core.model.keys import registry_key
 from redisq_ops.core.redis import acl_rights
+from redisq_ops.ops.hint import hint
 
 from . import audit_log
 from .preview import Preview
@@ -27,14 +28,14 @@ async def destroyable(queue: Queue[Any], hard: bool) -> Counts:
     """
     if not queue.destroyable:
         raise WrongKind(
-            f"queue {queue.name} is kept by another program ({queue.kind}): it can't be destroyed "
+            f"queue {queue.name} is kept by another program ({queue.kind}): it can't be removed "
             "from here"
         )
     counts: Counts = await queue.counts.op()
     if (held := contents(counts)) and not hard:
         raise Refused(
-            f"queue {queue.name} is not empty ({held}): drain it and purge the rest, or "
-            "destroy --hard"
+            f"queue {queue.name} is not empty ({held}): drain it and purge the rest, or remove "
+            f"all: {hint('queue', 'rm', queue.name, hard=None)}"
         )
     return counts
 
@@ -44,8 +45,8 @@ def destroy_preview(queue: Queue[Any], counts: Counts, hard: bool) -> Preview:
     left = contents(counts)
     lines = (left or "nothing in it", "its history, results and audit log go too; there is no undo")
     held = counts.waiting + counts.pending + counts.delayed + counts.dead + counts.trash
-    facts = {"verb": "destroy", "queue": queue.name, "matched": 1, "hard": hard, "entries": held}
-    return Preview(f"destroy queue {queue.name}", lines, queue.name if left else None, facts)
+    facts = {"verb": "rm", "queue": queue.name, "matched": 1, "hard": hard, "entries": held}
+    return Preview(f"remove queue {queue.name}", lines, queue.name if left else None, facts)
 
 
 def contents(counts: Counts) -> str:
@@ -69,7 +70,7 @@ class DestroySteps(ChangeSteps):
     """
 
     def __init__(self, queue: Queue[Any], *, hard: bool = False) -> None:
-        super().__init__(queue, "destroy", 0, f"queue {queue.name}")
+        super().__init__(queue, "rm", 0, f"queue {queue.name}")
         self._hard = hard
         self._registered: Registered | None = None
         self._origins = set[str]()

@@ -14,7 +14,6 @@ from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.errors import Refused, Superseded, Unfit
 from redisq_ops.core.model.settings import MAX_PAYLOAD
 from redisq_ops.core.model.states import EDIT
-from redisq_ops.core.redis.operation import together
 
 from ..filter.selection import Selection
 from ..redaction import NO_REDACTION, Redaction
@@ -145,8 +144,8 @@ async def count_changes(
 
 async def _there(selection: Selection, ids: Sequence[str]) -> list[Entry]:
     """Those of these entries that are still in their state, with their payloads."""
-    found = await together(selection.queue.get.op(id) for id in ids)
-    return [e for e in found if e and e.state == selection.state and e.payload is not None]
+    found = await selection.queue.get_in.op(ids, selection.state)
+    return [e for e in found if e is not None and e.payload is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +256,8 @@ class EditSteps(ChangeSteps):
         self._rows: list[tuple[str, bytes, bytes]] = []
         self._sent: Sequence[tuple[str, bytes, bytes]] = ()
         self._left_out = Counter[str]()
+        self._met = set[str]()
+        """ids of the batches before, where ids need not be unique"""
 
     async def step(self, size: int) -> int | None:
         if not self._sent:
@@ -294,6 +295,10 @@ class EditSteps(ChangeSteps):
         """The ids whose payloads would change, each with the old and the new payload."""
         rows = []
         selection = self._selection
+        if self.queue.owner:  # another entry of that id can't be told from the one changed before
+            self._left_out["changed"] += sum(id in self._met for id in ids)
+            ids = [id for id in ids if id not in self._met]
+            self._met.update(ids)
         entries = await _there(selection, ids)
         self._left_out["changed"] += len(ids) - len(entries)
         for entry in entries:

@@ -67,6 +67,8 @@ async def held_entries(
     exception from it ends the search. `NotFound` if there is no consumer of that name, or it
     doesn't hold an id that was named.
     """
+    if not consumer:  # which would be all of a group's consumers
+        raise BadInput(f"no name of a consumer is given; `{NOBODY}` is the one without a name")
     checked = consumer if independent_groups(queue) else checked_consumer(consumer)
     in_group = await _resolve_group(queue, consumer, group)
     held = HeldEntries(queue, checked, in_group, min_idle_ms, await queue.now.op(), only=only)
@@ -127,7 +129,7 @@ async def check_settleable(queue: Queue[Any], *, acknowledge: bool) -> None:
     """`Refused` if what a consumer holds cannot be acknowledged, or go back to waiting, here."""
     if isinstance(queue, HasConsumerGroups):
         if not acknowledge and (why := await queue.give_back_refused()) is not None:
-            claim = hint("consumers", "claim", queue.name, "CONSUMER", to="NAME")
+            claim = hint("workers", "claim", queue.name, "CONSUMER", to="NAME")
             raise Refused(f"queue {queue.name}: {why}; {claim} gives it to another consumer")
     elif acknowledge:
         raise Refused(

@@ -14,7 +14,7 @@ from redisq_ops.core.model.errors import BadInput, Refused, Unconfirmed
 
 from ..terminal import a_second, count
 
-_AS_A_WHOLE = {"undo", "import", "cancel", "destroy"}
+_AS_A_WHOLE = {"undo", "import", "cancel", "rm"}
 """verbs of which no part can be chosen"""
 
 

@@ -266,7 +266,7 @@ async def home(deployment: Deployment, header: PlanHeader) -> Queue[Any]:
     if header.created_ms is not None and created_ms != header.created_ms:
         raise Refused(
             f"queue {header.queue} isn't the one that was planned for: the plan is from another "
-            "server, or the queue was destroyed and created again"
+            "server, or the queue was removed and created again"
         )
     return queue
 

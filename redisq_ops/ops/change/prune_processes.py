@@ -140,9 +140,10 @@ class PruneSteps(ChangeSteps):
         if self._at >= self.outcome.matched:
             return None
         process = self._selection.processes[self._at]
+        silent_ms = self._selection.silent_ms
         pruned = await self._selection.queue.prune_process.op(
             process.name,
-            silent_ms=self._selection.silent_ms,
+            silent=None if silent_ms is None else silent_ms / 1000,
             rescue=self._rescue,
             op=self.op,
             step=self._at + 1,

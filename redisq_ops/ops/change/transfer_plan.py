@@ -54,8 +54,9 @@ async def route_to(deployment: Deployment, source: Queue[Any], name: str) -> Rou
         raise BadInput(f"--to {name}: that is where they are")
     into = await deployment.named(name)
     if into is None:
+        near = await deployment.similar(name)
         raise NotFound(
-            f"no queue {name!r} here: a move makes none ({hint('ls')} shows what there is)"
+            f"no queue {name!r} here{near} (a move makes none; {hint('ls')} shows what there is)"
         )
     if not into.accepts_imports:
         raise Refused(f"queue {name} is kept by another program ({into.kind}): nothing goes in")
@@ -74,7 +75,7 @@ async def route_to(deployment: Deployment, source: Queue[Any], name: str) -> Rou
     if kept < SHORTEST_MS:
         raise Refused(
             f"queue {source.name} keeps its trash for {age(kept)} only: a move goes through it and "
-            f"wants {age(SHORTEST_MS)} ({hint('retention', source.name, 'trash_ms=10m')})"
+            f"wants {age(SHORTEST_MS)} ({hint('settings', source.name, 'trash_ms=10m')})"
         )
     entry = await find(name, deployment.prefix)
     return Route(source, into, entry.created_ms if entry else 0, kept + DAY_MS)
@@ -94,7 +95,7 @@ async def planned_route(deployment: Deployment, source: Queue[Any], header: Plan
     found = await route_to(deployment, source, header.into)
     if found.into_ms != header.into_ms:
         raise Refused(
-            f"queue {header.into} isn't the one that was planned for: it was destroyed and created "
+            f"queue {header.into} isn't the one that was planned for: it was removed and created "
             "again; plan again"
         )
     return found

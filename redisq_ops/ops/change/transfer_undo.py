@@ -132,7 +132,7 @@ def stays(operation: Operation, change: UndoSteps) -> str:
             return "entries that changed since then stay as they are"
         return "what was changed again since then stays as it is"
     if change.route.into is None:
-        gone, n = f"queue {operation.into} was destroyed since", change.outcome.matched
+        gone, n = f"queue {operation.into} was removed since", change.outcome.matched
         if operation.rest:
             left = count(min(n, operation.rest))
             return f"{gone}: what was done there since the last undo isn't known, {left} come back"

@@ -37,7 +37,7 @@ SKIPPED = {
     "deferred": "wait for other entries: they go on when those end",
     "busy": "are with a worker of their own program",
     "recurring": "are the next run of a schedule, which would end without them",
-    "linked": "belong to a flow: a parent or children would wait for ever, or run without them",
+    "linked": "belong to a flow or a batch: others would wait for them for ever, or go on without",
     "grouped": "belong to a group or a chord, which counts its tasks: another run would be counted",
     "unkept": "lack their name, arguments or queue: Celery keeps these in a result only with"
     " `result_extended`, and not where a worker was killed",

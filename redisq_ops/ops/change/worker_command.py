@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redisq_ops.core.engine.optional_features import HasWorkerCommands
+from redisq_ops.core.engine.optional_features import HasWorkerCommands, HasWorkerProcesses
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.errors import NotFound, Refused
 from redisq_ops.core.model.worker_command import WorkerCommand, WorkerWord
+from redisq_ops.core.model.worker_process import Process
 
 from ..terminal import quantity
 from .allowed import ensure_changeable
@@ -17,6 +19,9 @@ from .control import SettingsSteps
 from .outcome import ChangeOutcome
 from .preview import Preview
 from .runner import ChangeRun, take_all
+
+NAMED = 10
+"""workers that an error lists"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +43,19 @@ async def prepare_command(queue: Queue[Any], word: WorkerWord, target: str) -> C
     if not isinstance(queue, HasWorkerCommands) or word not in queue.worker_commands:
         raise Refused(f"queue {queue.name}: {queue.no_commands[word]}")
     await ensure_changeable(queue)
-    return CommandChange(queue, await queue.worker_command.op(word, target))
+    try:
+        return CommandChange(queue, await queue.worker_command.op(word, target))
+    except NotFound as unknown:
+        if word == "stop-job" or not isinstance(queue, HasWorkerProcesses):
+            raise
+        raise NotFound(f"{unknown}; {_named(await queue.worker_processes.op())}") from None
+
+
+def _named(processes: Sequence[Process]) -> str:
+    """The workers that there are, in words."""
+    names = [process.name for process in processes]
+    more = ", …" if len(names) > NAMED else ""
+    return f"it knows {', '.join(names[:NAMED])}{more}" if names else "it knows none"
 
 
 def command_preview(change: CommandChange) -> Preview:

@@ -10,7 +10,7 @@ from redisq_ops.core.model.errors import Refused
 
 from ..doctor.diagnosis import Diagnosis
 from ..inspect.overview import Overview, QueueRow
-from ..trouble.finding import Severity
+from ..trouble.finding import UNKNOWN_WORK, Severity
 from ..trouble.judgement import RULES, Trouble, judged, reasons, troubles
 from .rules import QueueRules, Rules
 
@@ -42,11 +42,21 @@ class Standing:
     """the rules say so, or give no threshold"""
     known: bool = True
     """False: the queue does not show the numbers that the rule needs"""
+    condition: str | None = None
+    """the text of a condition"""
+    work: int = 0
+    """how many entries are affected, as far as is known"""
+    for_ms: int = 0
+    """for how long, as far as is known"""
+
+    @property
+    def trouble(self) -> Trouble:
+        return Trouble(self.severity, self.rule, self.reason or "", self.work, self.for_ms)
 
     @property
     def identity(self) -> tuple[str | None, str, str]:
         """Queue, rule, and the text of a condition: the same while the figures change."""
-        return self.queue, self.rule, (self.reason or "") if self.rule == "condition" else ""
+        return self.queue, self.rule, self.condition or ""
 
 
 def standings(overview: Overview, rules: Rules) -> list[Standing]:
@@ -71,17 +81,31 @@ def _of_queue(row: QueueRow, now_ms: int, rules: QueueRules) -> list[Standing]:
             reasons(broken[name]) or None,
             name in rules.ignored or rules.limits.off(name),
             bool(broken[name]) or name in seen,
+            work=max((one.work for one in broken[name]), default=0),
+            for_ms=max((one.for_ms for one in broken[name]), default=0),
         )
         for name, (usual, _) in RULES.items()
     ]
+    work = max((one.work for one in found), default=0)
     for condition in rules.conditions:
-        reason: str | None = None
+        text, reason, unread = condition.text, None, row.counts is None
         if row.counts is not None:
             try:
-                reason = condition.text if condition.holds(row.counts) else None
-            except Refused as error:  # its layout doesn't have that number
-                reason = f"{condition.text}: {error}"
-        found.append(Standing(row.name, "condition", condition.severity, reason))
+                reason = text if condition.holds(row.counts) else None
+            except Refused as error:  # its layout doesn't have that number, or it can't be read
+                unread = row.counts.problem is not None
+                reason = None if unread else f"{text}: {error}"
+        found.append(
+            Standing(
+                row.name,
+                "condition",
+                condition.severity,
+                reason,
+                known=not unread,
+                condition=text,
+                work=work,
+            )
+        )
     return found
 
 
@@ -94,6 +118,7 @@ def server_standings(found: Sequence[Diagnosis]) -> list[Standing]:
             Severity.CRITICAL,
             one.sentence if one.verdict == "wrong" else None,
             known=one.verdict != "unknown",
+            work=UNKNOWN_WORK,
         )
         for one in found
         if one.check in SERVER_CHECKS
@@ -101,6 +126,6 @@ def server_standings(found: Sequence[Diagnosis]) -> list[Standing]:
 
 
 def broken_rules(found: Sequence[Standing]) -> list[Standing]:
-    """The broken rules, the worst first."""
+    """The broken rules, the worst first: in the overview's order."""
     broken = [one for one in found if one.reason is not None and not one.ignored]
-    return sorted(broken, key=lambda one: -one.severity)
+    return sorted(broken, key=lambda one: (-one.severity, -one.work, -one.for_ms))

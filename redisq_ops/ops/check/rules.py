@@ -18,7 +18,6 @@ import re
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +27,7 @@ from redisq_ops.core.model.errors import BadInput, file_error
 from ..filter.count_condition import Condition, parse_condition
 from ..filter.parser import FilterError
 from ..filter.time import duration_ms
+from ..queue_names import is_named
 from ..trouble.finding import USUAL, Severity, Thresholds
 from ..trouble.judgement import RULES
 
@@ -100,7 +100,7 @@ class Rules:
         """The rules of a queue."""
         found = QueueRules()
         for table in self.tables:
-            if fnmatchcase(queue, table.queues):
+            if is_named(queue, (table.queues,)):
                 found = QueueRules(
                     replace(found.limits, **table.limits),
                     found.conditions + table.conditions,
@@ -111,7 +111,7 @@ class Rules:
     def unused(self, queues: Collection[str]) -> list[str]:
         """The patterns that match none of these queues, in order."""
         patterns = dict.fromkeys(table.queues for table in self.tables if table.queues != "*")
-        return [each for each in patterns if not any(fnmatchcase(q, each) for q in queues)]
+        return [each for each in patterns if not any(is_named(q, (each,)) for q in queues)]
 
     def with_options(
         self, settings: Iterable[str], warning: Iterable[str], critical: Iterable[str]

@@ -213,7 +213,7 @@ async def registry_diagnoses(deployment: Deployment) -> list[Diagnosis]:
     if found or lost.unseen is None:
         return found
     sentence = f"no queue is missing in the registry, as far as was searched: {lost.unseen}"
-    return [Diagnosis("registry", "ok", sentence)]
+    return [Diagnosis("registry", "ok" if lost.searched else "unknown", sentence)]
 
 
 async def _queue(queue: Queue[Any]) -> list[Diagnosis]:

@@ -85,7 +85,7 @@ def _memory(report: ServerReport) -> Iterator[Diagnosis]:
     of = "maxmemory" if limit else "the machine's memory; maxmemory is not set"
     share = used / most if most else 0.0
     sentence = f"{size(used)} used, {percent(share)} of {size(most)} ({of})"
-    advice = "raise maxmemory, or free memory: redisq ls, redisq purge, redisq retention"
+    advice = "raise maxmemory, or free memory: redisq ls, redisq purge, redisq settings"
     if share >= MEMORY_WRONG:
         yield Diagnosis(
             "memory",

@@ -11,27 +11,43 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from redisq_ops.core.engine.optional_features import HasClients, HasOwnersPause
-from redisq_ops.core.model.queue_position import Ahead
+from redisq_ops.core.model.queue_position import Ahead, Holder
+from redisq_ops.core.model.rate_limit import RateLimit
 
 from ..hint import hint
 from ..resize import what_completes
-from ..terminal import age, count, kind_of
+from ..terminal import age, count, entries, kind_of
+from ..trouble.finding import USUAL
+from ..trouble.worker_rules import sign_of, silence
 from .deeds import deed
+from .observation import UNASKED
 from .reason_parts import ReasonParts
 
 NO_TAKE_MS = 60_000
 """without a take for this long a queue has no worker; an idle worker takes every few seconds"""
 
 
-Rule: TypeAlias = Literal[
-    "behind", "blocked", "busy", "cancelled", "cap", "children", "closed", "dead", "dead-letters",
-    "delayed", "done", "done-dead", "due", "dying", "empty", "failing", "gone", "group", "held",
-    "holder", "limit", "moved", "moving", "next", "no-worker", "only-shown", "open", "overdue",
-    "parent", "paused", "pending", "periodic", "periodic-corrupt", "periodic-held",
-    "periodic-overdue", "periodic-paused", "periodic-run", "poison", "purged", "removed",
-    "request-paused", "resizing", "retry", "sealed", "silent", "touched", "trimmed", "turn",
-    "unfinished", "unknown", "unread", "waiting",
-]  # fmt: skip
+Rule: TypeAlias = (
+    Literal["batch", "behind", "blocked", "busy", "cancelled", "cap", "children", "client-rate"]
+    | Literal[
+        "closed",
+        "dead",
+        "dead-letters",
+        "delayed",
+        "done",
+        "done-dead",
+        "due",
+        "dying",
+        "empty",
+        "failing",
+    ]
+    | Literal["gone", "group", "held", "holder", "limit", "moved", "moving", "next", "no-worker"]
+    | Literal["only-shown", "open", "overdue", "parent", "paused", "pending", "periodic"]
+    | Literal["periodic-corrupt", "periodic-held", "periodic-overdue", "periodic-paused"]
+    | Literal["periodic-run", "poison", "purged", "rate", "removed", "request-paused", "resizing"]
+    | Literal["retry", "sealed", "silent", "touched", "trimmed", "turn", "unfinished", "unknown"]
+    | Literal["unread", "waiting"]
+)
 """the stable names of the rules"""
 
 
@@ -171,7 +187,8 @@ class BlockingReasons(ReasonParts):
             work = {}
         if silent is not None and silent < NO_TAKE_MS:
             return
-        if self._lease_live and position.group is None:
+        held = self._lease_live and position.group is None
+        if held and not any(one.rule == UNASKED for one in self.observed.broken):
             if silent is not None:
                 n = self.observed.counts.pending
                 yield Reason(
@@ -192,7 +209,28 @@ class BlockingReasons(ReasonParts):
             evidence = f"no consumer of {source} was seen{examined or ' in the last day'}"
         else:
             evidence = f"no consumer has asked {source} for work for {age(silent)}{examined}"
+        if held:
+            evidence += f"; {count(self.observed.counts.pending)} pending, perhaps of dead workers"
         yield Reason("no-worker", f"no worker is taking: {evidence}", facts=facts, **work)
+
+    def _rated(self) -> Iterator[Reason]:
+        """The queue's rate, where entries wait."""
+        limit = RateLimit.kept(self.observed.settings.get("rate", ""))
+        counts, name = self.observed.counts, self.queue.name
+        if limit is None or not counts.waiting or counts.paused is not None:
+            return
+        takes = int(counts.waiting * limit.each_ms)
+        yield Reason(
+            "rate",
+            f"queue {name} is limited to {limit}: {entries(counts.waiting)} waiting, at that rate "
+            f"they take {age(takes)}",
+            "settings",
+            hint("settings", name, "rate=off"),
+            eta_ms=self.now + takes,
+            estimate=True,
+            basis=f"{count(counts.waiting)} waiting, at {limit}",
+            facts={"rate": str(limit), "waiting": counts.waiting},
+        )
 
     def _no_worker_at_all(self) -> list[Reason]:
         return [reason for reason in self._no_worker() if reason.rule == "no-worker"]
@@ -202,6 +240,26 @@ class BlockingReasons(ReasonParts):
         if request is None or not request.paused:
             return
         change = self._change("pause", f"request {request.id}")
+        if request.follows and change is None:
+            first, leader = request.follows, self.observed.leader
+            if leader is None or leader.state == "cancelled":
+                gone = "was cancelled" if leader else "is gone"
+                yield Reason(
+                    "request-paused",
+                    f"request {request.id} is paused until request {first} is done, which {gone}",
+                    "resume",
+                    hint("request", "resume", f"{self.queue.name}/{request.id}"),
+                    facts={"request": request.id, "follows": first},
+                )
+                return
+            yield Reason(
+                "request-paused",
+                f"request {request.id} is paused until request {first} is done",
+                "explain",
+                hint("explain", f"{self.queue.name}/{first}"),
+                facts={"request": request.id, "follows": first},
+            )
+            return
         yield Reason(
             "request-paused",
             f"request {request.id} is paused {self._by(change)}",
@@ -238,6 +296,15 @@ class BlockingReasons(ReasonParts):
                 **self._client_command("cap", client.client, str(2 * client.cap)),
                 **self._after(1),
             )
+        if client.rests and (rate := RateLimit.of_hour(client.rate)):
+            takes = age(int(client.waiting * rate.each_ms))
+            yield Reason(
+                "client-rate",
+                f"client {client.client} is limited to {rate}: {entries(client.waiting)} waiting, "
+                f"at that rate they take {takes}",
+                facts=facts | {"rate": str(rate)},
+                **self._client_command("rate", client.client, "off"),
+            )
 
     def _client_command(self, verb: str, client: str, *words: str) -> dict[str, Any]:
         """The command that changes a client's rule; empty if the queue has no such rules."""
@@ -261,24 +328,34 @@ class BlockingReasons(ReasonParts):
         more = ", …" if len(holders) > 3 or not position.holders_all else ""
         own = position.ahead[-1].number if position.ahead and "/" in (self.observed.id or "") else 0
         share = request.pending / max(1, self.observed.counts.pending)
+        where = f"{self.queue.name}/{request.id}"
+        raised = hint("request", "limit", where, str(min(1000, 2 * request.limit)))
+        command: dict[str, Any] = {"verb": "limit", "command": raised}
+        for holder in holders:
+            if holder.consumer and (silent_ms := self._silence(holder.consumer, holder)):
+                silent = f"consumer {holder.consumer} has been silent for {age(silent_ms)}"
+                named, command = f"{silent}; {named}", self._requeue_all_of(holder.consumer)
+                break
         yield Reason(
             "limit",
             f"request {request.id} is at its limit of {request.limit}: {named}{more}",
-            "limit",
-            hint(
-                "request",
-                "limit",
-                f"{self.queue.name}/{request.id}",
-                str(min(1000, 2 * request.limit)),
-            ),
             facts={
                 "request": request.id,
                 "limit": request.limit,
                 "pending": request.pending,
                 "holders": [asdict(holder) for holder in holders],
             },
+            **command,
             **self._after(own + 1, share),
         )
+
+    def _silence(self, consumer: str, holder: Holder) -> int | None:
+        """For how long who holds an entry has shown no sign of life; None: it lives, or nobody
+        can tell."""
+        sign = sign_of(consumer, holder.since_ms, self.observed.signs)
+        if sign is None:
+            return None
+        return silence(sign, holder.until_ms, self.now, USUAL.held_ms)
 
     def _in_line(self, subject: str = "it", waits: str = "waits") -> Reason:
         """What is delivered earlier, or that it is next.

@@ -22,7 +22,7 @@ def deed(command: str, facts: Mapping[str, Any]) -> str:
             return f"Replay the {state_entries(facts['dead'], 'dead')} of request {request}"
         case ["replay", queue] if "shards" in facts:
             return f"Replay the dead entries of queue {queue}"
-        case ["consumers", "claim", _, consumer]:
+        case ["workers", "claim", _, consumer]:
             return f"Claim {_what_is_held(facts, consumer)} for a consumer that you name"
         case ["work", *_]:
             return f"Start a worker for queue {options.get('queue')}"
@@ -34,8 +34,12 @@ def deed(command: str, facts: Mapping[str, Any]) -> str:
             return f"List the clients of queue {queue}"
         case ["client", rule, _, client]:
             return f"{rule.capitalize()} client {client}"
+        case ["client", "rate", _, client, "off"]:
+            return f"Remove the rate of client {client}"
         case ["client", rule, _, client, value]:
             return f"Set the {rule} of client {client} to {value}"
+        case ["settings", queue, "rate=off"]:
+            return f"Remove the rate of queue {queue}"
         case ["periodic", "ls", queue]:
             return f"List the periodic entries of queue {queue}"
         case ["periodic", "rm" | "resume" as verb, address]:

@@ -29,8 +29,8 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
                 yield self._orphan(entry)
             case "waiting":
                 yield from self._waiting()
-            case "delayed" if self.observed.holding:
-                yield self._waits_for(self.observed.holding)
+            case "delayed" if self.observed.held.holding:
+                yield self._waits_for(self.observed.held.holding)
             case "delayed":
                 yield from self._delayed(entry)
             case "pending":
@@ -42,6 +42,7 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
                 yield self._trash(entry)
             case "done":
                 yield self._done(entry)
+        yield from self._batches(entry)
         yield from self._other_groups(entry)
         change = self._operation(entry.op)
         if entry.state not in ("trash", "done") and change is not None:
@@ -70,7 +71,7 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
 
     def _depends(self) -> Iterator[Reason]:
         """Of a dead entry: what has to be replayed before it, and after it."""
-        holding = self.observed.holding
+        holding = self.observed.held.holding
         if holding:
             yield Reason(
                 "children",
@@ -78,13 +79,33 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
                 facts=self._facts_of(holding),
                 **self._replay_of(holding[0]),
             )
-        for one in self.observed.awaiting[:RELATED]:
+        for one in self.observed.held.awaiting[:RELATED]:
             if one.state == "dead":
                 yield Reason(
                     "parent",
                     f"replay {self._named(one)} when this one is done",
                     facts=self._facts_of([one]),
                 )
+
+    def _batches(self, entry: Entry) -> Iterator[Reason]:
+        """Of an entry of a batch: which entries the batch waits for; a dead one is to be replayed,
+        unless the entry itself is dead."""
+        beside = self.observed.held.beside
+        for one in self.observed.held.awaiting:
+            if not one.group or entry.state == "trash":
+                continue
+            name, facts = f"{one.role} {one.id}", {"batch": one.id}
+            if one.state == "gone":
+                yield Reason("batch", f"{name} is gone: nothing waits for it now", facts=facts)
+                continue
+            others = f" and {self._listed(beside)}" if beside else ""
+            note = self.redacted_text(one.note)
+            yield Reason(
+                "batch",
+                f"{name} waits for it{others}: {note}",
+                facts=facts | self._facts_of(beside),
+                **(self._replay_of(beside[0]) if beside and entry.state != "dead" else {}),
+            )
 
     def _replay_of(self, one: FlowMember) -> dict[str, Any]:
         if one.state != "dead":
@@ -124,6 +145,7 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
             *self._client(),
             *self._no_worker(),
             *self._limit(),
+            *self._rated(),
         ]
         return sorted(held, key=lambda reason: reason.rule == "busy")
 
@@ -132,7 +154,7 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
         yield from held
         # A client that is not served has no place in the order of clients, so nothing is "ahead" of
         # it; still the next take does not deliver its entry.
-        unserved = any(reason.rule in ("blocked", "cap") for reason in held)
+        unserved = any(reason.rule in ("blocked", "cap", "client-rate") for reason in held)
         if not unserved or self.observed.position.ahead:
             yield self._in_line()
 
@@ -238,7 +260,7 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
         long = entry.since_ms is not None and self.now - entry.since_ms >= SILENT_MS
         if position.group is not None and (long or entry.consumer is None):
             options = {"group": position.group, "to": "NAME"}
-            claim = hint("consumers", "claim", self.queue.name, entry.consumer or NOBODY, **options)
+            claim = hint("workers", "claim", self.queue.name, entry.consumer or NOBODY, **options)
             verb = {"verb": "claim", "command": claim}
         if position.group is not None and entry.consumer is not None and active is not None:
             sentence += f" and was last active {self._ago(active)}"
@@ -249,7 +271,7 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
     def _trimmed(self, entry: Entry, held: str, facts: dict[str, Any]) -> Reason:
         """Only the id of a stream entry is left."""
         group, id = self.observed.position.group, entry.id.rpartition(":")[2]
-        words = ("consumers", "ack", self.queue.name, entry.consumer or NOBODY)
+        words = ("workers", "ack", self.queue.name, entry.consumer or NOBODY)
         return Reason(
             "trimmed",
             "its payload was deleted or trimmed from the stream, so no consumer can "

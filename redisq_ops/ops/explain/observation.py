@@ -13,6 +13,7 @@ from typing import Any
 from redisq_ops.core.engine.acknowledgement import Acknowledgement, acknowledgement
 from redisq_ops.core.engine.optional_features import HasClients, HasPeriodicEntries, HasRequests
 from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.model.activity import ConsumerSign
 from redisq_ops.core.model.entry import Clients, Counts, Entry, Request, State
 from redisq_ops.core.model.open_resize import OpenResize
 from redisq_ops.core.model.queue_position import QueuePosition
@@ -26,7 +27,7 @@ from ..change.audit_log import Operation
 from ..change.unfinished import Unfinished, unfinished
 from ..groups.fingerprint import fingerprint
 from ..inspect.consumers import ConsumerReport, consumer_reports
-from ..inspect.flow import FlowMember, holding
+from ..inspect.flow import NOTHING_HELD, FlowMember, Held, holding
 from ..inspect.history import EntryHistory, history_of
 from ..inspect.overview import evidence, queue_rates, queue_row
 from ..inspect.periodic import PeriodicStatus, periodic_status, status
@@ -73,7 +74,7 @@ class Blocker:
     """A rule that keeps the waiting entries of requests or clients from delivery."""
 
     rule: str
-    """request-paused | limit | blocked | cap"""
+    """request-paused | limit | blocked | cap | client-rate"""
     names: tuple[str, ...]
     """the requests or clients it stops"""
     total: int
@@ -115,14 +116,16 @@ class Observation:
     """of a queue: who holds what"""
     refused: Mapping[tuple[str, Verb], str] = field(default_factory=dict)
     """(id, verb) -> why the verb would leave that entry alone, of verbs that may be advised"""
-    holding: tuple[FlowMember, ...] = ()
-    """of an entry: others that keep it from going on, the dead ones first"""
-    awaiting: tuple[FlowMember, ...] = ()
-    """of an entry: others that wait for it"""
-    failures: tuple[Trouble, ...] = ()
-    """of a queue: the rules of `redisq check` that its failing and dead entries break"""
+    held: Held = NOTHING_HELD
+    """of an entry: what keeps it from going on, and what it keeps"""
+    broken: tuple[Trouble, ...] = ()
+    """the rules of `redisq check` that the queue breaks, of those in `EXPLAINED`"""
+    signs: tuple[ConsumerSign, ...] = ()
+    """the latest sign of life of each consumer, as far as it is known"""
     resize: OpenResize | None = None
     """a change of the number of shards that is not complete"""
+    leader: Request | None = None
+    """the request that the observed one follows; None: it follows none, or that one is gone"""
 
 
 async def observe(queue: Queue[Any], id: str | None) -> Observation:
@@ -144,7 +147,7 @@ async def observe(queue: Queue[Any], id: str | None) -> Observation:
         history_of(queue, address),
         audit_log.last(queue, OPERATIONS),
         unfinished(queue),
-        _failures(queue, id, now),
+        _broken(queue, id, now),
         queue.open_resize.op(),
     ]
     (
@@ -158,7 +161,7 @@ async def observe(queue: Queue[Any], id: str | None) -> Observation:
         history,
         operations,
         moves,
-        failures,
+        (broken, signs),
         resize,
     ) = await together(reads)
     if id and entry is None and request is None and not history.events:
@@ -180,9 +183,13 @@ async def observe(queue: Queue[Any], id: str | None) -> Observation:
         for state, page in zip(_FIRST_OF, first, strict=True)
     }
     shown = entry or (None if id else first_entries["pending"])
-    flow = ([], []) if shown is None else await attempt(holding(queue, shown))
-    holds, awaiting = ([], []) if isinstance(flow, Exception) else flow
-    refused = await _refused(queue, shown, holds[:RELATED])
+    flow = NOTHING_HELD if shown is None else await attempt(holding(queue, shown))
+    held = NOTHING_HELD if isinstance(flow, Exception) else flow
+    refused = await _refused(queue, shown, (*held.holding[:RELATED], *held.beside[:RELATED]))
+    of = request or position.request
+    leader = None
+    if isinstance(queue, HasRequests) and of is not None and of.follows:
+        leader = await queue.request.op(of.follows)
     return Observation(
         queue,
         id,
@@ -202,10 +209,11 @@ async def observe(queue: Queue[Any], id: str | None) -> Observation:
         periodic,
         tuple(reports),
         refused,
-        tuple(holds),
-        tuple(awaiting),
-        failures,
+        held,
+        broken,
+        signs,
         resize,
+        leader,
     )
 
 
@@ -250,20 +258,26 @@ async def _periodic(queue: Queue[Any], name: str, now: int) -> tuple[PeriodicSta
     return () if found is None else tuple(await status(queue, [found], now))
 
 
-EXPLAINED = ("dying", "dead", "poison", "failing")
+UNASKED = "no-worker"
+"""rule of `trouble` that is among the reasons of entries and requests, too"""
+EXPLAINED = ("dying", "dead", "poison", "failing", UNASKED)
 """rules of `trouble` that are among a queue's reasons"""
 
 
-async def _failures(queue: Queue[Any], id: str | None, now: int) -> tuple[Trouble, ...]:
-    if id:
-        return ()
+async def _broken(
+    queue: Queue[Any], id: str | None, now: int
+) -> tuple[tuple[Trouble, ...], tuple[ConsumerSign, ...]]:
+    """The rules that the queue breaks, and the signs of life of its consumers."""
     rates = queue_rates(queue, now, RATE_MINUTES + 1)
     known = Acknowledgement.decoded((await acknowledgement(queue.name, queue.prefix)).encode())
     row = await queue_row(queue, queue.name, queue.kind, now, rates, USUAL, known)
+    signs = row.activity.signs if row.activity else None
+    if id:
+        return tuple(one for one in troubles(row, now) if one.rule == UNASKED), signs or ()
     seen = await attempt(evidence(queue, row, {one.rule for one in troubles(row, now)}))
     if not isinstance(seen, Exception):  # without evidence the reason names no entries
         row = replace(row, evidence=seen)
-    return tuple(one for one in troubles(row, now) if one.rule in EXPLAINED)
+    return tuple(one for one in troubles(row, now) if one.rule in EXPLAINED), signs or ()
 
 
 async def _blocked(
@@ -295,11 +309,13 @@ async def _blockers(queue: Queue[Any]) -> tuple[Blocker, ...]:
         for c in waiting_clients
         if not c.blocked and c.cap is not None and c.pending >= c.cap
     )
+    resting = tuple(c.client for c in waiting_clients if not c.blocked and c.rests)
     r, c = len(waiting), len(waiting_clients)
     rules = (
         Blocker("request-paused", paused, r, "requests with waiting entries are paused"),
         Blocker("limit", full, r, "requests with waiting entries have reached their limit"),
         Blocker("blocked", blocked, c, "clients with waiting entries are blocked"),
         Blocker("cap", capped, c, "clients with waiting entries have reached their cap"),
+        Blocker("client-rate", resting, c, "clients with waiting entries are at their rate"),
     )
     return tuple(rule for rule in rules if rule.names)

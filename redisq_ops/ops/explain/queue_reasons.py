@@ -8,13 +8,12 @@ from typing import Any, Final
 from redisq_ops.core.engine.optional_features import HasClients
 from redisq_ops.core.model.entry import Entry
 
-from ..filter.fields import quoted
 from ..hint import hint
 from ..inspect.consumers import SILENT_MS, ConsumerStatus
 from ..terminal import age, count, entries, kind_of
 from ..trouble.finding import USUAL
 from .blocking_reasons import Reason, Rule
-from .observation import RATE_MINUTES
+from .observation import RATE_MINUTES, UNASKED
 from .outcome_reasons import NAMED
 from .periodic_reasons import PeriodicReasons
 
@@ -41,8 +40,10 @@ class QueueReasons(PeriodicReasons):
         yield from self._paused()
         if self._may_wait or expired or ready:
             yield from self._no_worker_at_all()
+        rated = list(self._rated())
         if held:
             yield self._held(counts.waiting)
+        yield from rated
         if expired is not None and expired.at_ms is not None:
             yield self._expired(expired, expired.at_ms)
         yield from self._holders(expired.consumer if expired else None)
@@ -50,7 +51,7 @@ class QueueReasons(PeriodicReasons):
         yield from self._failures()
         yield from self._overdue(self.observed.periodic)
         progress = self._progress(next_ms, ready)
-        if progress is not None and not (held and progress.rule == "waiting"):
+        if progress is not None and not ((held or rated) and progress.rule == "waiting"):
             yield progress
         yield from self._next_periodic(self.observed.periodic)
         yield from self._dead_letters()
@@ -123,7 +124,7 @@ class QueueReasons(PeriodicReasons):
         is."""
         name, found = (
             self.queue.name,
-            {one.rule: one for one in self.observed.failures if one.rule != "dead"},
+            {one.rule: one for one in self.observed.broken if one.rule not in ("dead", UNASKED)},
         )
         commands: dict[Rule, tuple[str, str]] = {
             "dying": ("dlq", hint("dlq", "groups", name)),
@@ -137,7 +138,7 @@ class QueueReasons(PeriodicReasons):
     def _dead_letters(self) -> Iterator[Reason]:
         """Dead letters that nobody acknowledged: they hold nothing up, so they come last."""
         command = hint("dlq", "groups", self.queue.name)
-        for one in self.observed.failures:
+        for one in self.observed.broken:
             if one.rule == "dead":
                 yield Reason("dead-letters", self.redacted_text(one.reason), "dlq", command)
 
@@ -158,7 +159,7 @@ class QueueReasons(PeriodicReasons):
             noun: [name for b in blockers if b.rule in rules for name in b.names][:NAMED]
             for noun, rules in (
                 ("requests", ("request-paused", "limit")),
-                ("clients", ("blocked", "cap")),
+                ("clients", ("blocked", "cap", "client-rate")),
             )
         }
         return Reason(
@@ -214,7 +215,7 @@ class QueueReasons(PeriodicReasons):
             command = self._requeue_all_of(one.name)
             if group is not None:
                 options = {"group": group, "to": "NAME"}
-                claim = hint("consumers", "claim", self.queue.name, one.name, **options)
+                claim = hint("workers", "claim", self.queue.name, one.name, **options)
                 command = {"verb": "claim", "command": claim}
             yield Reason(
                 "holder" if one.silent_ms is None else "silent",
@@ -228,14 +229,6 @@ class QueueReasons(PeriodicReasons):
                 },
                 **command,
             )
-
-    def _requeue_all_of(self, consumer: str) -> dict[str, Any]:
-        """The command that makes all that a consumer holds wait again, if the queue can."""
-        if not self._can("requeue", "pending"):
-            return {}
-        where = f"consumer={quoted(consumer)}"
-        command = hint("requeue", queue=self.queue.name, state="pending", where=where)
-        return {"verb": "requeue", "command": command}
 
     def _moving(self, rate: float, counts: str) -> Reason:
         """The queue moves: how fast, and when it will be empty."""

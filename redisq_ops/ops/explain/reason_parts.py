@@ -11,6 +11,7 @@ from redisq_ops.core.model.settings import DEFAULTS
 from redisq_ops.core.model.states import Verb
 
 from ..change.audit_log import Operation
+from ..filter.fields import quoted
 from ..hint import hint
 from ..redaction import Redaction
 from ..terminal import age, count, date
@@ -90,6 +91,14 @@ class ReasonParts:
         """The latest change with this verb and object."""
         found = (o for o in self.observed.operations if o.verb == verb and o.what == what)
         return next(found, None)
+
+    def _requeue_all_of(self, consumer: str) -> dict[str, Any]:
+        """The command that makes all that a consumer holds wait again, if the queue can."""
+        if not self._can("requeue", "pending"):
+            return {}
+        where = f"consumer={quoted(consumer)}"
+        command = hint("requeue", queue=self.queue.name, state="pending", where=where)
+        return {"verb": "requeue", "command": command}
 
     def _op_facts(self, operation: Operation | None) -> dict[str, Any]:
         if operation is None:

@@ -11,22 +11,26 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, ClassVar
 
+from redisq_ops.core.engine.optional_features import TakesEntries
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.model.errors import Exists, TooLarge
+from redisq_ops.core.model.errors import Exists, QueueClosed, QueueFull, TooLarge
+from redisq_ops.core.model.keys import checked_name
 from redisq_ops.core.model.settings import LIMIT, MAX_PAYLOAD, PRIORITY
 from redisq_ops.core.model.ulid import ulid
 from redisq_ops.core.queues.request import RequestQueue, SubmittedRequest
 from redisq_ops.core.queues.request.digest import Digest
 from redisq_ops.core.queues.request.submission import cancelled, checked_request, cut, purged
-from redisq_ops.core.redis.operation import Description, together
+from redisq_ops.core.redis.operation import Description, both, together
 
 from ..deployment import Deployment
 from .rejects import too_large
 
 WINDOW = 2
 """chunks in one round trip; more would only delay the server's other clients"""
+_DOUBTFUL = ("exists", "trash")
+"""words of entries that are there, perhaps with other content"""
 BITE = 20_000
 """payloads compared in one step of resuming"""
 REQUEST_BYTES = 5_100
@@ -156,6 +160,8 @@ class Submission:
     step fails (then make a new object), the request stays open with what was sent. ``read``:
     payloads read so far; ``sent``: payloads that are known to be on the server.
     """
+
+    unit: ClassVar[str] = "sub-request"
 
     def __init__(
         self,
@@ -287,12 +293,46 @@ async def submit_whole(
     return submitted
 
 
-class EachLine:
+class Numbered:
+    """Payloads with ids ``ID-1``, ``ID-2``, … A None among them takes a number, but is not sent."""
+
+    unit: ClassVar[str]
+    """what a payload becomes"""
+
+    def __init__(self, payloads: Iterable[bytes | None], id: str) -> None:
+        self.id = id
+        self.read = 0
+        self.sent = 0
+        self.done: SubmittedRequest | None = None
+        self.purged = 0
+        """ids that were there before and have been purged or moved"""
+        self.first_purged = ""
+        self._word = "same"
+        self._numbers: deque[int] = deque()
+        self._chunks = cut(self._numbered(payloads))
+
+    def _numbered(self, payloads: Iterable[bytes | None]) -> Iterator[bytes]:
+        for number, payload in enumerate(payloads, 1):
+            if payload is not None:
+                self._numbers.append(number)
+                yield payload
+
+    def _named(self, chunk: Sequence[bytes]) -> list[tuple[str, bytes]]:
+        return [(f"{self.id}-{self._numbers.popleft()}", payload) for payload in chunk]
+
+    def _was_purged(self, id: str) -> None:
+        self.purged += 1
+        self.first_purged = self.first_purged or id
+
+
+class EachLine(Numbered):
     """A request per payload, with ids ``ID-1``, ``ID-2``, …. Call `step` until it returns False.
 
     Repeating it skips what exists, also where it was purged or moved; raises `Exists` at the first
     id that has other content. A None among the payloads takes a number, but makes no request.
     """
+
+    unit: ClassVar[str] = "request"
 
     def __init__(
         self,
@@ -304,34 +344,18 @@ class EachLine:
         limit: int = LIMIT,
     ) -> None:
         checked_request(f"{id}-{10**9}", priority, limit)
+        super().__init__(payloads, id)
         self.queue = queue
-        self.id = id
-        self.read = 0
-        self.sent = 0
-        self.done: SubmittedRequest | None = None
-        self.purged = 0
-        """requests that were there before and have been purged or moved"""
-        self.first_purged = ""
-        self._word = "same"
         self._parameters = {"priority": priority, "limit": limit}
-        self._numbers: deque[int] = deque()
-        self._chunks = cut(self._numbered(payloads))
-
-    def _numbered(self, payloads: Iterable[bytes | None]) -> Iterator[bytes]:
-        for number, payload in enumerate(payloads, 1):
-            if payload is not None:
-                self._numbers.append(number)
-                yield payload
 
     async def rehearse(self) -> None:
         """Raise what the steps would raise as things are now. Reads the payloads, sends nothing."""
         fresh, empty = 0, str(Digest(**self._parameters))
         for chunk in self._chunks:
             calls = []
-            for payload in chunk:
+            for name, payload in self._named(chunk):
                 digest = Digest(**self._parameters)
                 digest.add(payload)
-                name = f"{self.id}-{self._numbers.popleft()}"
                 call = self.queue.rehearse.op(
                     name, 1, 1, before=empty, after=str(digest), **self._parameters
                 )
@@ -347,8 +371,7 @@ class EachLine:
         new = 0
         for one in replies:
             if one.word == "trash":
-                self.purged += 1
-                self.first_purged = self.first_purged or one.id
+                self._was_purged(one.id)
             else:
                 new += _whole(one).word == "ok"
         return new
@@ -357,10 +380,8 @@ class EachLine:
         """Send some requests; False when all are sent."""
         chunk = next(self._chunks, [])
         calls = [
-            submit_whole(
-                self.queue, f"{self.id}-{self._numbers.popleft()}", [payload], **self._parameters
-            )
-            for payload in chunk
+            submit_whole(self.queue, name, [payload], **self._parameters)
+            for name, payload in self._named(chunk)
         ]
         self.read += len(chunk)
         if self._counted(await together(calls)):
@@ -369,6 +390,100 @@ class EachLine:
         if not calls:
             self.done = SubmittedRequest(self.id, self._word, self.sent, "sealed")
         return self.done is None
+
+
+class EachEntry(Numbered):
+    """An entry per payload, with ids ``ID-1``, ``ID-2``, …, in a queue whose entries have no
+    requests. Call `step` until it returns False. Repeating it within a day skips what was added,
+    also what is done by now, except in a queue that `pushes_again`."""
+
+    unit: ClassVar[str] = "entry"
+
+    def __init__(
+        self,
+        queue: TakesEntries[Any],
+        payloads: Iterable[bytes | None],
+        *,
+        id: str,
+        client: str | None = None,
+        at_ms: int | None = None,
+    ) -> None:
+        checked_name(f"{id}-{10**9}", "entry id")
+        super().__init__(payloads, id)
+        self.queue = queue
+        self._client, self._at_ms = client, at_ms
+        self._upto: int | None = None
+        """the number of the last payload that an earlier run added"""
+
+    async def rehearse(self) -> None:
+        """Raise what the steps would raise as things are now. Reads the payloads, sends nothing."""
+        await self._add([])
+        counts, settings = await both(self.queue.counts.op(), self.queue.settings.op())
+        if counts.closed is not None:
+            raise QueueClosed("the queue is draining and takes no new entries")
+        fresh = 0
+        for chunk in self._chunks:
+            before, new = await self._parted(chunk)
+            await self._there(before)
+            fresh += len(new) - await self._there(new)
+        most = int(settings.get("max_waiting") or 0)
+        waiting = counts.waiting + counts.delayed * self.queue.bounds_delayed
+        if most and waiting + fresh > most:
+            raise QueueFull(f"{waiting} entries wait and max_waiting is {most}")
+
+    async def step(self) -> bool:
+        """Send some entries; False when all are sent."""
+        chunk = next(self._chunks, [])
+        before, new = await self._parted(chunk)
+        words = await self._add(new)
+        self.read += len(chunk)
+        there = (pair for pair, word in zip(new, words, strict=True) if word in _DOUBTFUL)
+        await self._there([*before, *there])
+        if "ok" in words:
+            self._word = "ok"
+        if new and not self.queue.pushes_again:
+            await self.queue.keep_submitted_lines.op(self.id, _number(new[-1][0]))
+        self.sent = self.read
+        if not chunk:
+            self.done = SubmittedRequest(self.id, self._word, self.sent, "sealed")
+        return self.done is None
+
+    async def _parted(
+        self, chunk: Sequence[bytes]
+    ) -> tuple[list[tuple[str, bytes]], list[tuple[str, bytes]]]:
+        """The entries that an earlier run added, and the others."""
+        if self._upto is None:
+            self._upto = await self.queue.submitted_lines.op(self.id)
+        pairs = self._named(chunk)
+        first = next((k for k, (id, _) in enumerate(pairs) if _number(id) > self._upto), len(pairs))
+        return pairs[:first], pairs[first:]
+
+    async def _add(self, pairs: Sequence[tuple[str, bytes]]) -> list[str]:
+        at = None if self._at_ms is None else self._at_ms / 1000
+        words: list[str] = await self.queue.add_entries.op(pairs, client=self._client, at=at)
+        return words
+
+    async def _there(self, pairs: Sequence[tuple[str, bytes]]) -> int:
+        """How many of these are there already, those in the trash counted; raises `Exists` for one
+        with other content."""
+        if self.queue.pushes_again or not pairs:
+            return 0
+        there = 0
+        found = await self.queue.get_many.op([id for id, _ in pairs])
+        for (id, payload), entry in zip(pairs, found, strict=True):
+            if entry is None or entry.state == "done":
+                continue
+            there += 1
+            other_time = entry.state == "delayed" and entry.at_ms != self._at_ms
+            if entry.payload != payload or entry.client != self._client or other_time:
+                raise Exists(f"entry {id} exists with other content (or client, or time)")
+            if entry.state == "trash":
+                self._was_purged(id)
+        return there
+
+
+def _number(id: str) -> int:
+    return int(id.rpartition("-")[2])
 
 
 def _whole(submitted: SubmittedRequest) -> SubmittedRequest:

@@ -14,7 +14,7 @@ from typing import cast
 from redisq_ops.core.model.entry import STATES, Entry, State
 
 from .comparison import Test
-from .fields import MISSING, NO_CONTEXT, EntryContext, EntryFields, Field, FilterValue, Need, Path
+from .fields import NO_CONTEXT, EntryContext, EntryFields, Field, FilterValue, Need, Path
 
 States = frozenset[State]
 _ANY: States = frozenset(STATES)
@@ -73,8 +73,7 @@ class Has:
     field: Field
 
     def holds(self, entry: EntryFields) -> bool:
-        # null in JSON is a value.
-        return self.field.read(entry) is not (MISSING if self.field.kind == "json" else None)
+        return self.field.among(entry)
 
     def __str__(self) -> str:
         return f"has:{self.field.name}"
@@ -111,6 +110,8 @@ class Query:
     """the only requests that can match; None: any"""
     has_fields: bool = attribute(compare=False)
     """whether it uses fields, which only entries have"""
+    compared: tuple[Field, ...] = attribute(compare=False)
+    """the fields that it compares with a value: no entry without them matches"""
 
     @classmethod
     def of(cls, node: Node, text: str) -> Query:
@@ -127,6 +128,7 @@ class Query:
             _named(top, "id"),
             _named(top, "request"),
             bool(fields),
+            tuple(dict.fromkeys(leaf.field for leaf in leaves if isinstance(leaf, Compare))),
         )
 
     def accepts(self, entry: Entry, now_ms: int, context: EntryContext = NO_CONTEXT) -> bool:

@@ -156,6 +156,10 @@ class Field:
     places: tuple[Path, ...] = ()
     """where in a JSON payload its value may be; empty for all other fields"""
 
+    def among(self, fields: EntryFields) -> bool:
+        """Whether an entry has it; null in JSON is a value."""
+        return self.read(fields) is not (MISSING if self.kind == "json" else None)
+
 
 def _texts(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else (text,)

@@ -11,7 +11,7 @@ from typing import Any
 
 from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.model.entry import GONE, Entry, Page, State
+from redisq_ops.core.model.entry import GONE, Counts, Entry, Page, State
 from redisq_ops.core.model.errors import BadInput, Refused, WrongKind
 from redisq_ops.core.redis.operation import together
 
@@ -51,7 +51,7 @@ class Scan:
 
     ``partly``: continue past what can't be read; otherwise that is `WrongKind`, since a change must
     not act on a part. ``orphans``: entries of which only the id is left can be changed, too.
-    ``brief``: as of `Queue.page`.
+    ``brief``: as of `Queue.page`. ``counts``: of the queue, if they were just read.
     """
 
     def __init__(
@@ -65,6 +65,7 @@ class Scan:
         partly: bool = False,
         orphans: bool = False,
         brief: bool = False,
+        counts: Counts | None = None,
     ) -> None:
         self.queue = queue
         self.state = state
@@ -84,6 +85,8 @@ class Scan:
         self.over, self.complete = bool(filter.state_mismatch(state)), True
         if filter.where is not None:
             needs |= filter.where.needs
+        self._absent = [] if filter.where is None else list(filter.where.compared)
+        """fields of the expression that no entry had so far"""
         self._payloads = "payload" in needs
         self._requests = queue if isinstance(queue, HasRequests) else None
         self._needs_priorities = "priority" in needs and self._requests is not None
@@ -91,6 +94,7 @@ class Scan:
         self._partly = partly
         self._orphans = orphans
         self._brief = brief
+        self._counts = counts
         self._only_orphans = orphans and state in queue.orphan_states
         self._context = EntryContext(queue.name, queue.kind, self._priorities)
         self._cursor: str | None = None
@@ -123,6 +127,9 @@ class Scan:
         if self._only_orphans:
             self.unreadable[WHOLE] += [entry.id for entry in accepted if not entry.orphan]
             accepted = [entry for entry in accepted if entry.orphan]
+        if not accepted and self._absent:
+            seen = [self.fields(entry) for entry in entries]
+            self._absent = [f for f in self._absent if not any(f.among(each) for each in seen)]
         left = len(accepted) if self.filter.max is None else self.filter.max - self.found
         if self.filter.max is not None and len(accepted) >= left:
             self.complete = self.complete and self.over and len(accepted) == left
@@ -149,12 +156,18 @@ class Scan:
         return "; ".join(filter(None, (self.problem, *self._unreadable(), partly)))
 
     @property
+    def absent(self) -> list[str]:
+        """Fields that no entry has, if entries were looked at and none matched; otherwise none."""
+        return [one.name for one in self._absent] if self.scanned and not self.found else []
+
+    @property
     def remarks(self) -> tuple[str, ...]:
         """Sentences: why nothing matched, how far the window reached, what was left out."""
         mismatch = self.filter.state_mismatch(self.state)
+        lacks = (f"no {self.state} entry that was read has {name}" for name in self.absent)
         left_out = (f"{some}: left out" for some in self._unreadable())
         unlisted = "" if self.found else self.queue.unlisted.get(self.state, "")
-        remarks = (mismatch, "" if mismatch else self.window_text, *left_out, unlisted)
+        remarks = (mismatch, "" if mismatch else self.window_text, *lacks, *left_out, unlisted)
         return tuple(remark for remark in remarks if remark)
 
     def _unreadable(self) -> Iterator[str]:
@@ -235,7 +248,8 @@ class Scan:
                 "waiting entries have no latest ones: use --window N for the first N, or leave "
                 "waiting out with --where 'state:dead' (or pending, delayed, trash)"
             )
-        number = (await self.queue.counts.op(self.now_ms)).of(self.state)
+        counts = self._counts or await self.queue.counts.op(self.now_ms)
+        number = counts.of(self.state)
         if number is None:
             raise Refused(
                 f"queue {self.queue.name} does not show how many entries are {self.state}, which a "

@@ -8,13 +8,21 @@ from typing import Any, NamedTuple
 from redisq_ops.core.model.entry import Entry
 from redisq_ops.core.model.errors import BadInput
 
-from ..filter.fields import MISSING, EntryFields, Field, Need, quoted
+from ..filter.fields import FIELDS, MISSING, EntryFields, Field, Need, quoted
 from ..filter.parser import FilterError, parse_field
 from ..redaction import Redaction
 from .value_counts import shown
 
-NAMED = ("task", "release", "client", "request", "consumer", "reason")
-"""fields of an entry's record by which groups can be made"""
+_OTHER = ("task", "error", "queue", "kind")
+NAMED = (
+    *("task", "release"),
+    *(
+        name
+        for name, field in FIELDS.items()
+        if field.kind in ("text", "state") and name not in _OTHER
+    ),
+)
+"""fields by which groups can be made, beside those with a path: fields whose values are texts"""
 TEXT = 80
 """characters of a value; longer ones that begin alike are one value"""
 

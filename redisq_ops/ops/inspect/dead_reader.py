@@ -63,6 +63,10 @@ class _Kept:
     unfinished: bool = False
     """only the first few were read so far"""
 
+    def about(self, group: ErrorGroup) -> float:
+        """How many entries a group has if those that were read are like the others."""
+        return group.count * max(1.0, self.total / max(1, self.looked))
+
 
 class DeadReader:
     """Reads what the view of all dead letters shows."""
@@ -169,14 +173,14 @@ class DeadReader:
     def _summed(self, unread: dict[str, str], left: int, now: int, bars: int) -> DeadLetters:
         kept = [one for one in self._kept.values() if not one.problem]
         unread |= {name: one.problem for name, one in self._kept.items() if one.problem}
-        groups = sorted(
-            (group for one in kept for group in one.groups),
-            key=lambda group: (-group.count, -(group.last_ms or 0)),
+        ranked = sorted(
+            ((one.about(group), group) for one in kept for group in one.groups),
+            key=lambda pair: (-pair[0], -(pair[1].last_ms or 0)),
         )
         deaths = [at for one in kept for at in one.deaths]
         step, numbers = death_bars(deaths, now, bars)
         return DeadLetters(
-            tuple(groups),
+            tuple(group for _, group in ranked),
             sum(one.others for one in kept),
             sum(one.looked for one in kept),
             sum(one.total for one in kept),

@@ -23,7 +23,7 @@ from redisq_ops.core.redis.operation import attempt, both, together
 
 from ..change import audit_log
 from ..change.audit_log import Operation
-from ..change.control import QueueSetting, retention
+from ..change.control import QueueSetting, queue_settings
 from ..hint import hint
 from ..required_features import requests_of
 from .flow import FlowMember, flow
@@ -112,7 +112,7 @@ async def queue_details(queue: Queue[Any]) -> QueueDetails:
     now = await queue.now.op()
     (counts, rates), (settings, history) = await both(
         both(queue.full_counts.op(now), queue.rates.op(now, 60)),
-        both(retention(queue), queue.history_length.op()),
+        both(queue_settings(queue), queue.history_length.op()),
     )
     requests: list[int] = []
     levels: list[Level] = []
@@ -153,9 +153,6 @@ async def request_details(queue: Queue[Any], id: str, window: int = PAGE) -> Req
         both(requests.request.op(id), queue.now.op()),
         both(requests.consumers.op(id), requests.unsettled.op(id, LISTED)),
     )
-    if record is None and "/" in id:
-        command = hint("inspect", "entry", f"{queue.name}/{id}")
-        raise NotFound(f"{queue.name}/{id} is an entry, not a request: use {command}")
     request = found(record, id, queue.name)
     ids = [entry_id for entry_id, state in held if state == "pending"]
     (entries, rows), (stream, history) = await both(
@@ -208,12 +205,6 @@ async def _attachments(queue: Queue[Any], entry: Entry) -> tuple[Attachment, ...
 
 
 async def _no_entry(queue: Queue[Any], id: str) -> NotFound:
-    if isinstance(queue, HasRequests) and "/" not in id and await queue.request.op(id):
-        at = f"{queue.name}/{id}"
-        return NotFound(
-            f"{at} is a request, not an entry: use {hint('inspect', 'request', at)}, "
-            f"or {hint('inspect', 'entry', f'{at}/1')} for its first entry"
-        )
     if isinstance(queue, HasPeriodicEntries) and await queue.get_periodic.op(id):
         command = hint("periodic", "ls", queue.name)
         return NotFound(f"{queue.name}/{id} is a periodic entry, not an entry: use {command}")

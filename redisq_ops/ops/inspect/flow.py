@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.relation import NO_LINKS, Linked, Links
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.redis.operation import attempt, together
 
+from ..redaction import Redaction
 from ..terminal import count
 
 BELOW, ABOVE = 3, 5
@@ -47,14 +48,23 @@ class FlowMember:
     it is still waited for: it hasn't ended, or it is dead and may be replayed"""
     note: str = ""
     """what else its program keeps of it, in words"""
+    group: bool = False
+    """it is no entry, but a group of entries: a batch"""
 
     @property
     def address(self) -> str:
-        return f"{self.queue.name}/{self.id}"
+        """Of a group its program's name for it."""
+        return self.id if self.group else f"{self.queue.name}/{self.id}"
+
+    def redacted(self, redaction: Redaction) -> FlowMember:
+        return replace(self, note=redaction.text(self.note))
 
     @property
     def line(self) -> str:
         """``child bullmq:mail/c  dead (failed), the one above waits for it``"""
+        if self.group:
+            words = (f"{self.role} {self.address}", self.state, self.note)
+            return "  ".join(filter(None, words))
         state = self.state or "unknown"
         owner = f" ({self.called})" if self.called and self.called != state else ""
         holds = "; the one above waits for it" if self.holds else ""
@@ -77,7 +87,8 @@ class FlowMember:
 
 async def flow(queue: Queue[Any], entry: Entry) -> tuple[FlowMember, ...]:
     """The members of an entry's flow in the order in which they are drawn, the entry among them;
-    empty: it has none. A level takes a fixed number of round trips."""
+    empty: it has none. A level takes a fixed number of round trips. Other entries of its groups
+    follow it, on its level."""
     (links,) = await queue.links.op([entry])
     if links == NO_LINKS:
         return ()
@@ -88,6 +99,7 @@ async def flow(queue: Queue[Any], entry: Entry) -> tuple[FlowMember, ...]:
     for depth in range(1, ABOVE + 1):
         level = await _read(_fresh((one for each in level for one in each.links.awaited_by), seen))
         above[:0] = [_member(-depth, each) for each in level]
+    beside = await _read(_fresh(_others_of(links), seen))
     below, level = {id(me): list[_Read]()}, [me]
     for _ in range(BELOW):
         under = [_fresh(each.links.waits_for, seen) for each in level]
@@ -98,7 +110,13 @@ async def flow(queue: Queue[Any], entry: Entry) -> tuple[FlowMember, ...]:
         for each, some in zip(level, under, strict=True):
             below[id(each)] = [next(found) for _ in some]
         level = [one for each in level for one in below[id(each)]]
-    return (*above, *_drawn(me, 0, below))
+    return (*above, *_drawn(me, 0, below), *(_member(0, one) for one in beside))
+
+
+def _others_of(links: Links) -> Iterator[Linked]:
+    """What the groups of an entry wait for, the entry among it."""
+    known = (one.known for one in links.awaited_by if one.group)
+    return (one for each in known if each for one in each.links.waits_for)
 
 
 def indented(members: Sequence[FlowMember]) -> Iterator[tuple[str, FlowMember]]:
@@ -107,13 +125,37 @@ def indented(members: Sequence[FlowMember]) -> Iterator[tuple[str, FlowMember]]:
     return (("  " * (one.depth - top), one) for one in members)
 
 
-async def holding(queue: Queue[Any], entry: Entry) -> tuple[list[FlowMember], list[FlowMember]]:
-    """Those that keep an entry from going on, the dead ones first; and those that wait for it."""
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What an entry waits for, and what waits for it."""
+
+    holding: tuple[FlowMember, ...] = ()
+    """those that keep it from going on, the dead ones first"""
+    awaiting: tuple[FlowMember, ...] = ()
+    """those that wait for it"""
+    beside: tuple[FlowMember, ...] = ()
+    """others for which a group of it waits, the dead ones first"""
+
+
+NOTHING_HELD: Final = Held()
+
+
+async def holding(queue: Queue[Any], entry: Entry) -> Held:
+    """What keeps an entry from going on, and what it keeps."""
     (links,) = await queue.links.op([entry])
-    read = await _read([*links.waits_for, *links.awaited_by])
-    members = [_member(1, one) for one in read[: len(links.waits_for)]]
-    holds = sorted((one for one in members if one.holds), key=lambda one: one.state != "dead")
-    return holds, [_member(-1, one) for one in read[len(links.waits_for) :]]
+    others = _fresh(_others_of(links), {(queue.name, entry.id)})
+    parts = links.waits_for, links.awaited_by, others
+    read = iter(await _read([one for part in parts for one in part]))
+    below, above, beside = (
+        [_member(depth, next(read)) for _ in part]
+        for depth, part in zip((1, -1, 0), parts, strict=True)
+    )
+    return Held(_dead_first(below), tuple(above), _dead_first(beside))
+
+
+def _dead_first(members: Iterable[FlowMember]) -> tuple[FlowMember, ...]:
+    held = (one for one in members if one.holds)
+    return tuple(sorted(held, key=lambda one: one.state != "dead"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +178,16 @@ async def _read(linked: Sequence[Linked]) -> list[_Read]:
     """The state and the links of each, in their order."""
     of_queue: dict[str, list[Linked]] = {}
     for one in linked:
-        of_queue.setdefault(one.queue.name, []).append(one)
+        if one.known is None:
+            of_queue.setdefault(one.queue.name, []).append(one)
     found = await together(_read_in(some[0].queue, some) for some in of_queue.values())
     rows = {name: iter(some) for name, some in zip(of_queue, found, strict=True)}
-    return [next(rows[one.queue.name]) for one in linked]
+    return [
+        next(rows[one.queue.name])
+        if one.known is None
+        else _Read(one, one.known.state, one.known.called, one.known.links)
+        for one in linked
+    ]
 
 
 async def _read_in(queue: Queue[Any], linked: Sequence[Linked]) -> list[_Read]:
@@ -175,6 +223,7 @@ def _member(depth: int, read: _Read, below: Sequence[_Read] = ()) -> FlowMember:
         len(below),
         counts,
         links.note,
+        one.group,
     )
 
 

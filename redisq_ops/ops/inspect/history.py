@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import STATES, Event
@@ -91,7 +92,7 @@ def _change(op: str, parts: list[str]) -> str:
         case ["set", name]:
             return f"set: {name} to its default"
         case ["set", name, value]:
-            return f"set: {name}={value}"
+            return f"set: {name}={unquote(value)}"
         case ["prune", *_]:
             return "removed a killed worker"
         case [source, target, number] if source in STATES:

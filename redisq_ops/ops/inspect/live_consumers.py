@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.redis.operation import both
+from redisq_ops.core.redis.operation import both, together
 
 from ..terminal import age, count
 from .consumers import SILENT_MS, ConsumerStatus, consumer_reports
 from .worker_processes import processes_of
+
+LOOKED_UP: Final = 100
+"""entries of which the holder is looked up"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +39,19 @@ async def live_consumers(queue: Queue[Any], group: str | None = None) -> list[Li
             if _lives(status) and status.name not in gone:
                 of = f" of group {report.group}" if report.group else ""
                 idle = "" if status.idle_ms is None else f", active {age(status.idle_ms)} ago"
-                found[status.name] = f"holds {count(status.pending)}{of}{idle}"
+                # Without heartbeats, only this tells a dead consumer from a busy one.
+                since = "" if status.oldest_ms is None else f" for up to {age(status.oldest_ms)}"
+                found[status.name] = f"holds {count(status.pending)}{of}{since}{idle}"
     return [LiveConsumer(name, sign) for name, sign in sorted(found.items())]
+
+
+async def only_holder(queue: Queue[Any], ids: Sequence[str]) -> str:
+    """The consumer that holds all of these entries; empty: several do, or they are too many."""
+    if len(ids) > LOOKED_UP:
+        return ""
+    found = await together(queue.get.op(id) for id in ids)
+    names = {entry.consumer or "" for entry in found if entry is not None}
+    return names.pop() if len(names) == 1 else ""
 
 
 def _lives(status: ConsumerStatus) -> bool:

@@ -19,6 +19,7 @@ from redisq_ops.core.model.entry import STATES, Client, Counts, Entry, Request, 
 from redisq_ops.core.model.errors import RedisqError, Unreachable
 from redisq_ops.core.model.keys import registry_key
 from redisq_ops.core.model.open_resize import OpenResize
+from redisq_ops.core.model.rate_limit import RateLimit
 from redisq_ops.core.model.rates import Rates
 from redisq_ops.core.redis.operation import (
     Call,
@@ -32,6 +33,7 @@ from redisq_ops.core.redis.operation import (
 from ..change import audit_log
 from ..change.audit_log import Operation
 from ..deployment import Deployment
+from ..queue_names import check_named, is_named
 from ..trouble.entry_rules import suspect
 from ..trouble.finding import HOUR, USUAL, Thresholds
 from ..trouble.judgement import rank, troubles
@@ -62,6 +64,8 @@ class CommonError:
     type: str
     looked: int
     """how many entries were looked at: all dead ones, or the latest"""
+    task: str | None = None
+    """the task of most of them, in which it is; None: there is none, or the layout has no tasks"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,8 @@ class Evidence:
     """the consumer of each pending entry, the first deadline first"""
     tried: tuple[Entry, ...] | None = None
     """the first pending and delayed entries; None: not looked at"""
+    rate: RateLimit | None = None
+    """the rate at which its entries are handed out"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +108,10 @@ class QueueRow:
     """the change of the number of its shards that is not complete"""
     acknowledged: Acknowledgement | None = None
     """which of its dead letters an operator knows of"""
+    deployment: str = ""
+    """of another program: the same for all queues of a deployment, and for the whole"""
+    whole: bool = False
+    """whether it is a whole deployment, and counts the entries of its queues, too"""
 
     def of(self, state: State) -> int | None:
         """How many entries are in a state; None: unknown."""
@@ -121,6 +131,18 @@ class Overview:
     rows: tuple[QueueRow, ...]
     unread: int = 0
     """how many of them have only their name so far"""
+
+    def of(self, names: Sequence[str]) -> Overview:
+        """The queues of these names and patterns; raises `NotFound` for one that matches none."""
+        check_named(names, (row.name for row in self.rows))
+        rows = tuple(row for row in self.rows if is_named(row.name, names))
+        return replace(self, rows=rows)
+
+
+def summed(rows: Sequence[QueueRow]) -> list[QueueRow]:
+    """The rows that count each entry once: without queues whose whole deployment has a row, too."""
+    wholes = {row.deployment for row in rows if row.whole}
+    return [row for row in rows if row.whole or row.deployment not in wholes]
 
 
 async def overview(
@@ -293,6 +315,8 @@ async def queue_row(
         periodic=periodic,
         resize=resize,
         acknowledged=known,
+        deployment=queue.deployment,
+        whole=queue.whole,
     )
 
 
@@ -352,6 +376,7 @@ async def evidence(queue: Queue[Any], row: QueueRow, rules: set[str]) -> Evidenc
         reads["dead"] = _latest_dead(queue, row)
     if "stalled" in rules:
         reads["pending"] = queue.page.op("pending", None, _HELD, glance=True)
+        reads["rate"] = queue.rate_limit()
         if isinstance(queue, HasRequests):
             reads["requests"] = queue.requests.op(0, CLIENTS)
     if suspect(row):
@@ -368,15 +393,17 @@ async def evidence(queue: Queue[Any], row: QueueRow, rules: set[str]) -> Evidenc
         tuple(found.get("requests", ())),
         tuple(e.consumer for e in held if e.consumer is not None),
         tuple(e for name in found if name.startswith("tried ") for e in found[name].entries),
+        found.get("rate"),
     )
 
 
 def _common_error(latest: Sequence[Entry]) -> CommonError | None:
-    types = Counter(entry.error.type for entry in latest if entry.error is not None)
-    common = types.most_common(1)
-    if not common or 2 * common[0][1] <= len(latest):
-        return None
-    return CommonError(common[0][0], len(latest))
+    failed = [(entry.error.type, entry.task) for entry in latest if entry.error is not None]
+    for pairs in (failed, [(type_, None) for type_, _ in failed]):
+        for (type_, task), number in Counter[tuple[str, str | None]](pairs).most_common(1):
+            if 2 * number > len(latest):
+                return CommonError(type_, len(latest), task)
+    return None
 
 
 def _author(operations: Sequence[Operation], verb: str, what: str) -> str | None:

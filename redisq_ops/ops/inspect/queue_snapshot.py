@@ -21,7 +21,7 @@ from redisq_ops.core.model.entry import Request, State
 from redisq_ops.core.redis.operation import apart, attempt, both, together
 
 from ..change import audit_log
-from ..change.control import retention
+from ..change.control import queue_settings
 from ..filter.scan import PAGE
 from ..groups.error_groups import ErrorGroups
 from ..redaction import Redaction
@@ -87,7 +87,7 @@ async def _shown(queue: Queue[Any], snapshot: Snapshot, redaction: Redaction) ->
         case "periodic" if isinstance(queue, HasPeriodicEntries):
             return replace(snapshot, periodic=tuple(await periodic_status(queue)))
         case "settings":
-            return replace(snapshot, settings=tuple(await retention(queue)))
+            return replace(snapshot, settings=tuple(await queue_settings(queue)))
         case "delayed":
             filled, upcoming = await both(
                 _entries(queue, snapshot, "delayed"),

@@ -1,10 +1,12 @@
-"""The outcomes of a request's sub-requests, read by pages in constant memory."""
+"""What became of a request's sub-requests, read by pages in constant memory; or of an entry."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from redisq_ops.core.engine.entry_results import EntryResults
 from redisq_ops.core.model.entry import Request
+from redisq_ops.core.model.errors import NotFound
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.queues.request.outcomes import SubRequestOutcome, outcomes
 from redisq_ops.core.queues.request.records import found
@@ -29,3 +31,18 @@ class Results:
         page = await outcomes(self.queue, self.id, self._next, PAGE)
         self._next += len(page)
         return page
+
+
+async def of_entry(queue: EntryResults[Any], id: str) -> SubRequestOutcome:
+    """What became of an entry, as if it were the only sub-request of a request."""
+    (end,) = await queue.outcomes.op([id])
+    if end.state is None:
+        raise absent(queue.name, id)
+    return SubRequestOutcome(1, end.state, end.result, end.reason, end.error)
+
+
+def absent(queue: str, id: str) -> NotFound:
+    """Of an entry that a queue with results doesn't have."""
+    return NotFound(
+        f"{queue}/{id} isn't there: it never was, or it is done and had no result to keep"
+    )

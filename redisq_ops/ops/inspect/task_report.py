@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from redisq_ops.core.engine.optional_features import HasDoneEntries, HasTaskMetrics
 from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.engine.task_counts import task_counts
 from redisq_ops.core.model.entry import Counts, Entry, Event, Failure, State
 from redisq_ops.core.model.rates import Rates
 from redisq_ops.core.model.task_figures import TaskFigures, TaskReport, Times, quantile
@@ -25,7 +26,7 @@ from ..filter.filter import Filter
 from ..filter.scan import Scan
 from ..groups.value_counts import shown
 from ..redaction import NO_REDACTION, Redaction
-from ..terminal import age, count, took
+from ..terminal import age, count, quantity, took
 from .overview import problem_text
 
 LATEST: Final = 500
@@ -39,6 +40,9 @@ PAGES: Final = 10
 """reads of a state, at most: a page of large entries has few"""
 SCANS: Final = 2
 """the same where no key lists the entries: each scans 20,000 keys"""
+EARLIER: Final = (
+    "not counted: {} of these tasks before that time, as what succeeded then is no longer kept"
+)
 ERRORS_IN: Final[tuple[State, ...]] = ("delayed", "dead")
 _TASK: Final = FIELDS["task"]
 
@@ -139,7 +143,7 @@ class TaskReader:
             figures += tuple(
                 replace(sum.figures(task, counted=False), failed=None)
                 for task, sum in errors.items()
-                if task is not None
+                if task is not None and task not in {one.task for one in found.tasks}
             )
         figures = tuple(self._redacted(_with_error(one, errors)) for one in figures)
         problems = dict.fromkeys(read.problem for read in reads if read.problem)
@@ -161,10 +165,13 @@ class TaskReader:
         return await attempt(self.queue.task_metrics.op(now_ms, self._span_ms // 60_000))
 
     async def _by_counters(self, now_ms: int) -> TaskReport | None:
-        """All runs of a queue of ours; None: of another program's."""
+        """The runs of a queue of ours, by task where its workers count them so; None: of another
+        program's."""
         if self.queue.owner:
             return None
         minutes = max(1, self._span_ms // 60_000)
+        if self._by == _TASK and (counted := await task_counts(self.queue, now_ms, minutes)):
+            return counted
         rates, events = await both(
             self.queue.rates.op(now_ms, minutes), self.queue.history.op(LATEST)
         )
@@ -179,7 +186,7 @@ class TaskReader:
         window = -LATEST if backwards else LATEST
         needs = frozenset({self._by.need} if self._by.need else ())
         filter = Filter(window=window)
-        scan = Scan(self.queue, state, filter, now_ms, needs=needs, partly=True)
+        scan = Scan(self.queue, state, filter, now_ms, needs=needs, partly=True, counts=counts)
         entries = list[Entry]()
         for _ in range(SCANS if number is None else PAGES):
             page = await attempt(scan.step())
@@ -226,13 +233,16 @@ class TaskReader:
         words = [read.words for read in (done, dead) if read.words]
         words += [f"{count(len(self._runs))} seen before and now"] if remembered else []
         source = f"{' and '.join(words)} entries" if words else "no done or dead entries"
+        left_out = {run for run in dead.runs if begin <= run.ended_ms < since and run.task in sums}
+        remarks = (EARLIER.format(quantity(len(left_out), "failed run")),) if left_out else ()
         figures = [sum.figures(task, counted=counted) for task, sum in sums.items()]
         # Tasks that failed only before the window: how often they ran then is unknown.
         before = _sums(
             run for run in dead.runs if begin <= run.ended_ms < since and run.task not in sums
         )
         figures += [sum.figures(task, counted=False) for task, sum in before.items()]
-        return TaskReport(source, since if ordered else None, now_ms, tuple(figures))
+        begins = since if ordered else None
+        return TaskReport(source, begins, now_ms, tuple(figures), remarks=remarks)
 
     def _joins(self, read: _Read) -> bool:
         """Whether no run can be missing between those seen before and these."""
@@ -304,4 +314,8 @@ def window_words(report: TaskReport) -> str:
     """The source and its window, as people see it."""
     if report.since_ms is None:
         return f"{report.source}; since when is unknown, and so are rates"
-    return f"{report.source}, {age(report.until_ms - report.since_ms)}"
+    words = f"{report.source}, {age(report.until_ms - report.since_ms)}"
+    if not report.marks:
+        return words
+    latest = report.marks[-1]
+    return f"{words}; since {latest.label} {age(report.until_ms - latest.at_ms)}"

@@ -2,18 +2,20 @@
 
 A trouble is told when it has lasted as long as a step of the recipient says, and at once when it
 gets worse. Its end is told when it has been gone for `Recipient.calm_ms`, if the trouble was told.
-In quiet hours nothing is told: what still holds afterwards is told then. What can't be judged now,
-because the server, a queue or a number can't be read, neither ends nor begins.
+Only a check that reads the same queue, judges the rule and finds it kept resolves a trouble; if the
+data is gone, or the rule is not checked any more, that is told instead. In quiet hours nothing is
+told: what still holds afterwards is told then. What can't be judged now, because the server, a
+queue or a number can't be read, neither ends nor begins.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ..check.evaluation import Standing, broken_rules
+from ..queue_names import is_named
 from ..trouble.finding import Severity
 from .settings import Recipient
 
@@ -21,17 +23,20 @@ UNREAD = "unread"
 """the rule that a check could read everything"""
 _ALWAYS = (UNREAD, "registry")
 """rules of the server that every check judges; it says nothing of those that hold"""
-Word = Literal["new", "still", "worse", "resolved", "acknowledged"]
+End = Literal["resolved", "acknowledged", "eased", "lost", "unchecked"]
+Word = Literal["new", "still", "worse", End]
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What one check found of the queues whose names match ``pattern``."""
+    """What one check found of the queues of these names and patterns; without any, of all."""
 
     found: Sequence[Standing]
-    pattern: str = "*"
+    names: tuple[str, ...] = ()
     acknowledged: Collection[str] = frozenset()
     """queues whose dead letters are known"""
+    births: Mapping[str, int] = field(default_factory=dict)
+    """when each queue that has its data was created, ms; 0: unknown"""
     complete: bool = True
     """False: it failed, and ``found`` says why"""
 
@@ -61,6 +66,10 @@ class Episode:
     """how many steps of the recipient are told"""
     told: int = 0
     """the worst severity that was told; 0: none"""
+    birth: int | None = None
+    """when the queue was created: one of that name that was created later is another one"""
+    end: End | None = None
+    """how it ended, when it is gone"""
 
     @property
     def identity(self) -> tuple[str | None, str, str]:
@@ -79,7 +88,8 @@ def seen(
     before: Sequence[Episode], checked: Checked, recipient: Recipient, now_ms: int
 ) -> list[Episode]:
     """The episodes after a check; those of whose end nobody needs to be told are left out."""
-    known = {one.identity: one for one in before}
+    # A clock that was set back: a time to come would keep an episode from its steps and its end.
+    known = {one.identity: _past(one, now_ms) for one in before}
     after = list[Episode]()
     broken = {one.identity: one for one in reversed(broken_rules(checked.found))}
     for one in reversed(broken.values()):  # the worst first
@@ -87,23 +97,24 @@ def seen(
             begun = known.pop(one.identity, None)
             episode = begun or Episode(*one.identity, one.severity, "", now_ms)
             severity, reason = one.severity, one.reason or ""
-            after.append(replace(episode, severity=severity, reason=reason, gone_ms=None))
-    sure = {(one.queue, one.rule): one.known for one in checked.found}
+            birth = checked.births.get(one.queue or "")
+            episode = replace(episode, severity=severity, reason=reason, birth=birth)
+            after.append(replace(episode, gone_ms=None, end=None))
+    standings = {one.identity: one for one in checked.found}
     for episode in known.values():
-        if episode.gone_ms is None and _judged(episode, checked, sure):
-            episode = replace(episode, gone_ms=now_ms)
+        if not _over(episode, recipient, now_ms) and (end := _end(episode, checked, standings)):
+            gone_ms = now_ms if episode.gone_ms is None else episode.gone_ms
+            episode = replace(episode, gone_ms=gone_ms, end=end)
         if not _over(episode, recipient, now_ms) or (episode.steps and recipient.resolved):
             after.append(episode)
     return after
 
 
-def news(
-    episodes: Sequence[Episode], checked: Checked, recipient: Recipient, now_ms: int
-) -> list[News]:
+def news(episodes: Sequence[Episode], recipient: Recipient, now_ms: int) -> list[News]:
     """What to tell the recipient now."""
     if recipient.quiet is not None and recipient.quiet.has(now_ms):
         return []
-    found = ((_word(one, checked, recipient, now_ms), one) for one in episodes)
+    found = ((_word(one, recipient, now_ms), one) for one in episodes)
     return [News(word, one) for word, one in found if word is not None]
 
 
@@ -119,24 +130,38 @@ def told(episodes: Sequence[Episode], recipient: Recipient, now_ms: int) -> list
     return after
 
 
-def _judged(
-    episode: Episode, checked: Checked, sure: Mapping[tuple[str | None, str], bool]
-) -> bool:
-    """Whether the check knows that the rule of this trouble is not broken now."""
-    queue, rule = episode.queue, episode.rule
-    if not checked.complete:
-        return False
+def _past(one: Episode, now_ms: int) -> Episode:
+    gone_ms = one.gone_ms and min(one.gone_ms, now_ms)
+    return replace(one, since_ms=min(one.since_ms, now_ms), gone_ms=gone_ms)
+
+
+def _end(
+    episode: Episode,
+    checked: Checked,
+    standings: Mapping[tuple[str | None, str, str], Standing],
+) -> End | None:
+    """How this trouble, which the check did not find, ended; None: the check does not know."""
+    queue, found = episode.queue, standings.get(episode.identity)
+    if not checked.complete or (found is not None and not found.known):
+        return None
     if queue is None:
-        return sure.get((queue, rule), rule in _ALWAYS)
-    return fnmatchcase(queue, checked.pattern) and sure.get((queue, rule), True)
+        return "resolved" if found is not None or episode.rule in _ALWAYS else None
+    if not is_named(queue, checked.names):
+        return None
+    birth = checked.births.get(queue)
+    if birth is None or (birth and episode.birth and birth != episode.birth):
+        return "lost"
+    if found is None or found.ignored:
+        return "unchecked"
+    if found.reason is not None:  # the recipient is told of worse only
+        return "eased"
+    known = episode.rule == "dead" and queue in checked.acknowledged
+    return "acknowledged" if known else "resolved"
 
 
-def _word(one: Episode, checked: Checked, recipient: Recipient, now_ms: int) -> Word | None:
+def _word(one: Episode, recipient: Recipient, now_ms: int) -> Word | None:
     if one.gone_ms is not None:
-        if not (_over(one, recipient, now_ms) and recipient.resolved):
-            return None
-        known = one.rule == "dead" and one.queue in checked.acknowledged
-        return "acknowledged" if known else "resolved"
+        return one.end if _over(one, recipient, now_ms) and recipient.resolved else None
     if one.steps and one.severity > one.told:
         return "worse"
     if _reached(one, recipient, now_ms) > one.steps:

@@ -3,6 +3,7 @@
     Fix 71 queues: no worker for 8 m (api, billing, cart and 68 more). Type: redisq ls
     Look at mail, in trouble for 1 h: 37 dead, mostly SMTP. Type: redisq explain mail
     Resolved mail after 12 m: no worker for 11 m
+    Lost mail after 12 m, the data is gone. Before: no worker for 11 m. Type: redisq doctor
 
 Queues of the same trouble are one line, as in the dashboard.
 """
@@ -12,14 +13,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from ..hint import hint
 from ..terminal import count, printable, quantity, rough_age
 from ..trouble.finding import Severity
 from ..trouble.judgement import Trouble
 from ..trouble.shared import FOLDED_FROM, Likeness, likeness, shared_trouble
-from .episode import Episode, News, Word
+from .episode import End, Episode, News, Word
 
 LINES: Final = 12
 """of a message; Discord takes 2,000 characters, and cuts none"""
@@ -30,7 +31,8 @@ _REASON: Final = 90
 _NAMED: Final = 3
 """queues of a fold that are named"""
 _CHARACTERS: Final = 1_800
-_ENDS: Final = ("resolved", "acknowledged")
+_ENDS: Final[tuple[End, ...]] = get_args(End)
+_GOOD: Final = ("resolved", "acknowledged", "eased")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +63,9 @@ def test_message(where: str, now_ms: int) -> Message:
 
 def message(found: Sequence[News], where: str, now_ms: int) -> Message:
     """Word some news; ``where`` names the deployment."""
-    news = sorted(found, key=lambda one: (one.word in _ENDS, -one.episode.severity))
-    wrong = [one.episode.severity for one in news if one.word not in _ENDS]
-    said = Counter("resolved" if one.word in _ENDS else _severity(one.episode) for one in news)
+    news = sorted(found, key=lambda one: (_place(one), -one.episode.severity))
+    wrong = [one.episode.severity for one in news if one.word not in _GOOD]
+    said = Counter(one.word if one.word in _ENDS else _severity(one.episode) for one in news)
     numbers = [
         quantity(n, word) if word == "warning" else f"{count(n)} {word}" for word, n in said.items()
     ]
@@ -77,6 +79,11 @@ def message(found: Sequence[News], where: str, now_ms: int) -> Message:
     findings = tuple(_fields(one) for one in news[:FINDINGS])
     worst = Severity(max(wrong)) if wrong else None
     return Message(where, now_ms, title, tuple(kept), findings, len(news) - len(findings), worst)
+
+
+def _place(one: News) -> int:
+    """What is wrong comes first, then what was lost, then what is better."""
+    return (one.word in _ENDS) + (one.word in _GOOD)
 
 
 def _folded(news: Sequence[News]) -> list[list[News]]:
@@ -107,15 +114,19 @@ def _line(alike: Sequence[News], now_ms: int) -> str:
         "worse": f"{verb} {whose}, now {_severity(first.episode)}",
         "resolved": f"Resolved {whose} after {lasted}",
         "acknowledged": f"Acknowledged {whose} after {lasted}",
+        "eased": f"No longer critical {whose} after {lasted}",
+        "lost": f"Lost {whose} after {lasted}, the data is gone. Before",
+        "unchecked": f"No longer checked {whose} after {lasted}",
     }[first.word]
-    command = "" if first.word in _ENDS else f". Type: {_command(episodes)}"
+    silent = first.word in _ENDS and first.word != "lost"
+    command = "" if silent else f". Type: {_command(episodes)}"
     reason = printable(trouble.reason, _REASON).rstrip(".")
     return f"{printable(begin)}: {reason}{printable(among)}{command}"
 
 
 def _command(episodes: Sequence[Episode]) -> str:
     queue = episodes[0].queue
-    if queue is None:
+    if queue is None or episodes[0].end == "lost":
         return hint("doctor")
     return hint("explain", queue) if len(episodes) == 1 else hint("ls")
 

@@ -54,14 +54,17 @@ class Sender:
         threads = []
         for recipient, message in messages.items():
             earlier = self._busy.get(recipient.name)
+            if recipient.fault is not None:
+                failed[recipient.name] = recipient.fault
+                continue
             if earlier is not None and earlier.is_alive():
                 failed[recipient.name] = "it has not answered yet to the message before"
                 continue
             try:
                 if recipient.url is not None:
                     service(recipient)  # loads apprise, before the time of the recipients begins
-            except BadInput as error:
-                failed[recipient.name] = str(error)
+            except Exception as error:  # of a library, too: a check goes on without it
+                failed[recipient.name] = _words(error)
                 continue
             failed[recipient.name] = f"no answer within {self._patience_s:.0f} s"
             thread = Thread(target=_send, args=(recipient, message, failed), daemon=True)
@@ -81,9 +84,15 @@ def _send(recipient: Recipient, message: Message, failed: dict[str, str | None])
             why = _post(recipient.webhook, recipient.token, message.document)
         else:
             why = _notify(service(recipient), message)
-    except Exception as error:  # of a library: its text may quote an address
-        why = f"unexpected error: {type(error).__name__}"
+    except Exception as error:
+        why = _words(error)
     failed[recipient.name] = why
+
+
+def _words(error: Exception) -> str:
+    """Why it failed; the text of a library's error may quote an address."""
+    known = isinstance(error, BadInput)
+    return str(error) if known else f"unexpected error: {type(error).__name__}"
 
 
 class _NoRedirect(HTTPRedirectHandler):

@@ -87,27 +87,40 @@ class Recipient:
     resolved: bool = True
     """whether the end of what was told is told"""
     quiet: QuietHours | None = None
+    fault: str | None = None
+    """why it can't be told anything, as its table or the environment is; the others can"""
 
 
 def read_recipients(
     given: Any, where: str, environment: Mapping[str, str]
 ) -> tuple[Recipient, ...]:
-    """The recipients of a table ``[notify]``; `BadInput` names the place of a bad value."""
+    """The recipients of a table ``[notify]``; `BadInput` names the place of a bad value.
+
+    What is bad of one recipient is its `Recipient.fault`.
+    """
     notify = dict(table(given, where))
     recipients = table(notify.pop("to", {}), f"{where}.to")
     if not recipients:
         raise BadInput(f"{where}: nobody to tell: add a table [notify.to.NAME]")
     alike = typed(_Alike, notify, where)
     return tuple(
-        _recipient(name, alike, typed(_Own, own, f"{where}.to.{name}"), where, environment)
+        _recipient_or_fault(name, alike, own, f"{where}.to.{name}", environment)
         for name, own in recipients.items()
     )
+
+
+def _recipient_or_fault(
+    name: str, alike: _Alike, own: Any, where: str, environment: Mapping[str, str]
+) -> Recipient:
+    try:
+        return _recipient(name, alike, typed(_Own, own, where), where, environment)
+    except BadInput as error:
+        return Recipient(name, fault=str(error))
 
 
 def _recipient(
     name: str, alike: _Alike, own: _Own, where: str, environment: Mapping[str, str]
 ) -> Recipient:
-    where = f"{where}.to.{name}"
     if not _NAME.fullmatch(name):
         raise BadInput(f"{where}: use up to 64 letters, digits, . _ and - in a name")
     values: dict[str, Any] = {**alike, **own}
@@ -159,7 +172,9 @@ def _quiet(text: str, zone: str, where: str) -> QuietHours:
     try:
         begin, end = map(time.fromisoformat, found.groups() if found else ())
     except ValueError:
-        raise BadInput(f'{where}.quiet: expected two times of day, as "22:00-07:00"') from None
+        begin = end = time()
+    if begin == end:
+        raise BadInput(f'{where}.quiet: expected two times of day, as "22:00-07:00"')
     try:
         return QuietHours(begin, end, ZoneInfo(zone))
     except (ValueError, LookupError, OSError):

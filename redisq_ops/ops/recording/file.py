@@ -74,8 +74,8 @@ class RecordedQueue(TypedDict):
     out_per_min: int | None
     failed_per_min: int | None
     oldest_ms: int | None
-    paused: bool | None
-    draining: bool | None
+    paused: str | None
+    draining: str | None
     problem: str | None
     unfinished: list[str]
     periodic: int | None
@@ -217,7 +217,7 @@ def _check(db: sqlite3.Connection, path: Path) -> None:
     pragmas = ("application_id", "user_version", "page_size")
     application, version, page = (db.execute(f"PRAGMA {name}").fetchone()[0] for name in pragmas)
     if application != _APPLICATION:
-        raise BadInput(f"{path} is no recording: redisq record FILE makes one")
+        raise BadInput(f"{path} is no recording: redisq recording write FILE makes one")
     if version > VERSION:
         raise BadInput(f"{path} is a recording of version {version}; this release reads {VERSION}")
     if path.stat().st_size % page:  # SQLite finds missing pages, but not a missing half of one
@@ -235,7 +235,9 @@ def _errors(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         match getattr(error, "sqlite_errorcode", 0) & 0xFF:
             case sqlite3.SQLITE_NOTADB:
-                raise BadInput(f"{path} is no recording: redisq record FILE makes one") from error
+                raise BadInput(
+                    f"{path} is no recording: redisq recording write FILE makes one"
+                ) from error
             case sqlite3.SQLITE_BUSY:
                 raise Refused(f"{path}: another program keeps it locked") from error
             case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:
@@ -311,7 +313,7 @@ class RecordingFile:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise Refused(f"{self.path}: another redisq record writes it") from error
+            raise Refused(f"{self.path}: another redisq recording write writes it") from error
 
     def _begin(self) -> None:
         tables = self._db.execute("SELECT 1 FROM sqlite_master").fetchone()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.rates import Rates
@@ -84,6 +85,20 @@ class RecordedHistory:
             for each, number in zip(series, now.rates, strict=True):
                 each[-2:] = number, round(number * passed)
         return Rates(*map(tuple, series))
+
+
+def queue_samples(
+    path: Path, queues: Collection[str], since_ms: int, until_ms: int
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Of a period, about one sample a minute of each queue (empty: of all): the time, and the row
+    as `redisq ls --json` prints it. Times at which the server could not be read are left out."""
+    for at_ms in whole_times(path, since_ms, until_ms):
+        state = state_at(path, at_ms)
+        if state is None or state.lost is not None:
+            continue
+        for name, row in sorted(state.queues.items()):
+            if not queues or name in queues:
+                yield at_ms, row
 
 
 def _point(state: RecordedState, queue: str | None) -> RecordedPoint | None:

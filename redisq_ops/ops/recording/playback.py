@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from ..change.audit_log import Operation
 from ..inspect.consumers import ConsumerReport
+from ..queue_names import is_named
 from .file import RecordedState
 
 PASSING: Final = frozenset(
@@ -26,32 +28,32 @@ class QueueDifference:
     """field -> value before and after"""
 
 
-def recorded_queues(state: RecordedState, queue: str | None = None) -> list[dict[str, Any]]:
+def recorded_queues(state: RecordedState, names: Sequence[str] = ()) -> list[dict[str, Any]]:
     """The rows of `redisq ls`, by name; with ``read_ms``, when each was read."""
     rows = []
     for name, row in sorted(state.queues.items()):
-        if queue in (None, name):
+        if is_named(name, names):
             oldest = row["oldest_ms"]
             rows.append(row | {"oldest_age_ms": oldest and max(0, state.at_ms - oldest)})
     return rows
 
 
-def recorded_reports(state: RecordedState, queue: str | None = None) -> list[ConsumerReport]:
-    """The reports of `redisq consumers ls`, by queue."""
+def recorded_reports(state: RecordedState, names: Sequence[str] = ()) -> list[ConsumerReport]:
+    """The reports of `redisq workers ls`, by queue."""
     return [
         report
         for name, reports in sorted(state.consumers.items())
-        if queue in (None, name)
+        if is_named(name, names)
         for report in reports
     ]
 
 
-def recorded_operations(state: RecordedState, queue: str | None = None) -> list[Operation]:
+def recorded_operations(state: RecordedState, names: Sequence[str] = ()) -> list[Operation]:
     """The rows of `redisq log`, newest first."""
     found = [
         operation
         for operation in state.operations.values()
-        if queue in (None, operation.queue) and operation.started_ms <= state.at_ms
+        if is_named(operation.queue, names) and operation.started_ms <= state.at_ms
     ]
     return sorted(found, key=lambda operation: operation.started_ms, reverse=True)
 

@@ -10,11 +10,12 @@ and the tasks of `MOST_TASKS`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
+from redisq_ops.core.engine.optional_features import HasTaskMetrics
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import Registered, all_queues, server_ms
 from redisq_ops.core.model.entry import Failure
@@ -28,6 +29,7 @@ from ..deployment import Deployment
 from ..inspect.consumers import consumer_reports
 from ..inspect.kept_tasks import QUEUES, KeptTasks
 from ..inspect.overview import queue_fields, queue_rows
+from ..queue_names import check_named, is_named
 from .file import RecordedState
 
 MOST: Final = 15
@@ -53,10 +55,13 @@ OPERATIONS: Final = 50
 
 
 class Sampler:
-    """Takes samples of a deployment; ``state`` is the latest one."""
+    """Takes samples of a deployment; ``state`` is the latest one. ``names``: as of `is_named`."""
 
-    def __init__(self, deployment: Deployment) -> None:
+    def __init__(self, deployment: Deployment, names: Sequence[str] = ()) -> None:
         self.deployment = deployment
+        self._names = names
+        self._number = 0
+        """entries of the registry"""
         self.state = RecordedState()
         self._entries: dict[str, Registered] = {}
         self._queues: dict[str, Queue[Any]] = {}
@@ -76,7 +81,7 @@ class Sampler:
         now, number = await both(server_ms(), _queue_count(self.deployment.prefix))
         # The clock of another server, after a failover, may be behind.
         line: dict[str, Any] = {"at_ms": max(now, self.state.at_ms), "queues": {}}
-        if number != len(self._entries) or now - self._registry_ms >= REGISTRY_MS:
+        if number != self._number or now - self._registry_ms >= REGISTRY_MS:
             line["queues"] |= dict.fromkeys(await self._read_registry())
             self._registry_ms = now
         due = await self._due(now)
@@ -112,7 +117,11 @@ class Sampler:
     async def _read_registry(self) -> list[str]:
         """Open new queues; returns the names of queues that are gone."""
         entries = await all_queues(self.deployment.prefix)
-        found, queues = {entry.name: entry for entry in entries}, {}
+        self._number = len(entries)
+        if not self._full:  # the caller's mistake; later a queue may go, and come back
+            check_named(self._names, (entry.name for entry in entries))
+        found = {entry.name: entry for entry in entries if is_named(entry.name, self._names)}
+        queues = {}
         for name, entry in found.items():
             if self._entries.get(name) == entry and name in self._queues:
                 queues[name] = self._queues[name]
@@ -191,8 +200,13 @@ class Sampler:
         return reports
 
     async def _read_tasks(self, now: int) -> dict[str, TaskReport]:
-        """The tasks of the first queues by name, of those that are due."""
-        named = sorted(self._queues)[:QUEUES]
+        """The tasks of the first queues that are due: those whose owner counts its tasks, then by
+        name."""
+
+        def rank(name: str) -> tuple[bool, str]:
+            return not isinstance(self._queues[name], HasTaskMetrics), name
+
+        named = sorted(self._queues, key=rank)[:QUEUES]
         due = [name for name in named if self._tasks.due(name, now)][:MOST_TASKS]
         found = await together(apart(self._tasks.read(self._queues[name], now)) for name in due)
         return {

@@ -47,9 +47,10 @@ def _mostly(row: QueueRow, counted: int) -> str:
     error = row.evidence.error if row.evidence else None
     if error is None:
         return ""
+    what = error.type if error.task is None else f"{error.type} in {error.task}"
     if error.looked == counted:
-        return f", mostly {error.type}"
-    return f", latest {count(error.looked)} mostly {error.type}"
+        return f", mostly {what}"
+    return f", latest {count(error.looked)} mostly {what}"
 
 
 def failing(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[Finding]:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 HOUR: Final = 60
 """minutes of rates that an estimate of the time to drain rests on"""
+UNKNOWN_WORK: Final = 1 << 53
+"""of a server in trouble, or a queue that can't be read: any number of entries may be affected"""
 
 
 class Severity(IntEnum):

@@ -87,6 +87,8 @@ def judged(row: QueueRow) -> frozenset[str]:
         "old": not dated,
         "deep": counts.of("waiting") is None,
         "poison": suspect(row) and unseen,
+        # One of them could not be read: the row doesn't say which.
+        **dict.fromkeys(("blocked", "missed", "unfinished", "resizing"), row.problem is not None),
     }
     return frozenset(rule for rule in RULES if not unknown.get(rule))
 

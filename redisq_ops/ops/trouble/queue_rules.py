@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ..terminal import count
-from .finding import Finding, Thresholds
+from .finding import UNKNOWN_WORK, Finding, Thresholds
 
 if TYPE_CHECKING:
     from ..inspect.overview import QueueRow
 
-_UNKNOWN_WORK: Final = 1 << 53
-"""of a queue that can't be read: any number of entries may be affected"""
-
 
 def unreadable(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[Finding]:
     if row.problem is not None:
-        yield Finding(row.problem, _UNKNOWN_WORK)
+        yield Finding(row.problem, UNKNOWN_WORK)
     if row.counts is not None and row.counts.problem is not None:
-        yield Finding(row.counts.problem, _UNKNOWN_WORK)
+        yield Finding(row.counts.problem, UNKNOWN_WORK)
 
 
 def paused(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ..terminal import count, rough_age
@@ -11,7 +11,7 @@ from .finding import Finding, Severity, Thresholds
 
 if TYPE_CHECKING:
     from redisq_ops.core.model.activity import Activity, ConsumerSign
-    from redisq_ops.core.model.entry import Counts, Entry
+    from redisq_ops.core.model.entry import Counts
 
     from ..inspect.overview import QueueRow
 
@@ -95,6 +95,8 @@ def stalled(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[Finding]
     if sum(limits.lately(rates.settled)) + sum(limits.lately(rates.failed)):
         return
     evidence = row.evidence
+    if evidence and evidence.rate and evidence.rate.each_ms > limits.minutes * 30_000:
+        return  # it hands out less than two in that time
     waiting = [r for r in evidence.requests if r.waiting] if evidence else []
     if evidence and waiting and all(r.paused for r in waiting):
         which = f"request {waiting[0].id} is" if len(waiting) == 1 else "all requests are"
@@ -133,32 +135,43 @@ def held_in_silence(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[
     tried = row.evidence.tried if row.evidence else None
     if tried is None or row.activity is None or row.counts is None:
         return
-    signs = {one.name: one for one in row.activity.signs or ()}
-    silent: dict[str, int] = {
-        name: ms
-        for name, sign in signs.items()
-        if (ms := sign.silent_ms(now_ms, limits.held_ms)) is not None
-    }
-    holders = Counter(
-        entry.consumer
-        for entry in tried
-        if entry.state == "pending"
-        and entry.consumer in silent
-        and _lasts(entry, signs[entry.consumer], now_ms)
-    )
+    holders, silent_ms, sure = Counter[str](), 0, False
+    for entry in tried:
+        if entry.state != "pending" or entry.consumer is None:
+            continue
+        sign = sign_of(entry.consumer, entry.since_ms, row.activity.signs or ())
+        silent = None if sign is None else silence(sign, entry.at_ms, now_ms, limits.held_ms)
+        if sign is not None and silent is not None:
+            holders[entry.consumer] += 1
+            silent_ms = max(silent_ms, silent)
+            sure = sure or sign.beats or sign.gone
     if not holders:
         return
     (first, _), held = holders.most_common(1)[0], holders.total()
-    silent_ms = max(silent[name] for name in holders if name is not None)
     seen = sum(entry.state == "pending" for entry in tried)
     least = "" if seen >= (row.counts.of("pending") or 0) else "at least "
     others = f" and {count(len(holders) - 1)} more" if len(holders) > 1 else ""
     reason = f"{least}{count(held)} held by {first}{others}, silent for {rough_age(silent_ms)}"
-    sure = any(signs[name].beats or signs[name].gone for name in holders if name is not None)
     yield Finding(reason, held, silent_ms, None if sure else Severity.WARNING)
 
 
-def _lasts(entry: Entry, sign: ConsumerSign, now_ms: int) -> bool:
-    """Whether the entry's lease still runs, and was probably not renewed."""
-    rest = None if entry.at_ms is None else entry.at_ms - now_ms
-    return rest is None or rest > (0 if sign.beats or sign.gone else LONG_LEASE_MS)
+def sign_of(
+    consumer: str, since_ms: int | None, signs: Sequence[ConsumerSign]
+) -> ConsumerSign | None:
+    """The sign of life of who took an entry at a time.
+
+    Who takes without a `Worker` has no name among the signs, but the time of its latest take: that
+    of this entry, if it has asked for nothing since.
+    """
+    by_name = next((one for one in signs if one.name == consumer), None)
+    takers = (one for one in signs if not one.beats and not one.gone)
+    return by_name or next((one for one in takers if one.seen_ms == since_ms), None)
+
+
+def silence(sign: ConsumerSign, deadline_ms: int | None, now_ms: int, held_ms: int) -> int | None:
+    """For how long who holds an entry has shown no sign of life, if the entry's lease still runs
+    and was probably not renewed; else None."""
+    rest = None if deadline_ms is None else deadline_ms - now_ms
+    if rest is not None and rest <= (0 if sign.beats or sign.gone else LONG_LEASE_MS):
+        return None
+    return sign.silent_ms(now_ms, held_ms)

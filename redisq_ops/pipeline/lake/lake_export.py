@@ -14,25 +14,33 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
+from functools import partial, reduce
+from operator import and_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import server_ms
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.redis.operation import together
 
+from ..source.arrow_batch import make_batch
 from ..source.connection import Server, run_retrying
 from ..source.history_ranges import encode_marks, read_mark
 from ..source.options import Options, table_named
+from ..source.schemas import arrow
 from ..source.tables import TABLES
 from .lake_table import (
     APPEND_TABLES,
     SNAPSHOT_TIME,
+    Lake,
     LakeTable,
     Overtaken,
     day_of,
+    delta_errors,
+    moment_text,
     queue_ends,
     row_count,
     shard_marks,
@@ -71,7 +79,7 @@ def export(
     server: Server,
     read: ReadTable,
     name: str,
-    lake: str,
+    lake: Lake,
     *,
     queues: Sequence[str] = (),
     until_ms: int | None = None,
@@ -79,7 +87,7 @@ def export(
 ) -> ExportResult:
     """Export a table to a lake; rows exported earlier stay unchanged.
 
-    ``lake``: a folder, or the URL of an object store. ``until_ms``: later rows are left for the
+    ``until_ms``: later rows are left for the
     next run (default: a second ago). ``options`` are options of the data source.
     """
     take = partial(_export, server, read, LakeTable(lake, table_named(name)), queues, until_ms)
@@ -143,26 +151,92 @@ def _export(
     )
 
 
-def check_lake(lake: str, *, writes: bool = False) -> None:
+def check_lake(lake: Lake, *, writes: bool = False) -> None:
     """Raise `SchemaTooNew` if a newer program wrote a table of the lake, and `BadInput` if there is
     no lake, or no right to use it. ``writes``: a run will write to it, or make it."""
-    if writes and "://" not in lake:
-        folder = Path(lake).absolute()
+    if writes and "://" not in lake.place:
+        folder = Path(lake.place).absolute()
         made = next(each for each in (folder, *folder.parents) if each.exists())
         if not os.access(made, os.W_OK | os.X_OK):
             raise BadInput(f"no right to write to the folder {made}")
     tables = [LakeTable(lake, definition).opened() for definition in TABLES.values()]
     if not writes and all(table is None for table in tables):
-        raise BadInput(f"no lake at {lake}: it has none of the tables {', '.join(TABLES)}")
+        then = "" if lake.as_of_ms is None else f" at {moment_text(lake.as_of_ms)}"
+        raise BadInput(
+            f"no lake at {lake.place}{then}: it has none of the tables {', '.join(TABLES)}"
+        )
 
 
-def lake_rows(lake: str, tables: Sequence[str]) -> int:
+def lake_rows(lake: Lake, tables: Sequence[str]) -> int:
     """The rows of these tables of a lake."""
     found = (LakeTable(lake, TABLES[name]).opened() for name in tables)
     return sum(row_count(table) for table in found if table is not None)
 
 
-def read_table(spark: SparkSession, lake: str, name: str) -> DataFrame:
+def lake_queues(lake: Lake) -> list[str]:
+    """The queues whose history or dead letters are in a lake, by name."""
+    found = set[str]()
+    for name in ("history", "dead"):
+        lake_table = LakeTable(lake, TABLES[name])
+        if (table := lake_table.opened()) is None:
+            continue
+        with delta_errors(lake_table.uri):
+            for batch in table.to_pyarrow_dataset().scanner(["queue"]).to_batches():
+                found.update(batch["queue"].unique().to_pylist())
+    return sorted(found)
+
+
+def read_rows(
+    lake: Lake,
+    name: str,
+    columns: Sequence[str],
+    queues: Sequence[str],
+    since_ms: int | None,
+    until_ms: int | None,
+    most_rows: int,
+    most_bytes: int,
+) -> pa.Table | None:
+    """Rows of a table of a lake in this process's memory; None if they are more.
+
+    ``queues``: empty: all. Without ``since_ms`` and ``until_ms``, rows without a time are included.
+    """
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
+
+    lake_table, schema = LakeTable(lake, TABLES[name]), arrow(TABLES[name], columns)
+    table = lake_table.opened()
+    if table is None:
+        return schema.empty_table()
+    wanted = [pc.field("queue").isin(list(queues))] if queues else []
+    at = pc.field(TABLES[name].time or "")
+    if since_ms is not None:
+        wanted += [at >= _moment(since_ms), pc.field("day") >= _moment(since_ms).date()]
+    if until_ms is not None:
+        wanted += [at < _moment(until_ms + 1), pc.field("day") <= _moment(until_ms).date()]
+    batches: list[pa.RecordBatch] = []
+    rows = size = 0
+    with delta_errors(lake_table.uri):
+        found = table.to_pyarrow_dataset()
+        scanned = found.scanner(
+            [each for each in columns if each in found.schema.names],
+            filter=reduce(and_, wanted) if wanted else None,
+            fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True),
+        )
+        for read in scanned.to_batches():
+            named = {each: read[each] for each in read.schema.names}
+            batch = make_batch(named, read.num_rows, schema)
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            if rows > most_rows or size > most_bytes:
+                return None
+            batches.append(batch)
+    return pa.Table.from_batches(batches, schema)
+
+
+def _moment(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+def read_table(spark: SparkSession, lake: Lake, name: str) -> DataFrame:
     """A table of a lake, with its ``day``; empty if the lake does not have it."""
     from pyspark.sql.types import DateType, TimestampType
 

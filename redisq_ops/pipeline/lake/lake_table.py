@@ -83,16 +83,26 @@ class MaintenanceResult:
     """files of days that were too old"""
 
 
-class LakeTable:
-    """A table of the lake in a folder of this machine, or at the URL of an object store."""
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """A lake in a folder of this machine, or at the URL of an object store."""
 
-    def __init__(self, lake: str, definition: TableDefinition) -> None:
+    place: str
+    as_of_ms: int | None = None
+    """it is read as it was then; None: as it is"""
+
+
+class LakeTable:
+    """A table of a lake."""
+
+    def __init__(self, lake: Lake, definition: TableDefinition) -> None:
         self.definition = definition
-        self.is_local = "://" not in lake
-        name = definition.name
+        self.is_local = "://" not in lake.place
+        name, place = definition.name, lake.place
         self.uri = (
-            str(Path(lake, name).absolute()) if self.is_local else f"{lake.rstrip('/')}/{name}"
+            str(Path(place, name).absolute()) if self.is_local else f"{place.rstrip('/')}/{name}"
         )
+        self._as_of_ms = lake.as_of_ms
         given = {name: text for name, text in os.environ.items() if name.startswith(_CREDENTIALS)}
         self._storage = None if self.is_local else _BOUNDED | given
         self.columns = arrow(definition)
@@ -100,7 +110,7 @@ class LakeTable:
             self.columns = self.columns.append(pa.field(SNAPSHOT_TIME, pa.timestamp("us", "UTC")))
 
     def opened(self) -> DeltaTable | None:
-        """The latest snapshot; None if there is no such table."""
+        """The snapshot of the lake's time, else the latest; None if there is no such table."""
         from deltalake import DeltaTable
         from deltalake.exceptions import TableNotFoundError
 
@@ -112,8 +122,25 @@ class LakeTable:
                 if made and made != ["_delta_log"]:  # an empty log: another run is making it
                     raise BadInput(f"{self.uri}: not a Delta table; move it elsewhere") from None
                 return None
+            if self._as_of_ms is not None:
+                version = self._version_at(found, self._as_of_ms)
+                if version is None:
+                    return None
+                found.load_as_version(version)
             self._check(found)
         return found
+
+    def _version_at(self, found: DeltaTable, at_ms: int) -> int | None:
+        """The version of a time, by the commits' own times; None if the table was made later."""
+        # delta-rs would take the times of the files, and its first version for any earlier time.
+        commits = found.history()
+        known: list[int] = [each["version"] for each in commits if each["timestamp"] <= at_ms]
+        if known:
+            return max(known)
+        first = min(commits, key=lambda each: each["version"])
+        if first["version"]:
+            raise BadInput(f"{self.uri}: its log begins {moment_text(first['timestamp'])}")
+        return None
 
     def _check(self, found: DeltaTable) -> None:
         """Raise `SchemaTooNew` for a table that this release would read wrongly."""
@@ -330,6 +357,10 @@ def row_count(table: DeltaTable) -> int:
     found = _add_actions(table)
     counts = zip(found["num_records"].to_pylist(), found["size_bytes"].to_pylist(), strict=True)
     return sum(size // _BYTES_PER_ROW if rows is None else rows for rows, size in counts)
+
+
+def moment_text(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")
 
 
 def day_of(ms: int) -> str:

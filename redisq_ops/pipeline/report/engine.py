@@ -12,6 +12,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
+from urllib.parse import unquote
 
 from redisq_ops.ops.filter.regex import regex
 from redisq_ops.ops.groups.fingerprint import normalized
@@ -88,6 +89,9 @@ def functions(redaction: Redaction, client: str | None) -> list[SqlFunction]:
     def form(message: str | None) -> str | None:
         return None if message is None else normalized(message)
 
+    def plain(value: str | None) -> str | None:
+        return None if value is None else unquote(value)
+
     def leaves(payload: bytes, enveloped: bool) -> list[dict[str, str]]:
         limits = (ENVELOPE_DEPTH, ENVELOPE_ERRORS) if enveloped else (DEPTH, ())
         found = payload_values(bytes(payload), redaction, *limits)
@@ -99,6 +103,7 @@ def functions(redaction: Redaction, client: str | None) -> list[SqlFunction]:
     found = [
         SqlFunction("redact", text, ("string",), "string"),
         SqlFunction("normal_form", form, ("string",), "string"),
+        SqlFunction("unquoted", plain, ("string",), "string"),
         SqlFunction(
             "payload_leaves",
             leaves,

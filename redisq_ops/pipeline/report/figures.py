@@ -6,12 +6,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from redisq_ops.core.engine.queue_classes import foreign_classes
 from redisq_ops.ops.groups.traits import trait_sentence
 
 MAX_ROWS = 20_000
 """rows collected of each table; the Parquet files have all"""
 MAX_QUEUE_NOTES = 10
 """queues with a note of their own"""
+SAMPLED = (
+    *("waiting", "pending", "delayed", "dead"),
+    *("in_per_min", "out_per_min", "failed_per_min"),
+)
+"""what a sample of a queue has"""
 Row = dict[str, Any]
 
 
@@ -72,19 +78,20 @@ def group_error(row: Row) -> str:
 
 
 def totals(figures: Figures) -> list[Row]:
-    """One row per queue over the whole time, the busiest first."""
+    """One row per queue over the whole time, the busiest first. None: unknown, because the history
+    has failures only."""
     found: dict[str, Row] = {}
     names = ("submitted", "taken", "done", "failed", "lost", "dead", "bad")
     for row in figures.tables["throughput"]:
         counts = found.setdefault(row["queue"], {"queue": row["queue"], **dict.fromkeys(names, 0)})
         for name in names:
-            counts[name] += row[name]
+            counts[name] = None if row[name] is None else counts[name] + row[name]
     for row in figures.tables["latency"]:
         counts = found.setdefault(row["queue"], {"queue": row["queue"], **dict.fromkeys(names, 0)})
         for name in ("wait_p99_ms", "run_p99_ms"):
             if row[name] is not None:
                 counts[name] = max(counts.get(name, 0), row[name])
-    return sorted(found.values(), key=lambda row: (-max(row[n] for n in names), row["queue"]))
+    return sorted(found.values(), key=lambda row: (-max(row[n] or 0 for n in names), row["queue"]))
 
 
 def failures_only_reason(queues: Sequence[str]) -> str:
@@ -92,8 +99,28 @@ def failures_only_reason(queues: Sequence[str]) -> str:
     names = ", ".join(queues[:5]) + (" …" if len(queues) > 5 else "")
     return (
         f"the history of {names} has failures only "
-        "(redisq retention QUEUE history=all keeps all events from then on)"
+        "(redisq settings QUEUE history=all keeps all events from then on)"
     )
+
+
+def queues_without_history(figures: Figures) -> list[str]:
+    """Other programs' queues, which keep no history."""
+    told = (*figures.tables.get("tasks", ()), *figures.tables.get("samples", ()))
+    foreign = foreign_classes()
+    return sorted({row["queue"] for row in told if row["kind"] in foreign})
+
+
+def sample_totals(figures: Figures) -> list[Row]:
+    """One row per sampled queue: how many samples, and the most of each figure. None: unknown."""
+    return [
+        {"queue": queue, "samples": len(rows), "from_ms": rows[0]["at_ms"]}
+        | {name: max(filter(_known, (r[name] for r in rows)), default=None) for name in SAMPLED}
+        for queue, rows in by_queue(figures.tables.get("samples", ())).items()
+    ]
+
+
+def _known(value: int | None) -> bool:
+    return value is not None
 
 
 def empty_table_reasons(figures: Figures) -> dict[str, str]:
@@ -102,7 +129,11 @@ def empty_table_reasons(figures: Figures) -> dict[str, str]:
 
     nothing = "no event in this time"
     if figures.begin_ms is None or figures.end_ms is None:
-        nothing += " (redisq retention QUEUE shows what its history keeps; --since reads more)"
+        nothing += (
+            "; other programs' queues keep no history"
+            if queues_without_history(figures)
+            else " (redisq settings QUEUE shows what its history keeps; --since reads more)"
+        )
         reasons = dict.fromkeys(figures.tables, nothing)
     else:
         reasons = dict.fromkeys(figures.tables, nothing)
@@ -129,6 +160,8 @@ def empty_table_reasons(figures: Figures) -> dict[str, str]:
         )
         reasons["critical_paths"] = reasons["requests"]
         reasons["changes"] = "no operator changed a queue in this time"
+    reasons["tasks"] = "no run of a task is known"
+    reasons["samples"] = "no recording (--recording FILE) has these queues in this time"
     reasons["dead_groups"] = "no dead letters"
     reasons["contrasts"] = "no trait is significantly more frequent in a group than elsewhere"
     if reason := single_group_reason(figures.tables["dead_groups"]):
@@ -153,6 +186,17 @@ def backlog_at_start(figures: Figures) -> dict[str, int]:
 def notes(figures: Figures) -> list[str]:
     """What a reader must know to interpret the figures, one sentence each."""
     lines = []
+    if others := queues_without_history(figures):
+        names = ", ".join(others[:5]) + (" …" if len(others) > 5 else "")
+        lines.append(
+            f"Other programs keep no history of {names}: deliveries, waits and workers are "
+            "unknown. Tasks are what these programs keep, of the hour before the report."
+        )
+    if figures.tables.get("samples"):
+        lines.append(
+            "Samples are those of a recording, about one a minute: what was between two of them is "
+            "unknown."
+        )
     if figures.accuracy is None:
         lines.append("Percentiles are exact.")
     else:

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+MINUTE = 60_000
+STEP_CHOICES_S = (1, 5, 10, 30, 60, 120, 300, 900, 1800, 3600, 21_600, 86_400)
+"""possible lengths of a plot's steps, in seconds"""
+MAX_STEPS = 100
+"""maximum number of steps of a plot"""
+
 
 def each_step(step_ms: int) -> str:
     """The unit of a count per step: ``per min``, ``per 5 min``."""
@@ -53,3 +59,11 @@ def _short(value: float) -> str:
     digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
     text = f"{value:.{digits}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def step_for(range_ms: int) -> int:
+    """The step (ms) of plots over ``range_ms``."""
+    return next(
+        (s * 1000 for s in STEP_CHOICES_S if range_ms <= s * 1000 * MAX_STEPS),
+        STEP_CHOICES_S[-1] * 1000,
+    )

@@ -71,15 +71,19 @@ def timeline(
     step_ms = figures.step_ms
     begin_ms = (figures.begin_ms or 0) // step_ms * step_ms
     steps = _Steps(begin_ms, step_ms, ((figures.end_ms or 0) - begin_ms) // step_ms + 1)
+    entries = [Series("failed", steps.values(counts, "bad"), 1, 1)]
+    if all(row["done"] is not None for row in counts):
+        submitted = Series("submitted", steps.values(counts, "submitted"), 4, 2)
+        entries = [
+            submitted,
+            Series("done", steps.values(counts, "done"), 0, 0, fill=True),
+            *entries,
+        ]
     panels = [
         Panel(
             "Throughput",
             f"entries {each_step(step_ms)}",
-            [
-                Series("submitted", steps.values(counts, "submitted"), 4, 2),
-                Series("done", steps.values(counts, "done"), 0, 0, fill=True),
-                Series("failed", steps.values(counts, "bad"), 1, 1),
-            ],
+            entries,
             "“failed” counts failed, lost and rejected deliveries",
             spans=_spans(anomalies, "submitted", "done", "failed"),
             height=160,

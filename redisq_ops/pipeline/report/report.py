@@ -9,18 +9,21 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic
 
 from redisq_ops.core.engine.queue_classes import foreign_classes
 from redisq_ops.ops.groups.traits import SUPPORT
 
+from ..source.tables import TABLES
 from . import anomaly_rule
 from .critical_path import Attempt, critical_path
 from .engine import Engine, Relation, Value
 from .figures import MAX_ROWS, Figures, Row
+from .quantities import MINUTE, step_for
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,19 +58,21 @@ DEAD_COLUMNS = (
 )
 """the columns that are read; without tracebacks, and payloads only on request"""
 
+TASK_COLUMNS = tuple(
+    column.name for column in TABLES["tasks"].columns if column.name not in ("error", "_corrupt")
+)
+
 MAX_EXACT = 1_000_000
 """maximum number of deliveries for exact percentiles in Spark"""
 ACCURACY = 10_000
 """above `MAX_EXACT`, ranks of percentiles are off by at most 1/ACCURACY of all values"""
-STEP_CHOICES_S = (1, 5, 10, 30, 60, 120, 300, 900, 1800, 3600, 21_600, 86_400)
-"""possible lengths of a plot's steps, in seconds"""
-MAX_STEPS = 100
-"""maximum number of steps of a plot"""
-MINUTE, HOUR = 60_000, 3_600_000
+HOUR = 3_600_000
 MAX_PATHS = 5
 """number of the slowest requests whose critical paths are computed"""
 MAX_TRAITS = 5
 """traits of a group of dead letters that are kept"""
+MAX_FAILURES_ONLY = 100
+"""queues named because their history has failures only"""
 MAX_EXPANDED = 10_000
 """limit on sub-requests of one ``submitted`` event; the core writes at most 500"""
 
@@ -95,6 +100,8 @@ class QueueReport(Generic[Relation]):
     """the history before ``history``, from which the backlog at the start is computed"""
     against: QueueReport[Relation] | None = None
     """a report of another time to compare this one with"""
+    others: Mapping[str, Relation] = field(default_factory=dict)
+    """further tables, as they are: ``tasks``, ``samples``"""
 
     def __post_init__(self) -> None:
         # Read once: a second read of a live server would return other rows.
@@ -142,6 +149,13 @@ class QueueReport(Generic[Relation]):
     @cached_property
     def _delivery_counts(self) -> Row:
         return self._rows(self._query("deliveries", attempts=self.attempts))[0]
+
+    @cached_property
+    def _histories(self) -> Relation:
+        foreign = ", ".join(f"'{kind}'" for kind in foreign_classes())
+        return self.engine.kept(
+            self._query("histories", {"foreign": foreign}, history=self.history)
+        )
 
     @cached_property
     def _event_counts(self) -> Relation:
@@ -204,6 +218,7 @@ class QueueReport(Generic[Relation]):
             "requests": self._requests,
             "critical_paths": self._slowest_paths(),
             **({} if self.against is None else {"comparison": self._comparison(self.against)}),
+            **self.others,
         }
 
     @cached_property
@@ -219,8 +234,13 @@ class QueueReport(Generic[Relation]):
         return self._query("latency", values, attempts=self.attempts)
 
     def _throughput(self, step_ms: int) -> Relation:
-        counts, opening = self._event_counts, self._opening
-        return self._query("throughput", {"step_ms": step_ms}, counts=counts, opening=opening)
+        return self._query(
+            "throughput",
+            {"step_ms": step_ms},
+            counts=self._event_counts,
+            histories=self._histories,
+            opening=self._opening,
+        )
 
     def _anomalies(self, step_ms: int) -> Relation:
         return self._query(
@@ -255,9 +275,13 @@ class QueueReport(Generic[Relation]):
     def _window_totals(self) -> Relation:
         begin, end = self.range
         values = {"begin_ms": begin or 0, "end_ms": end or 0, **self._percentiles}
-        counts = self._event_counts
         return self._query(
-            "window_totals", values, counts=counts, attempts=self.attempts, dead=self.dead
+            "window_totals",
+            values,
+            counts=self._event_counts,
+            histories=self._histories,
+            attempts=self.attempts,
+            dead=self.dead,
         )
 
     def _dead_letter_tables(self) -> dict[str, Relation]:
@@ -362,8 +386,10 @@ class QueueReport(Generic[Relation]):
         return rows, self._failures_only_queues() if not rows else ()
 
     def _failures_only_queues(self) -> tuple[str, ...]:
-        rows = self._rows(self._query("failures_only", history=self.history))
-        return tuple(row["queue"] for row in rows)
+        foreign = foreign_classes()  # they have no setting `history`
+        rows = self._rows(self._histories, MAX_ROWS)
+        found = (row for row in rows if not row["deliveries"] and row["kind"] not in foreign)
+        return tuple(row["queue"] for row in islice(found, MAX_FAILURES_ONLY))
 
     def write(self, folder: Path, progress: Progress | None = None) -> dict[str, Path]:
         """Write each table as Parquet below the folder; then replace a previous report, once all
@@ -393,15 +419,9 @@ def report_columns(table: str, *, payloads: bool) -> tuple[str, ...]:
     """What a report reads of the table ``history`` or ``dead``."""
     if table == "history":
         return HISTORY_COLUMNS
+    if table == "tasks":
+        return TASK_COLUMNS
     return (*DEAD_COLUMNS, "payload") if payloads else DEAD_COLUMNS
-
-
-def step_for(range_ms: int) -> int:
-    """The step (ms) of plots over ``range_ms``."""
-    return next(
-        (s * 1000 for s in STEP_CHOICES_S if range_ms <= s * 1000 * MAX_STEPS),
-        STEP_CHOICES_S[-1] * 1000,
-    )
 
 
 def rows_in_millis(table: pa.Table) -> list[Row]:
@@ -409,13 +429,13 @@ def rows_in_millis(table: pa.Table) -> list[Row]:
     import pyarrow as pa
 
     names, columns = [], []
-    for field in table.schema:
-        column: Any = table[field.name]
-        is_time = pa.types.is_timestamp(field.type)
+    for each in table.schema:
+        column: Any = table[each.name]
+        is_time = pa.types.is_timestamp(each.type)
         if is_time:
-            in_ms = pa.timestamp("ms", field.type.tz)
+            in_ms = pa.timestamp("ms", each.type.tz)
             column = column.cast(in_ms, safe=False).cast(pa.int64())
-        names.append(f"{field.name.removesuffix('_at')}_ms" if is_time else field.name)
+        names.append(f"{each.name.removesuffix('_at')}_ms" if is_time else each.name)
         columns.append(column)
     found: list[Row] = pa.table(columns, names=names).to_pylist()
     return found

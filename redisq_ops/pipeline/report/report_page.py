@@ -25,6 +25,7 @@ from .anomaly_rule import BASELINE, FLOORS, MIN_SHARE, THRESHOLD
 from .charts import Bar, Panel, Series, Spec
 from .critical_path import DESCRIPTIONS, time_spent
 from .figures import (
+    SAMPLED,
     Figures,
     Row,
     by_queue,
@@ -32,11 +33,12 @@ from .figures import (
     group_error,
     longest,
     notes,
+    sample_totals,
     single_group_reason,
     totals,
     trait_sentences,
 )
-from .quantities import duration, moment
+from .quantities import MINUTE, duration, moment, step_for
 from .queue_timeline import MAX_CHANGES, METRICS, timeline
 
 MAX_BYTES = 480_000
@@ -126,6 +128,8 @@ class Page:
     fairness: Sequence[FairnessSection]
     paths: Sequence[CriticalPath]
     paths_chart: Spec
+    samples: Sequence[tuple[Row, Spec]]
+    """of each queue in a recording: its greatest figures, and a chart"""
     notes: Sequence[str]
     missing: Mapping[str, str]
     """the reason, as a clause, for each table without rows"""
@@ -185,6 +189,7 @@ def _environment() -> Environment:
         "MAX_HOURS": MAX_HOURS,
         "MAX_SEGMENTS": MAX_SEGMENTS,
         "METRICS": METRICS,
+        "SAMPLED": SAMPLED,
         "MIN_SHARE": MIN_SHARE,
         "STYLE": Markup((folder / "report_page.css").read_text(encoding="utf-8")),
         "THRESHOLD": THRESHOLD,
@@ -236,6 +241,7 @@ def _page(figures: Figures, title: str, source: str, queues: int, groups: int) -
         ],
         paths=paths,
         paths_chart=_paths_chart(paths),
+        samples=_samples(figures)[:queues],
         notes=notes(figures),
         missing=missing,
     )
@@ -254,6 +260,31 @@ def _queues(figures: Figures, names: Sequence[str]) -> list[QueueSection]:
             QueueSection(name, chart, missing, hours.get(name, []), retries.get(name, []))
         )
     return sections
+
+
+def _samples(figures: Figures) -> list[tuple[Row, Spec]]:
+    rows = by_queue(figures.tables.get("samples", ()))
+    return [(total, _samples_chart(rows[total["queue"]])) for total in sample_totals(figures)]
+
+
+def _samples_chart(rows: Sequence[Row]) -> Spec:
+    """The latest sample of each step; a step without one breaks the lines."""
+    begin, end = rows[0]["at_ms"], rows[-1]["at_ms"]
+    step = max(MINUTE, step_for(end - begin))
+    latest = {(row["at_ms"] - begin) // step: row for row in rows}
+
+    def lines(*names: str) -> list[Series]:
+        steps = range((end - begin) // step + 1)
+        return [
+            Series(name, [latest[n][name] if n in latest else None for n in steps], colour)
+            for colour, name in enumerate(names)
+        ]
+
+    panels = [
+        Panel("Entries by state", "entries", lines(*SAMPLED[:4])),
+        Panel("Entries a minute", "a minute", lines(*SAMPLED[4:])),
+    ]
+    return charts.timeline(begin, step, panels)
 
 
 def _groups_chart(groups: Sequence[Row]) -> Spec:

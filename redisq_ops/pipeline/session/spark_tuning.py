@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from redisq_ops.core.engine.optional_features import HasClients
+from redisq_ops.core.engine.optional_features import HasClients, HasDoneEntries
+from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Counts
 from redisq_ops.core.redis.operation import together
 
 from ..source.options import Options
-from ..source.read_partitions import ENTRY_STATES, open_queues
+from ..source.read_partitions import ENTRY_STATES, TOGETHER, open_queues
 
 SMALL = 200_000
 """with fewer rows, queries are interpreted and the JVM's optimising compiler is off"""
-"""Parquet bytes of a history row; rows of other tables are larger"""
 SMALL_INPUT = 64 * 1024 * 1024
 _SHARDS_PER_CALL = 100
 MAX_CLIENTS = 10_000
@@ -80,14 +81,19 @@ async def server_rows(tables: Sequence[str], names: Sequence[str], prefix: str) 
         shards = shard_queues[start : start + _SHARDS_PER_CALL]
         if "history" in tables:
             rows += sum(await together(shard_queue.history_length.op() for shard_queue in shards))
-        if not {"history", "counts"}.issuperset(tables):
+        if not {"history", *TOGETHER}.issuperset(tables):
             counts = await together(shard_queue.counts.op() for shard_queue in shards)
-            rows += sum(_rows_counted(each, table) for each in counts for table in tables)
+            rows += sum(
+                _rows_counted(queue, each, table)
+                for queue, each in zip(shards, counts, strict=True)
+                for table in tables
+            )
     return rows
 
 
-def _rows_counted(counts: Counts, table: str) -> int:
-    if table in ("history", "counts"):
+def _rows_counted(queue: Queue[Any], counts: Counts, table: str) -> int:
+    unlisted = table == "finished" and not isinstance(queue, HasDoneEntries)
+    if table == "history" or table in TOGETHER or unlisted:
         return 0
     if table in ENTRY_STATES:
         return counts.of(ENTRY_STATES[table]) or 0

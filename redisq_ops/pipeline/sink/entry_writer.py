@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 STEP_ROWS = 500
 """rows of a step"""
 LANES = 16
@@ -204,7 +203,8 @@ class EntryWriter:
             return WritableRow(number, id, data)
         if values["ready_at"] is None:
             raise BadInput("no ready_at")
-        ready_ms = checked_moment(_ms(values["ready_at"]), "ready_at")
+        ready_ms = checked_moment(_aware(values["ready_at"]), "ready_at")
+        checked_moment(ready_ms / 1000, "ready_at")  # before 2001: cast from another unit, probably
         return WritableRow(number, id, data, ready_ms=ready_ms)
 
     def _generated_id(self, number: int) -> str:
@@ -299,7 +299,9 @@ class EntryWriter:
         most = self.options.max_payload
         call: Description[Any]
         if issubclass(self.queue_class, HasTimeline):
-            call = queue.schedule.op(pairs, at_ms=group[0].ready_ms, max_payload=most)
+            ready_ms = group[0].ready_ms
+            at = None if ready_ms is None else ready_ms / 1000
+            call = queue.schedule.op(pairs, at=at, max_payload=most)
         elif issubclass(self.queue_class, HasClients):
             call = queue.submit.op(group[0].client, pairs, max_payload=most)
         else:
@@ -325,7 +327,6 @@ def _groups(chunk: list[WritableRow]) -> list[list[WritableRow]]:
     return list(groups.values())
 
 
-def _ms(moment: datetime) -> int:
-    """A time of Spark (UTC) as ms, rounded down."""
-    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return int((aware - _EPOCH) / timedelta(milliseconds=1) // 1)
+def _aware(moment: datetime) -> datetime:
+    """A time of Spark, which is UTC."""
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

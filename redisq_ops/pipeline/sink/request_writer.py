@@ -198,9 +198,7 @@ class _TaskWriter:
         pending, self.small, self.bytes = self.small, [], 0
         if not pending:
             return
-        self.rate_limiter.wait(
-            self.client, sum(len(each.payloads) for each in pending), check_capacity=False
-        )
+        self.rate_limiter.wait(self.client, sum(len(each.payloads) for each in pending))
         full = QueueFullWait(self.writer.max_wait_s, self.writer.sleep)
         while pending:
             replies = self.retrying(partial(self._submit_round, pending))
@@ -264,7 +262,7 @@ class _TaskWriter:
                 raise conflict
             before = str(digest)
             digest.extend(chunk)
-            self.rate_limiter.wait(self.client, len(chunk), check_capacity=False)
+            self.rate_limiter.wait(self.client, len(chunk))
             call = {"before": before, "after": str(digest), "seal": last, "priority": priority}
             reply = self._append(id, at + 1, chunk, call)
             if last and reply.word == "past":

@@ -67,9 +67,9 @@ class _ReadOnlyCalls:
 
 
 def _checked_reads(calls: Any) -> Any:
-    for call in calls:
-        if isinstance(call, Call) and str(call.command[0]).upper() not in READ_COMMANDS:
-            raise WriteInReader(f"readers may not send {call.command[0]!s}")
+    for name in {call.command[0] for call in calls if isinstance(call, Call)}:
+        if str(name).upper() not in READ_COMMANDS:
+            raise WriteInReader(f"readers may not send {name!s}")
     return calls
 
 

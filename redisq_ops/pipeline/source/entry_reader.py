@@ -100,7 +100,8 @@ class EntryReader(PartReader):
 
         def read(cursor: Any) -> Page:
             # The cost of a page does not depend on its size here.
-            make = partial(self.shard_queue.page.op, state, cursor, PAGE_ROWS, None, payloads)
+            page_op = self.shard_queue.page.op
+            make = partial(page_op, state, cursor, PAGE_ROWS, None, payloads, brief=True)
             page: Page = self.run(make)
             return page
 

@@ -96,7 +96,7 @@ class HistoryStreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow
         ):
             raise Refused(
                 f"queue {names[0]} keeps no history, by which its dead letters are a stream: "
-                f"{hint('retention', names[0], 'history=ops')}, or name others in the option queue"
+                f"{hint('settings', names[0], 'history=ops')}, or name others in the option queue"
             )
 
     @message_first()

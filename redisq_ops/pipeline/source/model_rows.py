@@ -9,8 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from redisq_ops.core.model.entry import Counts, Entry, Failure, Request, State
+from redisq_ops.core.model.task_figures import TaskReport
 from redisq_ops.core.queues.request.outcomes import SubRequestOutcome
 from redisq_ops.ops.groups import fingerprint
+from redisq_ops.ops.inspect.periodic import PeriodicStatus
 
 from .arrow_batch import (
     Columns,
@@ -27,6 +29,11 @@ _COUNTED: tuple[State, ...] = ("waiting", "pending", "delayed", "dead", "trash",
 PAYLOAD_COLUMNS = {"payload", "payload_bytes"}
 _PLACE_TIMES = {"since_at", "deadline_at", "ready_at"}
 """times from the key that lists the entry, known even if its record can't be read"""
+
+Row = dict[str, Any]
+"""values by column; times in ms"""
+_OF_TASK = ("task", "every", "ended", "failed", "p50_ms", "p95_ms", "timed")
+_OF_SCHEDULE = ("name", "program", "cron", "zone", "task", "run", "paused", "payload")
 
 DecodedEntry = tuple[Entry, str | None]
 """an entry, and the reason if it could not be read"""
@@ -48,26 +55,27 @@ def _fingerprint(error: Failure | None, reason: str | None) -> str | None:
 
 
 ENTRY_COLUMNS: dict[str, Callable[[Entry], Any]] = {
-    "state": lambda e: e.state,
-    "called": lambda e: e.called,
-    "task": lambda e: e.task,
-    "client": lambda e: e.client,
+    "state": attrgetter("state"),
+    "called": attrgetter("called"),
+    "task": attrgetter("task"),
+    "client": attrgetter("client"),
     "failures": lambda e: e.failures if e.counted else None,
     "lost": lambda e: e.lost if e.counted else None,
     "attempts": lambda e: e.attempts if e.counted else None,
-    "first_at": lambda e: e.first_ms,
-    "since_at": lambda e: e.since_ms,
-    "consumer": lambda e: e.consumer,
-    "op": lambda e: e.op,
-    "deadline_at": lambda e: e.at_ms,
-    "ready_at": lambda e: e.at_ms,
-    "deliveries": lambda e: e.deliveries,
-    "reason": lambda e: e.reason,
+    "first_at": attrgetter("first_ms"),
+    "since_at": attrgetter("since_ms"),
+    "consumer": attrgetter("consumer"),
+    "op": attrgetter("op"),
+    "deadline_at": attrgetter("at_ms"),
+    "ready_at": attrgetter("at_ms"),
+    "deliveries": attrgetter("deliveries"),
+    "run_ms": attrgetter("run_ms"),
+    "reason": attrgetter("reason"),
     "error_type": lambda e: e.error.type if e.error else None,
     "error": lambda e: e.error.message if e.error else None,
     "traceback": lambda e: e.error.traceback if e.error else None,
     "fingerprint": lambda e: _fingerprint(e.error, e.reason),
-    "payload": lambda e: e.payload,
+    "payload": attrgetter("payload"),
     "payload_bytes": lambda e: None if e.payload is None else len(e.payload),
 }
 
@@ -87,6 +95,7 @@ def _entry_batch(
     decoded: Sequence[DecodedEntry], origin: RowOrigin, schema: pa.Schema, payloads: bool
 ) -> pa.RecordBatch:
     rows = [entry for entry, _ in decoded]
+    whole = not any(problem for _, problem in decoded)
     columns: Columns = {**origin_columns(origin, len(rows)), "id": [entry.id for entry in rows]}
     if origin.requests:
         columns["request"] = [_request_of(entry) for entry in rows]
@@ -95,10 +104,10 @@ def _entry_batch(
         get = ENTRY_COLUMNS.get(name)
         if get is None or (name in PAYLOAD_COLUMNS and not payloads):
             continue
-        always = name in _PLACE_TIMES
-        columns[name] = [
-            None if problem and not always else get(entry) for entry, problem in decoded
-        ]
+        if whole or name in _PLACE_TIMES:
+            columns[name] = list(map(get, rows))
+        else:
+            columns[name] = [None if problem else get(entry) for entry, problem in decoded]
     columns["_corrupt"] = [problem for _, problem in decoded]
     return make_batch(columns, len(rows), schema)
 
@@ -162,23 +171,61 @@ def result_batch(
     return make_batch(columns, len(found), schema)
 
 
-def count_batch(
-    found: Sequence[tuple[RowOrigin, Counts | Exception]], schema: pa.Schema
+def count_rows(counts: Counts) -> list[Row]:
+    return [
+        {state: counts.of(state) for state in _COUNTED}
+        | {
+            "oldest_at": counts.oldest_ms,
+            "paused": counts.paused,
+            "closed": counts.closed,
+            "_corrupt": counts.problem,
+        }
+    ]
+
+
+def task_rows(report: TaskReport) -> list[Row]:
+    """A row per task, with what was read of the queue and what it lacks."""
+    shared: Row = {
+        "since_at": report.since_ms,
+        "until_at": report.until_ms,
+        "source": report.source,
+        "remarks": "; ".join(report.remarks) or None,
+    }
+    return [
+        shared
+        | {name: getattr(one, name) for name in _OF_TASK}
+        | {
+            "times": report.times if one.timed else None,
+            "error_type": one.error and one.error.type,
+            "error": one.error and one.error.message,
+            "error_at": one.error_ms,
+        }
+        for one in report.tasks
+    ]
+
+
+def schedule_rows(found: Sequence[PeriodicStatus]) -> list[Row]:
+    return [
+        {name: getattr(one.entry, name) for name in _OF_SCHEDULE}
+        | {
+            "next_at": one.entry.next_ms,
+            "run_at": one.entry.run_ms,
+            "run_state": one.run_state,
+            "missed_runs": one.missed,
+            "overdue": one.overdue,
+            "held": one.held,
+            "payload_bytes": None if one.entry.payload is None else len(one.entry.payload),
+            "_corrupt": one.entry.problem,
+        }
+        for one in found
+    ]
+
+
+def queue_batch(
+    rows: Sequence[Row], origin: RowOrigin, schema: pa.Schema, payloads: bool
 ) -> pa.RecordBatch:
-    """Counts of shards; an exception stands for counts that can't be read."""
-    rows = []
-    for origin, counts in found:
-        row: dict[str, Any] = {"queue": origin.queue, "kind": origin.kind, "shard": origin.shard}
-        if isinstance(counts, Exception):
-            row["_corrupt"] = f"its counts can't be read: {describe_error(counts)}"
-        else:
-            row |= {state: counts.of(state) for state in _COUNTED}
-            row |= {
-                "oldest_at": counts.oldest_ms,
-                "paused": counts.paused,
-                "closed": counts.closed,
-                "_corrupt": counts.problem,
-            }
-        rows.append(row)
-    columns = {name: [row.get(name) for row in rows] for name in schema.names}
-    return make_batch(columns, len(rows), schema)
+    """Rows about one shard or queue."""
+    columns: Columns = {name: [row.get(name) for row in rows] for name in schema.names}
+    if not payloads:
+        columns |= dict.fromkeys(PAYLOAD_COLUMNS)
+    return make_batch({**columns, **origin_columns(origin, len(rows))}, len(rows), schema)

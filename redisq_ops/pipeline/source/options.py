@@ -286,7 +286,7 @@ _REQUEST_TABLES = ("requests", "subrequests", "results")
 _TABLES_WITH_PAYLOAD = tuple(name for name, table in TABLES.items() if table.column("payload"))
 _HISTORY_ONLY = ("history",)
 _STREAM_TABLES = ("history", "dead")
-_ENTRY_TABLES = ("dead", "pending", "delayed", "waiting", "subrequests")
+_ENTRY_TABLES = ("dead", "pending", "delayed", "waiting", "finished", "subrequests")
 
 SERVER_OPTIONS = (
     Option("url", "url", _url_without_password, "URL of the server, without a password"),

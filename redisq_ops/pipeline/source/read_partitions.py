@@ -13,7 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from redisq_ops.core.engine.optional_features import HasRequests
+from redisq_ops.core.engine.optional_features import (
+    HasDoneEntries,
+    HasPeriodicEntries,
+    HasRequests,
+)
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import Registered, all_queues, find
 from redisq_ops.core.engine.state_scan import ScoreRange
@@ -22,6 +26,7 @@ from redisq_ops.core.model.errors import NotFound, RedisqError, Refused, Unreada
 from redisq_ops.core.redis.operation import attempt, together
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.hint import hint
+from redisq_ops.ops.required_features import with_done, with_periodic
 
 from .arrow_batch import describe_error
 from .history_ranges import HistoryRange, plan_ranges
@@ -32,11 +37,12 @@ ENTRY_STATES: dict[str, State] = {
     "pending": "pending",
     "delayed": "delayed",
     "waiting": "waiting",
+    "finished": "done",
 }
-PAGE_ROWS = 250
+PAGE_ROWS = 500
 """rows per page of requests, and per page of entries read one by one"""
-SHARDS_PER_PART = 200
-"""rows of the table ``counts`` that one task reads"""
+TOGETHER = {"counts": 200, "tasks": 10, "schedules": 50}
+"""tables about queues -> shards, or queues, that one task reads"""
 MAX_SIZED_REQUESTS = 10_000
 """up to this many requests per shard, the size of each is read to split its sub-requests"""
 
@@ -74,7 +80,7 @@ class TablePart:
     rows: int | None = None
     """number of rows, if they are only counted"""
     shards: tuple[TablePart, ...] = ()
-    """for the table ``counts``: the shards, with one row each"""
+    """for a table of `TOGETHER`: the shards or queues"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +100,8 @@ async def open_queues(options: Options) -> list[OpenedQueue]:
             entry = await find(name, options.prefix)
             queue = await deployment.foreign(name) if entry is None else deployment.open(entry)
             if queue is None:
-                raise NotFound(f"no queue {name!r} ({hint('ls')} lists the queues)")
+                near = await deployment.similar(name)
+                raise NotFound(f"no queue {name!r}{near} ({hint('ls')} lists the queues)")
             found.append(OpenedQueue(queue, entry))
         return found
     for entry in await all_queues(options.prefix):
@@ -120,15 +127,31 @@ async def plan_parts(options: Options) -> list[TablePart]:
     """The parts of a table; takes a few reads per shard."""
     parts: list[TablePart] = []
     for found in _without_duplicates(options, await open_queues(options)):
+        if not _is_kept(options, found.queue):
+            continue
+        if options.table in ("tasks", "schedules"):
+            parts.append(TablePart(found.queue.name, found.entry))
+            continue
         for shard, shard_queue in enumerate(found.queue.shard_queues):
             shard_part = TablePart(found.queue.name, found.entry, shard)
             parts += await _PLANNERS[options.table](options, shard_queue, shard_part)
-    if options.table == "counts":
+    if (most := TOGETHER.get(options.table)) is not None:
         return [
-            replace(parts[first], shards=tuple(parts[first : first + SHARDS_PER_PART]))
-            for first in range(0, len(parts), SHARDS_PER_PART)
+            replace(parts[first], shards=tuple(parts[first : first + most]))
+            for first in range(0, len(parts), most)
         ]
     return parts
+
+
+def _is_kept(options: Options, queue: Queue[Any]) -> bool:
+    """Whether the queue keeps what the table lists. `WrongKind` for a queue that was named and
+    doesn't: no rows would mean that there is nothing."""
+    feature = {"finished": HasDoneEntries, "schedules": HasPeriodicEntries}.get(options.table)
+    if feature is None or isinstance(queue, feature):
+        return True
+    if options.queue:
+        (with_done if feature is HasDoneEntries else with_periodic)(queue)
+    return False
 
 
 async def _count_parts(

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
+from typing import Any
 
 import pyarrow as pa
 
 from redisq_ops.core.engine.optional_features import HasRequests
-from redisq_ops.core.redis.operation import attempt, together
+from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.model.entry import Counts
+from redisq_ops.core.model.task_figures import TaskReport
+from redisq_ops.core.redis.operation import apart, together
+from redisq_ops.ops.inspect.periodic import periodic_status
+from redisq_ops.ops.inspect.task_report import TaskReader
 
 from . import model_rows
-from .arrow_batch import RowOrigin, make_batch, origin_columns
+from .arrow_batch import RowOrigin, corrupt_row, describe_error, make_batch, origin_columns
 from .entry_reader import EntryReader
 from .history_reader import HistoryReader, report_trimmed
 from .read_partitions import TablePart, plan_parts
@@ -35,7 +41,8 @@ class TableReader(TableSource):
         if part.range is not None and part.range.empty:
             return
         if part.shards:
-            yield self._count_batch(part.shards)
+            if batches := list(self._queue_batches(part.shards)):
+                yield pa.concat_batches(batches)
             return
         for batch in self._batches(part):
             if batch.num_rows:
@@ -68,15 +75,36 @@ class TableReader(TableSource):
             return RequestReader(*reading).subrequest_batches()
         return EntryReader(*reading).batches()
 
-    def _count_batch(self, shards: Sequence[TablePart]) -> pa.RecordBatch:
-        """Rows of the table ``counts``."""
-        queues = [self.shard_queue(shard) for shard in shards]
-        counts = self.run(lambda: together(attempt(queue.counts.op()) for queue in queues))
-        rows = [
-            (RowOrigin(shard.queue, queue.kind, shard.shard, False), found)
-            for shard, queue, found in zip(shards, queues, counts, strict=True)
-        ]
-        return model_rows.count_batch(rows, self.schema)
+    def _queue_batches(self, parts: Sequence[TablePart]) -> Iterator[pa.RecordBatch]:
+        """Rows about shards (``counts``) or queues; one whose rows can't be read has the reason."""
+        opened = self.shard_queue if self.options.table == "counts" else self.queue
+        make_rows, read = _ABOUT_QUEUES[self.options.table]
+        queues = [opened(part) for part in parts]
+        found = self.run(lambda: together(apart(read(queue)) for queue in queues))
+        for part, queue, one in zip(parts, queues, found, strict=True):
+            origin = RowOrigin(part.queue, queue.kind, part.shard, False)
+            if isinstance(one, Exception):
+                reason = f"its {self.options.table} can't be read: {describe_error(one)}"
+                yield corrupt_row(reason, origin, self.schema)
+            elif rows := make_rows(one):
+                yield model_rows.queue_batch(rows, origin, self.schema, self.options.reads_payloads)
+
+
+async def _counts(queue: Queue[Any]) -> Counts:
+    found: Counts = await queue.counts.op()
+    return found
+
+
+async def _tasks(queue: Queue[Any]) -> TaskReport:
+    return await TaskReader(queue).read(await queue.now.op())
+
+
+_ABOUT_QUEUES: Mapping[str, tuple[Callable[[Any], list[model_rows.Row]], Callable[[Any], Any]]] = {
+    "counts": (model_rows.count_rows, _counts),
+    "tasks": (model_rows.task_rows, _tasks),
+    "schedules": (model_rows.schedule_rows, periodic_status),
+}
+"""table -> what makes rows of what is read of a shard or queue, and what reads it"""
 
 
 def _counted_batches(n: int, origin: RowOrigin, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

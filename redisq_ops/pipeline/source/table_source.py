@@ -50,7 +50,15 @@ class TableSource:
 
     def shard_queue(self, part: TablePart) -> Queue[Any]:
         """The queue of the shard that a part belongs to."""
-        return _open_queue(part, self.options).shard_queues[part.shard]
+        return self.queue(part).shard_queues[part.shard]
+
+    def queue(self, part: TablePart) -> Queue[Any]:
+        """The part's queue with the layout that it had when the parts were planned."""
+        if part.entry is not None:
+            return Deployment(prefix=self.options.prefix).open(part.entry)
+        layout_class = foreign_class(part.queue.partition(":")[0])
+        assert layout_class is not None
+        return layout_class(None, part.queue, prefix=self.options.prefix)
 
     def read_events(
         self, shard_queue: Queue[Any], after: str, until: str, size: int
@@ -105,16 +113,7 @@ class PartReader:
     def in_time_range(self, entry: Entry) -> bool:
         """Whether an entry is within the options' time range; an unknown time always is."""
         since, until = self.options.since_ms, self.options.until_ms
-        at_ms = entry.since_ms if entry.state == "dead" else entry.at_ms
+        at_ms = entry.since_ms if entry.state in ("dead", "done") else entry.at_ms
         if at_ms is None:
             return True
         return (since is None or at_ms >= since) and (until is None or at_ms <= until)
-
-
-def _open_queue(part: TablePart, options: Options) -> Queue[Any]:
-    """The part's queue with the layout that it had when the parts were planned."""
-    if part.entry is not None:
-        return Deployment(prefix=options.prefix).open(part.entry)
-    layout_class = foreign_class(part.queue.partition(":")[0])
-    assert layout_class is not None
-    return layout_class(None, part.queue, prefix=options.prefix)

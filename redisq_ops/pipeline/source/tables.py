@@ -36,9 +36,12 @@ class TableDefinition:
         return next((column for column in self.columns if column.name == name), None)
 
 
-_ORIGIN = (
+_QUEUE = (
     Column("queue", "string", "the queue's name"),
     Column("kind", "string", "the queue's kind"),
+)
+_ORIGIN = (
+    *_QUEUE,
     Column("shard", "int", "the shard's number, from 0"),
 )
 _ENTRY = (
@@ -102,6 +105,12 @@ TABLES: dict[str, TableDefinition] = {
             ),
         ),
         TableDefinition(
+            "finished",
+            "entries that are done, of kinds that keep them",
+            (*_ENTRY, Column("run_ms", "long", "how long its latest run took"), *_BODY),
+            time="since_at",
+        ),
+        TableDefinition(
             "requests",
             "requests, open and settled",
             (
@@ -156,6 +165,50 @@ TABLES: dict[str, TableDefinition] = {
                 Column("paused", "string", "why the queue is paused, or null"),
                 Column("closed", "string", "why the queue is draining, or null"),
                 Column("_corrupt", "string", "why the row could not be read, or null"),
+            ),
+        ),
+        TableDefinition(
+            "tasks",
+            "tasks of the last hour, as `redisq tasks` reads them, a row per queue and task",
+            (
+                *_QUEUE,
+                Column("task", "string", "its name; null: of runs whose task is not kept"),
+                Column("every", "boolean", "whether the row is about all runs of the queue"),
+                Column("ended", "long", "runs that ended, failed ones too"),
+                Column("failed", "long", "runs that failed"),
+                Column("p50_ms", "long", "median of run times"),
+                Column("p95_ms", "long", "their 95th percentile"),
+                Column("timed", "long", "of how many runs these are; 0: of none"),
+                Column("times", "string", "exact, or at most: upper bounds of a histogram"),
+                Column("error_type", "string", "type of the latest error"),
+                Column("error", "string", "its message"),
+                Column("error_at", "timestamp"),
+                Column("since_at", "timestamp", "from when on all runs are counted, if known"),
+                Column("until_at", "timestamp", "when it was read"),
+                Column("source", "string", "what was read"),
+                Column("remarks", "string", "what is not known, and why"),
+                Column("_corrupt", "string", "why the queue's tasks could not be read, or null"),
+            ),
+        ),
+        TableDefinition(
+            "schedules",
+            "periodic entries and other programs' schedules, as `redisq periodic ls` lists them",
+            (
+                *_QUEUE,
+                Column("name", "string"),
+                Column("program", "string", "the other program that starts the runs"),
+                Column("cron", "string", "the schedule, as its program writes it"),
+                Column("zone", "string", "the time zone of the schedule"),
+                Column("task", "string", "the name of the task that its runs call"),
+                Column("next_at", "timestamp", "its next run"),
+                Column("run", "string", "the id of its latest run"),
+                Column("run_at", "timestamp", "the time of its latest run"),
+                Column("run_state", "string", "the state of that run, while the queue has it"),
+                Column("missed_runs", "int", "times that passed without a run; 100: or more"),
+                Column("overdue", "boolean", "whether a time passed without a run"),
+                Column("held", "boolean", "whether the next run waits for the latest one to end"),
+                Column("paused", "boolean"),
+                *_BODY,
             ),
         ),
         TableDefinition(

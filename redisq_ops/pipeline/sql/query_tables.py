@@ -57,7 +57,7 @@ SCHEMA: dict[str, dict[str, str]] = {
 }
 _FAULTS = (RecursionError, ValueError, KeyError, AttributeError, TypeError)
 """what the parser's own mistakes raise"""
-_CHEAPEST_COLUMN = "shard"
+_CHEAPEST_COLUMN = "kind"
 """column to read if a query needs none: rows of most tables are then only counted"""
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # Spark reports a query's errors
 

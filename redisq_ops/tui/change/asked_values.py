@@ -162,4 +162,5 @@ async def new_file(changes: Changes, title: str, name: str) -> str | None:
     async def take(text: str) -> str:
         return str(Path(text).expanduser())
 
-    return await value(changes, WantedValue(title, "a file", meaning, start=str(usual)), take)
+    wanted = WantedValue(title, "a file", meaning, start=str(usual), asks=False)
+    return await value(changes, wanted, take)

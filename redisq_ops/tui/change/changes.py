@@ -54,6 +54,8 @@ class Changes:
         self.last_op: str | None = None
         """the latest change made here"""
         self._said_at = 0.0
+        self._place: object = None
+        """what was in front when the running change was asked for"""
 
     # --- what keys ask for ---------------------------------------------------------------------
 
@@ -145,7 +147,8 @@ class Changes:
         if queue is None or state is None or not chosen:
             return self._nothing()
         if len(chosen) > 1:
-            more = f"redisq {'dlq' if state == 'dead' else 'delay'} edit --patch"
+            noun = {"dead": "dlq", "delayed": "delay"}.get(state, state)
+            more = f"redisq {noun} edit --patch"
             return self.tell(f"One entry at a time here; for many: {more}", False)
 
         from . import run_change
@@ -344,7 +347,7 @@ class Changes:
         """Ask whether to change ``entries`` entries; raises `Refused` for more than the limit."""
         from .confirm_dialog import Confirm
 
-        self.progress, self.stopping = "", False
+        self._check_wanted()
         self.guard.checked([{"matched": entries}])
         asked = replace(question, typed=self.guard.typed(None, question.typed), why=True)
         dialog = Confirm(asked)
@@ -352,17 +355,33 @@ class Changes:
         self.why, self.speed = dialog.why, dialog.speed
         return yes
 
+    def _check_wanted(self) -> None:
+        """Raise `Stopped` if Esc was pressed, or the user went on to something else: what is typed
+        by now is no answer to a dialog."""
+        from textual.widgets import Input
+
+        from .run_change import Stopped
+
+        self.progress = ""
+        types = isinstance(self._app.focused, Input)
+        if self.stopping or types or self._in_front() != self._place:
+            raise Stopped
+
+    def _in_front(self) -> object:
+        return self._app.opened_screen, self._app.view, self._app.queue
+
     async def value(self, wanted: WantedValue) -> str | None:
         """Ask for a value; None: the dialog was closed without one."""
         from .value_dialog import ValueDialog
 
-        self.progress = ""
+        self._check_wanted()
         return await self._app.push_screen_wait(ValueDialog(wanted))
 
     async def choose(self, operations: Sequence[Operation], now_ms: int) -> str | None:
         """Let the user pick the operation to undo; returns its id, None for none."""
         from .undo_screen import UndoScreen
 
+        self._check_wanted()
         able = [operation.id for operation in operations if operation.undoable]
         first = self.last_op if self.last_op in able else next(iter(able), None)
         return await self._app.push_screen_wait(UndoScreen(operations, now_ms, first))
@@ -417,7 +436,7 @@ class Changes:
             return None
         if self.running:
             return self.tell("One change at a time: Esc stops the running one.", False)
-        self.stopping, self.why = False, ""
+        self.stopping, self.why, self._place = False, "", self._in_front()
         if self._app.opened is not None:
             view = None  # the marks of its rows are of other entries
         self._app.run_worker(self._run(run, view), group="change")

@@ -41,11 +41,11 @@ class EditScreen(Dialog[bytes]):
         super().__init__()
         text = payload.decode()
         if len(payload) > MOST:
-            raise Refused(f"payloads above {size(MOST)} are edited by redisq dlq or delay edit")
+            raise Refused(f"payloads above {size(MOST)} are edited by redisq edit")
         lines = text.replace("\t", "").split("\n")
         if any(printable(line) != line for line in lines):
             raise Refused(
-                "that payload has control or invisible characters: redisq dlq or delay edit "
+                "that payload has control or invisible characters: redisq edit "
                 "opens it in a terminal"
             )
         self._payload, self._warned = payload, False

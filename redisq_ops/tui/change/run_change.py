@@ -44,6 +44,7 @@ from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.filter.selection import select
 from redisq_ops.ops.groups.error_groups import Grouping
 from redisq_ops.ops.inspect.consumers import SILENT_MS
+from redisq_ops.ops.inspect.live_consumers import only_holder
 from redisq_ops.ops.redaction import NO_REDACTION, Redaction
 from redisq_ops.ops.required_features import requests_of
 from redisq_ops.ops.terminal import age, count, printable, rough_age
@@ -88,7 +89,8 @@ async def move(changes: Changes, verb: Verb, name: str, target: ChangeTarget) ->
     ready_ms: int | None = None
     route: Route | None = None
     if verb == "claim":
-        receiver = await asked_values.receiver(changes, queue, "the entries")
+        holder = await arun(client, only_holder(queue, target.ids))
+        receiver = await asked_values.receiver(changes, queue, "the entries", holder=holder)
     elif verb == "reschedule":
         ready_ms = await asked_values.ready_time(changes, queue)
     elif verb == "move":
@@ -213,7 +215,7 @@ async def edit(changes: Changes, name: str, state: State, id: str) -> bool:
     editable(queue, state)
     filter = Filter(ids=(id,), redaction=changes.redaction)
     selection = await arun(client, select(queue, state, filter))
-    entry = await arun(client, queue.get.op(id))
+    (entry,) = await arun(client, queue.get_in.op([id], state))
     if not selection.count or entry is None or entry.payload is None:
         changes.tell(f"{id} is not {state} any more, or has no payload.", False)
         return False
@@ -400,6 +402,8 @@ async def hold_requests(
         changes.tell("Only open requests can be paused.", False)
         return False
     verb: Control = "resume" if all(request.paused for request in live) else "pause"
+    for request in live:  # all of them, before the first is changed
+        await arun(client, control.changeable(queue, request.id, verb))
     preview = request_preview(queue, live, verb)
     what = preview.what.removeprefix(f"{verb} ")
     if resumes and verb == "pause":

@@ -40,9 +40,9 @@ def suggested_change(command: str) -> SuggestedChange | None:
         case ["request", "limit" | "priority" as verb, address, number]:
             return lambda changes: _set_request(changes, address, cast("Control", verb), number)
         case ["client", verb, name, client, *value] if verb in control.CLIENT_RULES:
-            given = int(value[0]) if value else None
+            given = control.typed_rule(verb, value[0]) if value else None
             return lambda changes: _set_client(changes, name, client, verb, given)
-        case ["consumers", "claim", name, consumer]:
+        case ["workers", "claim", name, consumer]:
             group = options.get("group")
             return lambda changes: run_change.take_over(changes, "claim", name, group, consumer)
         case ["undo", op]:
@@ -129,7 +129,7 @@ async def _set_client(
     queue = await arun(redis, changes.deployment.queue(name))
     rule, value = control.client_rule(verb, given)
     before = await arun(redis, control.client_changeable(queue, client, rule, value))
-    to = "" if given is None else f" to {given}"
+    to = "" if given is None else f" to {control.rule_words(rule, given)}"
     if not await changes.ask(run_change.asked(client_preview(queue, before, verb, value))):
         return False
     author = Author.here(changes.why)

@@ -21,7 +21,7 @@ from redisq_ops.tui.host import Completion
 
 @dataclass(frozen=True, slots=True)
 class WantedValue:
-    """A value to be typed or picked; the change itself is confirmed afterwards."""
+    """A value to be typed or picked."""
 
     title: str
     example: str
@@ -34,6 +34,8 @@ class WantedValue:
     """what a name that is no choice would be, in words; empty: only a choice can be taken"""
     refused: str = ""
     """why the text it starts with was refused"""
+    asks: bool = True
+    """whether a dialog that asks about the change follows"""
 
 
 class ValueDialog(Dialog["str | None"]):
@@ -67,12 +69,13 @@ class ValueDialog(Dialog["str | None"]):
 
     def compose(self) -> ComposeResult:
         picks = "↑ ↓ choose, " if self.wanted.choices else ""
+        takes = "takes it, and asks once more" if self.wanted.asks else "writes it"
         with Vertical(id="dialog"):
             yield Static(printable(self.wanted.title), id="title", markup=False)
             yield self._text
             yield self._list
             yield self._meaning
-            yield Static(f"{picks}Enter takes it, and asks once more; Esc goes back", id="hint")
+            yield Static(f"{picks}Enter {takes}; Esc goes back", id="hint")
 
     def on_mount(self) -> None:
         self.set_focus(self._text)

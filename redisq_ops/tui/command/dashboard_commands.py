@@ -61,7 +61,7 @@ def own_command(line: str, queues: Collection[str]) -> ViewCommand | OwnCommand 
     """Parse a line as one of the dashboard's commands; None: it is one of `redisq`.
 
     Only the name of an existing queue or a filter may follow a view's name: `pending ls` and
-    `dlq replay mail` are commands of `redisq`.
+    `dlq groups mail` are commands of `redisq`.
     """
     match = _LINE.fullmatch(line.strip())
     if match is None:

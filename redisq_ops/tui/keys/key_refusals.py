@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 from textual.actions import parse as parse_action
 from textual.events import Key
 
+from redisq_ops.core.model.states import EDITABLE, VERBS
 from redisq_ops.ops.terminal import kind_of
 from redisq_ops.tui.keys import keys
 from redisq_ops.tui.screens.opened_screen import OpenedScreen
@@ -95,8 +96,8 @@ def unfit(app: Top, action: str, parameters: tuple[object, ...]) -> str:
         case "move" if why := view.unfit(str(parameters[0])):
             return f"{why}."
         case "edit" if not _edits(app):
-            if not view.edits:
-                return "payloads are edited in the views of dead and delayed entries: 5 and 6."
+            if view.state not in EDITABLE:
+                return "payloads are edited in the views of dead (5), delayed (6) and waiting (9)."
             return f"{kind} has no payloads that can be edited here."
         case "scan" if not isinstance(view, GroupsView) and (
             view.filter is None or not isinstance(view, EntryView)
@@ -137,7 +138,7 @@ def _unfit_command(app: Top, verb: str) -> str:
         return f"{kind_of(queue.kind)} keeps its entries' times itself."
     if verb == "trash restore" and view.state != "trash":
         return "it is for the trash: 0."
-    if verb == "move" and view.state not in ("waiting", "delayed", "dead"):
+    if verb == "move" and view.state not in VERBS["move"][0]:
         return "it is for waiting, delayed and dead entries."
     return ""
 
@@ -192,7 +193,8 @@ def _is_settled(app: Top) -> bool:
 
 def _edits(app: Top) -> bool:
     view, queue = app.acting, app.listed(app.acting_queue)
-    return view.edits and (queue is None or view.state in queue.editable_states)
+    can = EDITABLE if queue is None else queue.editable_states
+    return view.state in can
 
 
 def _where(verb: str) -> str:

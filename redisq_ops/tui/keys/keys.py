@@ -7,18 +7,16 @@ from textual.binding import Binding
 from redisq_ops.ops.terminal import printable
 from redisq_ops.tui.views import numbered
 
-_SIGNS = {
-    "slash": "/", "colon": ":", "comma": ",", "full_stop": ".", "exclamation_mark": "!",
-    "question_mark": "?", "asterisk": "*", "plus": "+", "minus": "-", "equals_sign": "=",
-    "right": "→", "left": "←",
-    "left_square_bracket": "[", "right_square_bracket": "]",
-    "apostrophe": "'", "less_than_sign": "<", "greater_than_sign": ">",
-    "alt+left": "Alt+←", "alt+right": "Alt+→", "ctrl+p": "Ctrl+P",
-    "escape": "Esc", "enter": "Enter", "space": "Space", "tab": "Tab", "shift+tab": "Shift+Tab",
-    "down": "↓", "up": "↑", "pagedown": "PgDn", "pageup": "PgUp", "home": "Home", "end": "End",
-    "ctrl+c": "Ctrl+C", "ctrl+z": "Ctrl+Z",
-}  # fmt: skip
-
+_WRITTEN = (
+    "slash / colon : comma , full_stop . exclamation_mark ! question_mark ? asterisk * plus + "
+    "minus - equals_sign = right → left ← left_square_bracket [ right_square_bracket ] "
+    "apostrophe ' less_than_sign < greater_than_sign > alt+left Alt+← alt+right Alt+→ "
+    "ctrl+p Ctrl+P escape Esc enter Enter space Space tab Tab shift+tab Shift+Tab down ↓ up ↑ "
+    "pagedown PgDn pageup PgUp home Home end End ctrl+c Ctrl+C ctrl+z Ctrl+Z"
+)
+"""each key, and its sign"""
+_PAIRS = _WRITTEN.split()
+_SIGNS = dict(zip(_PAIRS[::2], _PAIRS[1::2], strict=True))
 _NAMES = {sign: name for name, sign in _SIGNS.items()}
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from rich.text import Text
 
 from redisq_ops.core.model.entry import Client, Entry
+from redisq_ops.core.model.rate_limit import RateLimit
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import age, count, printable
 from redisq_ops.tui.outline.outline import (
@@ -21,8 +22,8 @@ from redisq_ops.tui.outline.outline import (
     fact_section,
 )
 from redisq_ops.tui.theme import BAD, DIM, HELD, OK, WARN
-from redisq_ops.tui.views.dead_letters import error_cell
 from redisq_ops.tui.views.delayed import moment
+from redisq_ops.tui.views.entry_view import error_cell
 
 if TYPE_CHECKING:
     from redisq_ops.ops.change.audit_log import Operation
@@ -52,7 +53,7 @@ def client_sections(
 def is_served(client: Client) -> bool:
     """Whether a worker could take the client's next entry now."""
     full = client.cap is not None and client.pending >= client.cap
-    return bool(client.waiting) and not client.blocked and not full
+    return bool(client.waiting) and not (client.blocked or client.rests or full)
 
 
 def _turns(client: Client, snapshot: Snapshot) -> tuple[str, str]:
@@ -61,6 +62,8 @@ def _turns(client: Client, snapshot: Snapshot) -> tuple[str, str]:
         return "none: it is blocked; U undoes that, :client unblock ends it", BAD
     if not client.waiting:
         return "none: nothing of it waits", DIM
+    if client.rests:
+        return f"none for a while: it is limited to {RateLimit.of_hour(client.rate)}", WARN
     if not is_served(client):
         return f"none until one of its {count(client.pending)} held entries ends: at its cap", WARN
     rivals = [one for one in snapshot.clients if is_served(one) and one.client != client.client]

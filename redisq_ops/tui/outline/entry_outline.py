@@ -68,9 +68,11 @@ def _entry_sections(
 ) -> Iterator[OutlineSection]:
     entry = details.entry
     facts = list(_entry_facts(entry, now_ms, zone))
-    since = entry.since_ms or entry.at_ms
+    since = entry.since_ms or (None if entry.state == "delayed" else entry.at_ms)
     summary = [f"{count(entry.attempts)} attempts" if entry.attempts != 1 else "1 attempt"]
     summary += [] if since is None else [f"{age(max(0, now_ms - since))} ago"]
+    if entry.state == "delayed" and entry.at_ms is not None:
+        summary.append(f"due in {age(entry.at_ms - now_ms)}" if entry.at_ms > now_ms else "due")
     summary += [printable(entry.consumer, 30)] if entry.consumer else []
     yield _about(entry.id, entry.state, _STATES.get(entry.state, ""), " · ".join(summary), facts)
     if entry.error is not None:
@@ -189,7 +191,7 @@ def _history(history: EntryHistory, zone: tzinfo | None) -> OutlineSection:
     title = Text.assemble(("history", "bold"))
     number = count(len(history.events)) if history.events else "nothing"
     among = f"in the latest {count(history.searched)} of {count(history.total)} events"
-    title.append(f"  {number} {among}", DIM)
+    title.append(f"  {number} {among}" if history.total else "  empty", DIM)
     lines = [_event(event, zone) for event in history.events]
     return OutlineSection("history", Line(title, parts=Parts.of(lines)), history.events, 3)
 

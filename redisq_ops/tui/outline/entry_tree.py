@@ -154,7 +154,10 @@ class EntryTree(SectionTree):
         if entry != self._read or self._shown is None:
             self._shown = redacted(entry, redaction) if redaction else entry
         self._read = entry
-        return replace(snapshot, entry=replace(snapshot.entry, entry=self._shown))
+        flow = snapshot.entry.flow
+        if redaction and flow:
+            flow = tuple(one.redacted(redaction) for one in flow)
+        return replace(snapshot, entry=replace(snapshot.entry, entry=self._shown, flow=flow))
 
     def action_copy_place(self) -> None:
         item = self.item

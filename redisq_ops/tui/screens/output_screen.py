@@ -48,13 +48,15 @@ class OutputScreen(ModalScreen[None]):
         self._words = [*options, *words]
         self._read_only = read_only
         self._log = Log(max_lines=LINES, auto_scroll=False)
+        # Held, not queried: the command may end while the screen is being taken apart.
+        self._sheet = Vertical(id="sheet")
         self._process: Process | None = None
         self.ended: int | None = None
         """its exit code; None: it runs"""
 
     def compose(self) -> ComposeResult:
-        with Vertical(id="sheet") as sheet:
-            sheet.border_title = self._line
+        with self._sheet:
+            self._sheet.border_title = self._line
             yield self._log
         yield KeyFooter()
 
@@ -96,7 +98,7 @@ class OutputScreen(ModalScreen[None]):
         self._log.write("".join(f"{printable(line.expandtabs())}\n" for line in lines), follows)
 
     def _say(self, words: str) -> None:
-        self.query_one("#sheet").border_subtitle = words
+        self._sheet.border_subtitle = words
 
     def action_leave(self) -> None:
         if self.ended is not None or self._process is None:

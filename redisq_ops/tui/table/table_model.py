@@ -1,7 +1,7 @@
 """The columns and rows of a table, and which columns fit into a width."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Final, Literal
 
 from rich.cells import cell_len
@@ -29,6 +29,7 @@ class TableColumn:
     key: str
     title: str
     width: int
+    _: KW_ONLY
     flex: int = 0
     align: Literal["left", "right"] = "left"
     style: str = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
@@ -12,13 +13,13 @@ from redisq_ops.ops.inspect.snapshot import DeadLetters, ListedQueue, Snapshot
 from redisq_ops.ops.terminal import age, count, quantity
 from redisq_ops.tui.charts.blocks import timeline
 from redisq_ops.tui.outline.outline import OutlineSection, fact, fact_section
-from redisq_ops.tui.table.table_model import TableColumn, TableRow
+from redisq_ops.tui.table.table_model import Cell
 from redisq_ops.tui.theme import BAD, DEAD, DIM
 
-from .base import ChangeTarget, Items, SortOrder
-from .dead_letters import ago
+from .base import ChangeTarget, Items, QueueView
+from .columns import Column, ages, ago, texts
 from .delayed import moment, zone_of
-from .new_groups import NewGroupsView
+from .new_groups import ERROR, LARGEST, NEW, NewGroupsView, counted, error_words
 
 if TYPE_CHECKING:
     from redisq_ops.ops.groups.error_groups import ErrorGroup
@@ -29,32 +30,34 @@ COLUMN = "release"
 """the field that is shown first"""
 
 
+def _since(group: ErrorGroup, view: QueueView) -> Cell:
+    """The first death: the time of day, before today with the date; ``≤``: at the latest."""
+    if group.first_ms is None:
+        return "-"
+    first, now = (moment(ms, zone_of(view)) for ms in (group.first_ms, view.now_ms))
+    short = first[11:16] if first[:10] == now[:10] else first[5:16]
+    return f"{'' if group.exact else '≤'}{short}"
+
+
 class AllDeadView(NewGroupsView):
     name_ = "dead-all"
     title = "all dead"
     short = "all dead"
     about = "All queues: dead by error"
+    at_once = True
     of_all_queues = True
     verbs = frozenset({"replay", "purge"})
     columns = (
-        TableColumn("count", "dead", 6, align="right", style=DEAD),
-        TableColumn("new", "new", 5, align="right", priority=2, optional=True),
-        TableColumn("task", "task", 18, flex=2, optional=True),
-        TableColumn("error", "error", 34, flex=5),
-        TableColumn("value", COLUMN, 10, flex=1, optional=True),
-        TableColumn("queue", "queue", 14, flex=2),
-        TableColumn("first", "since", 12, align="right"),
-        TableColumn("last", "last", 7, align="right", priority=1),
+        Column("count", "dead", 6, counted, align="right", style=DEAD),
+        NEW,
+        texts("task", "task", 18, lambda g: g.values[0], "", flex=2, optional=True),
+        ERROR,
+        texts("value", COLUMN, 10, lambda g: _value(g) or None, "", flex=1, optional=True),
+        texts("queue", "queue", 14, lambda g: g.queue, "", flex=2),
+        replace(ages("first", "since", 12, lambda g: g.first_ms), cell=_since),
+        ages("last", "last", 7, lambda g: g.last_ms, priority=1, falls=True),
     )
-    orders: tuple[SortOrder, ...] = (
-        SortOrder("count", None, True, "largest first", "smallest first"),
-        SortOrder("task", lambda g: g.values[0]),
-        SortOrder("error", lambda g: (g.type or "", g.form)),
-        SortOrder("value", lambda g: _value(g) or None),
-        SortOrder("queue", lambda g: g.queue),
-        SortOrder("first", lambda g: g.first_ms),
-        SortOrder("last", lambda g: g.last_ms, True),
-    )
+    usual = LARGEST
     empty = "no dead letters in any queue"
     tall = 18
 
@@ -66,10 +69,6 @@ class AllDeadView(NewGroupsView):
     @classmethod
     def offered_by(cls, queue: ListedQueue | None) -> bool:
         return True
-
-    @property
-    def window(self) -> tuple[int, int]:
-        return 0, 1  # groups are of the latest dead letters, whichever rows are in sight
 
     def divide(self, column: str) -> None:
         """Group by another field besides error and task, or by several with commas; empty: by no
@@ -97,40 +96,15 @@ class AllDeadView(NewGroupsView):
             self._count_new(groups, all_read, queue, snapshot)
         return Items(0, len(found), found)
 
-    @staticmethod
-    def _row_of(group: ErrorGroup) -> str:
+    def identity(self, item: ErrorGroup) -> str:
         """Its queue and what is selected there."""
-        where = group.where or f"{group.fingerprint} {group.values!r}"
-        return f"{group.queue} {where}"
+        where = item.where or f"{item.fingerprint} {item.values!r}"
+        return f"{item.queue} {where}"
 
     def words(self, item: Any) -> tuple[str, ...]:
         group: ErrorGroup = item
         texts = (group.queue, group.type, group.form, group.fingerprint, *group.values)
         return tuple(text for text in texts if text)
-
-    def row(self, item: Any, snapshot: Snapshot) -> TableRow:
-        group: ErrorGroup = item
-        return TableRow(
-            self._row_of(group),
-            (
-                f"{'' if group.exact else '≥'}{count(group.count)}",
-                self._new_cell(group),
-                group.values[0] or "",
-                _error(group),
-                _value(group),
-                group.queue or "",
-                self._since(group, snapshot.now_ms),
-                ago(group.last_ms, snapshot),
-            ),
-        )
-
-    def _since(self, group: ErrorGroup, now_ms: int) -> str:
-        """The first death: the time of day, before today with the date; ``≤``: at the latest."""
-        if group.first_ms is None:
-            return "-"
-        first, now = (moment(ms, zone_of(self)) for ms in (group.first_ms, now_ms))
-        short = first[11:16] if first[:10] == now[:10] else first[5:16]
-        return f"{'' if group.exact else '≤'}{short}"
 
     def chart(self, snapshot: Snapshot, width: int) -> Text | None:
         dead = snapshot.dead
@@ -148,7 +122,9 @@ class AllDeadView(NewGroupsView):
         known += [fact(self.column, value)] if (value := _value(group)) else []
         reasons = ", ".join(f"{count(n)} {reason}" for reason, n in group.reasons.items())
         return [
-            fact_section("error", _error(group), [fact("latest", group.message or "no message")]),
+            fact_section(
+                "error", error_words(group), [fact("latest", group.message or "no message")]
+            ),
             fact_section(
                 "cell",
                 f"{'' if group.exact else 'at least '}{count(group.count)} dead",
@@ -220,10 +196,6 @@ def _value(group: ErrorGroup) -> str:
     """The values of the fields besides the task; empty: they have none."""
     values = group.values[1:]
     return ", ".join(value or "-" for value in values) if any(values) else ""
-
-
-def _error(group: ErrorGroup) -> str:
-    return group.form if group.type is None else f"{group.type}: {group.form}"
 
 
 def _covered(dead: DeadLetters) -> str:

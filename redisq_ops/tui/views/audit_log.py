@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import count, date
 from redisq_ops.tui.outline.outline import OutlineSection, fact, fact_section
-from redisq_ops.tui.table.table_model import Cell, TableColumn, TableRow, styled
+from redisq_ops.tui.table.table_model import Cell, styled
 from redisq_ops.tui.theme import DIM, OK
 
 from .base import Items, QueueView, SortOrder
-from .dead_letters import ago
+from .columns import Column, ages, ago, texts
 from .delayed import zone_of
 
 if TYPE_CHECKING:
     from redisq_ops.ops.change.audit_log import Operation
+
+
+def _subject(operation: Operation, _: object) -> Cell:
+    return operation.subject
+
+
+def _done(operation: Operation, _: object) -> Cell:
+    return count(operation.done) if operation.done else ("-", DIM)
+
+
+OP: Final = texts("op", "change", 18, lambda o: o.id)
+AGO: Final = ages("ago", "ago", 7, lambda o: o.started_ms)
+DONE: Final = Column("done", "entries", 7, _done, lambda o: o.done, align="right", falls=True)
+WHO: Final = texts("who", "who", 12, lambda o: o.by, "", flex=1)
+WHY: Final = texts("why", "why", 8, lambda o: o.why, ("-", DIM), flex=2, priority=1)
+LATEST: Final = SortOrder("ago", None, True, "latest first", "oldest first")
 
 
 class AuditLogView(QueueView):
@@ -23,31 +40,20 @@ class AuditLogView(QueueView):
     title = "log"
     short = "log"
     about = "Audit log of changes"
+    at_once = True
     named_rows = True
     explains_rows = False
     columns = (
-        TableColumn("op", "change", 18),
-        TableColumn("ago", "ago", 7, align="right"),
-        TableColumn("done", "entries", 7, align="right", priority=1),
-        TableColumn("undo", "undo", 6),
-        TableColumn("who", "who", 12, flex=1),
-        TableColumn("why", "why", 8, flex=2, priority=1),
-        TableColumn("what", "what", 16, flex=2, style=DIM, priority=2),
+        OP,
+        AGO,
+        replace(DONE, priority=1),
+        Column("undo", "undo", 6, lambda o, _: can_undo(o), lambda o: not o.undoable),
+        WHO,
+        WHY,
+        Column("what", "what", 16, _subject, lambda o: o.what, flex=2, style=DIM, priority=2),
     )
-    orders = (
-        SortOrder("ago", None, True, "latest first", "oldest first"),
-        SortOrder("op", lambda o: o.id),
-        SortOrder("done", lambda o: o.done, True),
-        SortOrder("undo", lambda o: not o.undoable),
-        SortOrder("who", lambda o: o.by),
-        SortOrder("why", lambda o: o.why),
-        SortOrder("what", lambda o: o.what),
-    )
+    usual = LATEST
     empty = "no operator changed anything here: replays, pauses, purges are listed"
-
-    @property
-    def window(self) -> tuple[int, int]:
-        return 0, 1  # the latest changes, however many are in sight
 
     def items(self, snapshot: Snapshot) -> Items:
         return Items(0, len(snapshot.operations), snapshot.operations)
@@ -72,21 +78,6 @@ class AuditLogView(QueueView):
         ]
         lines = [fact(label, words or "-", style) for label, words, style in known]
         return [fact_section("change", operation.id, lines)]
-
-    def row(self, item: Any, snapshot: Snapshot) -> TableRow:
-        operation: Operation = item
-        return TableRow(
-            operation.id,
-            (
-                operation.id,
-                ago(operation.started_ms, snapshot),
-                count(operation.done) if operation.done else ("-", DIM),
-                can_undo(operation),
-                operation.by,
-                operation.why or ("-", DIM),
-                operation.subject,
-            ),
-        )
 
 
 def can_undo(operation: Operation) -> Cell:

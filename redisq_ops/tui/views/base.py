@@ -17,7 +17,9 @@ from redisq_ops.ops.inspect.snapshot import ChartScope, ListedQueue, Snapshot, V
 from redisq_ops.ops.terminal import count, no_list, printable
 from redisq_ops.tui.outline.outline import OutlineSection
 from redisq_ops.tui.table.table import PagedTable
-from redisq_ops.tui.table.table_model import RowWindow, TableColumn, TableRow
+from redisq_ops.tui.table.table_model import RowWindow, TableRow
+
+from .columns import Column
 
 if TYPE_CHECKING:
     from redisq_ops.core.model.worker_command import WorkerWord
@@ -94,6 +96,8 @@ class QueueView(Vertical):
     about: ClassVar[str]
     of_all_queues: ClassVar[bool] = False
     """whether rows are of all queues, not of the open one"""
+    at_once: ClassVar[bool] = False
+    """whether the poller reads all that is listed here, whichever rows are in sight"""
     needs: ClassVar[str | None] = None
     """the capability without which a queue can't offer this view"""
     state: ClassVar[State | None] = None
@@ -102,17 +106,16 @@ class QueueView(Vertical):
     """the verbs that apply to these entries; hold and undo apply in every view"""
     acts_on: ClassVar[State | None] = None
     """the state whose entries the verbs change, where none of them is listed"""
-    edits: ClassVar[bool] = False
-    """whether payloads can be edited here"""
     holds: ClassVar[Literal["queues", "requests", "periodic", "queue"]] = "queue"
     """what hold applies to: the rows, if they are of such a kind, or the open queue"""
     tells: ClassVar[Mapping[str, WorkerWord]] = {}
     """``hold``, or the command that a key begins -> what it tells the worker under the cursor, or
     the one that has the entry there, where the worker's program has such a command"""
-    columns: ClassVar[tuple[TableColumn, ...]]
+    columns: ClassVar[tuple[Column, ...]]
     of_some_kinds: ClassVar[Mapping[str, str]] = {}
     """column -> the capability without which a queue has no values for it"""
-    orders: tuple[SortOrder, ...]
+    usual: ClassVar[SortOrder]
+    """the order that is shown first; the others are those of the columns"""
     empty: ClassVar[str]
     """the text of an empty list; ``QUEUE`` in it stands for the queue's name"""
     filter_examples: ClassVar[str] = "alpha  -beta  alpha|beta"
@@ -134,6 +137,8 @@ class QueueView(Vertical):
 
     def __init__(self) -> None:
         super().__init__(id=self.name_)
+        others = (one for one in self.columns if one.by and one.key != self.usual.key)
+        self.orders = (self.usual, *(SortOrder(one.key, one.by, one.falls) for one in others))
         self.order = 0
         self.backwards = False
         """whether the order is reversed"""
@@ -157,9 +162,18 @@ class QueueView(Vertical):
     def items(self, snapshot: Snapshot) -> Items:
         """The view's items in the snapshot."""
 
-    @abstractmethod
+    def identity(self, item: Any) -> str:
+        """What an item's row is known by."""
+        return str(item.id)
+
+    def row_style(self, item: Any) -> str:
+        """The style of an item's whole row."""
+        return ""
+
     def row(self, item: Any, snapshot: Snapshot) -> TableRow:
         """An item as a row of the table."""
+        cells = tuple(one.cell(item, self) for one in self.columns if one.cell)
+        return TableRow(self.identity(item), cells, self.row_style(item))
 
     def chart(self, snapshot: Snapshot, width: int) -> Text | None:
         """The chart above the table, ``width`` cells wide; None: no chart."""
@@ -206,6 +220,11 @@ class QueueView(Vertical):
         self._say_order()
 
     @property
+    def now_ms(self) -> int:
+        """The server's time at which the snapshot was read."""
+        return self.snapshot.now_ms if self.snapshot else 0
+
+    @property
     def local(self) -> bool:
         """Whether filter or order are applied to loaded rows rather than by the server."""
         return self.filter is not None or not self._by_server
@@ -223,6 +242,8 @@ class QueueView(Vertical):
     @property
     def window(self) -> tuple[int, int]:
         """The rows to fetch."""
+        if self.at_once:
+            return 0, 1
         if "payload" in self.fetched:
             return 0, WITH_PAYLOADS
         return (0, LOADED) if self.local else self.table.wanted
@@ -410,14 +431,28 @@ class QueueView(Vertical):
 
     def _nothing_here(self, snapshot: Snapshot) -> str:
         """The text of an empty list: no entries, no matches, or a state the layout can't list."""
-        if self.filter is not None and self._items.items:
-            of = "" if self._items.complete else f" of {self._items.number}"
-            among = f"{count(len(self._items.items))}{of} looked at"
+        if self.filter is not None and (looked_at := self._looked_at):
+            among = f"{looked_at} looked at"
             return f"nothing matches /{self.filter.text}/: {among}; Esc drops the filter"
         counts, queue = snapshot.counts, snapshot.queue
         if queue is None or counts is None or self.state not in counts.unknown:
             return self.empty if queue is None else self.empty.replace("QUEUE", queue.name)
         return no_list(queue.kind, self.state, queue.unlisted.get(self.state))
+
+    @property
+    def _looked_at(self) -> str:
+        """To how many items the filter was applied, of how many; empty: there are none."""
+        if not self._items.items:
+            return ""
+        of = "" if self._items.complete else f" of {self._items.number}"
+        return f"{count(len(self._items.items))}{of}"
+
+    @property
+    def _matches(self) -> str:
+        """How many items match the filter, and of how many."""
+        loaded, total = count(len(self._items.items)), self._items.number
+        among = total if self._items.complete else f"the {loaded} loaded of {total}"
+        return f"{count(self._shown)} of {among}"
 
     def shown(self, item: Any) -> Any:
         """The item with redaction applied; filters and changes use the item itself."""
@@ -447,15 +482,13 @@ class QueueView(Vertical):
     @property
     def status(self) -> list[str]:
         """The parts of the status line: position, order, filter, marks."""
-        complete = self._items.complete
-        loaded, total = count(len(self._items.items)), self._items.number
+        loaded = count(len(self._items.items))
         said = ["ALL that match: a Shift key acts on every one"] if self.everything else []
         said += [self.table.position] if self.table.position else []
         said += [f"+{count(self.table.new)} new (g)"] if self.table.new else []
         said.append(self._order_words + ("" if self.exact else f", of the {loaded} loaded"))
         if self.filter is not None:
-            among = total if complete else f"the {loaded} loaded of {total}"
-            said.append(f"/{self.filter.text}/ in {count(self._shown)} of {among}")
+            said.append(f"/{self.filter.text}/ in {self._matches}")
             about = self.filter.states
             if about is not None and self.state is not None and self.state not in about:
                 said.append(f"it is about {' or '.join(sorted(about)) or 'no'} entries")

@@ -28,11 +28,11 @@ from redisq_ops.tui.charts.queue_charts import (
     time_axis,
 )
 from redisq_ops.tui.samples import MINUTE_MS, Samples
-from redisq_ops.tui.table.table_model import TableColumn, TableRow
 from redisq_ops.tui.theme import DELAYED, DIM, HELD, WARN
 
+from .audit_log import AGO, DONE, LATEST, OP, WHO, WHY
 from .base import Items, QueueView, SortOrder
-from .dead_letters import ago
+from .columns import Column, texts
 from .delayed import zone_of
 
 if TYPE_CHECKING:
@@ -44,32 +44,26 @@ class ChartsView(QueueView):
     title = "charts"
     short = "charts"
     about = "Charts: rates, depth, age"
+    at_once = True
     named_rows = True
     explains_rows = False
     columns = (
-        TableColumn("mark", "", 1, style=f"bold {WARN}"),
-        TableColumn("op", "change", 18),
-        TableColumn("queue", "queue", 12, flex=1, priority=3),
-        TableColumn("ago", "ago", 7, align="right"),
-        TableColumn("done", "entries", 7, align="right"),
-        TableColumn("who", "who", 12, flex=1),
-        TableColumn("why", "why", 8, flex=2, priority=1),
+        Column("mark", "", 1, lambda o, view: view.mark(o), style=f"bold {WARN}"),
+        OP,
+        texts("queue", "queue", 12, lambda o: o.queue, "", flex=1, priority=3),
+        AGO,
+        DONE,
+        WHO,
+        WHY,
     )
-    orders = (
-        SortOrder("ago", None, True, "latest first", "oldest first"),
-        SortOrder("op", lambda o: o.id),
-        SortOrder("queue", lambda o: o.queue),
-        SortOrder("done", lambda o: o.done, True),
-        SortOrder("who", lambda o: o.by),
-        SortOrder("why", lambda o: o.why),
-        SortOrder("mark", lambda o: o.started_ms, True),
-    )
+    usual = LATEST
     empty = "no operator changed anything here"
     tall = 16
     has_preview = False
 
     def __init__(self) -> None:
         super().__init__()
+        self.orders = (*self.orders, SortOrder("mark", lambda o: o.started_ms, True))
         self.samples = Samples()
         self.period = PERIODS[0]
         self.all_queues = False
@@ -80,9 +74,9 @@ class ChartsView(QueueView):
     def charts(self) -> ChartScope:
         return ChartScope(self.period.read, self.all_queues)
 
-    @property
-    def window(self) -> tuple[int, int]:
-        return 0, 1  # the latest changes, however many are in sight
+    def mark(self, operation: Operation) -> str:
+        """The letter of a change in the charts; empty: it has none."""
+        return self._marks.get(operation, "")
 
     def zoom(self, step: int) -> str:
         at = PERIODS.index(self.period) - step
@@ -117,21 +111,6 @@ class ChartsView(QueueView):
 
     def words(self, item: Any) -> tuple[str, ...]:
         return (item.id, item.queue, item.by, item.why)
-
-    def row(self, item: Any, snapshot: Snapshot) -> TableRow:
-        operation: Operation = item
-        return TableRow(
-            operation.id,
-            (
-                self._marks.get(operation, ""),
-                operation.id,
-                operation.queue,
-                ago(operation.started_ms, snapshot),
-                count(operation.done) if operation.done else ("-", DIM),
-                operation.by,
-                operation.why or ("-", DIM),
-            ),
-        )
 
     # --- the charts ----------------------------------------------------------------------------
 

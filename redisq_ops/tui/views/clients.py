@@ -9,11 +9,26 @@ from textual.binding import Binding, BindingType
 from redisq_ops.core.model.entry import Client
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import count
-from redisq_ops.tui.table.table_model import TableColumn, TableRow
+from redisq_ops.tui.table.table_model import Cell
 from redisq_ops.tui.theme import BAD, DIM, HELD, WARN
 
 from .base import Items, QueueView, SortOrder
-from .requests import number
+from .columns import Column, numbers, texts
+
+
+def _rule(client: Client, _: object) -> Cell:
+    full = client.cap is not None and client.pending >= client.cap
+    if client.blocked:
+        return "blocked", BAD
+    return ("at cap", WARN) if full else ("at rate", WARN) if client.rests else ""
+
+
+def _cap(client: Client, _: object) -> Cell:
+    return ("-", DIM) if client.cap is None else count(client.cap)
+
+
+def _weight(client: Client, _: object) -> Cell:
+    return str(client.weight), "" if client.weight != 1 else DIM
 
 
 class ClientsView(QueueView):
@@ -31,21 +46,14 @@ class ClientsView(QueueView):
     read_by_row = True
     explains_rows = False
     columns = (
-        TableColumn("client", "client", 20, flex=1),
-        TableColumn("rule", "rule", 8),
-        TableColumn("waiting", "waiting", 8, align="right"),
-        TableColumn("pending", "pending", 8, align="right"),
-        TableColumn("cap", "cap", 6, align="right"),
-        TableColumn("weight", "weight", 6, align="right"),
+        texts("client", "client", 20, lambda c: c.client, flex=1),
+        Column("rule", "rule", 8, _rule, lambda c: not c.blocked),
+        numbers("waiting", "waiting", 8, lambda c: c.waiting),
+        numbers("pending", "pending", 8, lambda c: c.pending, HELD),
+        Column("cap", "cap", 6, _cap, lambda c: c.cap, align="right"),
+        Column("weight", "weight", 6, _weight, lambda c: c.weight, align="right", falls=True),
     )
-    orders = (
-        SortOrder("client", words="by name", back="by name, from the end"),
-        SortOrder("rule", lambda c: not c.blocked),
-        SortOrder("waiting", lambda c: c.waiting, True),
-        SortOrder("pending", lambda c: c.pending, True),
-        SortOrder("cap", lambda c: c.cap),
-        SortOrder("weight", lambda c: c.weight, True),
-    )
+    usual = SortOrder("client", words="by name", back="by name, from the end")
     empty = "no client has entries or rules: each is listed once it has some"
 
     def items(self, snapshot: Snapshot) -> Items:
@@ -54,17 +62,5 @@ class ClientsView(QueueView):
     def words(self, item: Any) -> tuple[str, ...]:
         return (item.client, "blocked" if item.blocked else "")
 
-    def row(self, item: Any, snapshot: Snapshot) -> TableRow:
-        client: Client = item
-        full = client.cap is not None and client.pending >= client.cap
-        return TableRow(
-            client.client,
-            (
-                client.client,
-                ("blocked", BAD) if client.blocked else ("at cap", WARN) if full else "",
-                number(client.waiting, ""),
-                number(client.pending, HELD),
-                ("-", DIM) if client.cap is None else count(client.cap),
-                (str(client.weight), "" if client.weight != 1 else DIM),
-            ),
-        )
+    def identity(self, item: Any) -> str:
+        return str(item.client)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -22,11 +22,11 @@ from redisq_ops.tui.outline.outline import (
     fact,
     fact_section,
 )
-from redisq_ops.tui.table.table_model import Cell, TableColumn, TableRow
+from redisq_ops.tui.table.table_model import Cell
 from redisq_ops.tui.theme import BAD, DIM, HEAT, HELD, OK, WARN
 
 from .base import Items, QueueView, SortOrder, redaction_of
-from .requests import number
+from .columns import Column, number, numbers, texts
 
 if TYPE_CHECKING:
     from redisq_ops.core.model.consumer_load import GroupLoad, PendingDelivery
@@ -71,6 +71,23 @@ def parted(identity: str) -> tuple[str | None, str]:
     return (group if apart else None), name
 
 
+def _full_name(one: One) -> tuple[str, str]:
+    return one.seen.name, one.group or ""
+
+
+def _span(
+    key: str, title: str, width: int, of: Callable[[Any], int | None], style: str = "", **more: Any
+) -> Column:
+    def cell(one: One, _: object) -> Cell:
+        return ("-", DIM) if (ms := of(one)) is None else (age(ms), style)
+
+    return replace(numbers(key, title, width, of, **more), cell=cell)
+
+
+def _late(one: One, _: object) -> Cell:
+    return ("-", DIM) if one.seen.late is None else number(one.seen.late, BAD)
+
+
 class ConsumersView(QueueView):
     BINDINGS: ClassVar[list[BindingType]] = [  # the dashboard's keys, in the words of this view
         Binding("X", "app.move('purge')", "Acknowledge", id="purge"),
@@ -81,36 +98,24 @@ class ConsumersView(QueueView):
     title = "consumers"
     short = "cons"
     about = "Consumers: who holds what"
+    at_once = True
     verbs = frozenset({"claim", "requeue", "purge"})
     acts_on = "pending"
     explains_rows = False
     of_some_kinds: ClassVar[Mapping[str, str]] = {"group": "HasConsumerGroups"}
     columns = (
-        TableColumn("consumer", "consumer", 20, flex=2),
-        TableColumn("group", "group", 8, flex=1, priority=3),
-        TableColumn("pending", "pending", 7, align="right"),
-        TableColumn("oldest", "oldest", 8, align="right"),
-        TableColumn("idle", "idle", 8, align="right", priority=2),
-        TableColumn("late", "late", 5, align="right", priority=1),
-        TableColumn("poison", "10+ ×", 5, align="right", priority=4),
-        TableColumn("silent", "silent", 10, align="right"),
+        Column("consumer", "consumer", 20, lambda one, _: one.seen.name, _full_name, flex=2),
+        texts("group", "group", 8, lambda one: one.group, flex=1, priority=3),
+        numbers("pending", "pending", 7, lambda one: one.seen.pending, HELD),
+        _span("oldest", "oldest", 8, lambda one: one.seen.oldest_ms),
+        _span("idle", "idle", 8, lambda one: one.seen.idle_ms, priority=2),
+        replace(numbers("late", "late", 5, lambda one: one.seen.late, priority=1), cell=_late),
+        numbers("poison", "10+ ×", 5, lambda one: one.poison, WARN, priority=4),
+        _span("silent", "silent", 10, lambda one: one.seen.silent_ms, BAD),
     )
-    orders = (
-        SortOrder("silent", lambda one: one.seen.silent_ms, True),
-        SortOrder("consumer", lambda one: (one.seen.name, one.group or "")),
-        SortOrder("group", lambda one: one.group),
-        SortOrder("pending", lambda one: one.seen.pending, True),
-        SortOrder("oldest", lambda one: one.seen.oldest_ms, True),
-        SortOrder("idle", lambda one: one.seen.idle_ms, True),
-        SortOrder("late", lambda one: one.seen.late, True),
-        SortOrder("poison", lambda one: one.poison, True),
-    )
+    usual = SortOrder("silent", lambda one: one.seen.silent_ms, True)
     empty = "no consumer holds an entry: a worker is listed while it has some"
     tall = 18
-
-    @property
-    def window(self) -> tuple[int, int]:
-        return 0, 1  # a report chooses its own entries
 
     def items(self, snapshot: Snapshot) -> Items:
         from redisq_ops.ops.inspect.consumers import ConsumerStatus
@@ -126,22 +131,8 @@ class ConsumersView(QueueView):
     def words(self, item: Any) -> tuple[str, ...]:
         return (item.seen.name, item.group or "")
 
-    def row(self, item: Any, snapshot: Snapshot) -> TableRow:
-        one: One = item
-        seen = one.seen
-        return TableRow(
-            one.identity,
-            (
-                seen.name,
-                one.group or "-",
-                number(seen.pending, HELD),
-                _span(seen.oldest_ms),
-                _span(seen.idle_ms),
-                number(seen.late, BAD) if seen.late is not None else ("-", DIM),
-                number(one.poison, WARN),
-                ("-", DIM) if seen.silent_ms is None else (age(seen.silent_ms), BAD),
-            ),
-        )
+    def identity(self, item: Any) -> str:
+        return str(item.identity)
 
     def preview_sections(self, item: Any, snapshot: Snapshot) -> list[OutlineSection]:
         one: One = item
@@ -182,7 +173,7 @@ class ConsumersView(QueueView):
         if under is None or queue is None or "HasWorkerProcesses" in queue.features:
             return None
         group, name = parted(under)
-        return hint("consumers", "remove", queue.name, name, **({"group": group} if group else {}))
+        return hint("workers", "rm", queue.name, name, **({"group": group} if group else {}))
 
     @property
     def status(self) -> list[str]:
@@ -214,10 +205,6 @@ def _held(
         if (shown_error := redaction.failure(error) if redaction else error) is not None:
             text.append(f"  {printable(shown_error.line, LINE)}", BAD)
         yield Line(text, row.id)
-
-
-def _span(ms: int | None) -> Cell:
-    return ("-", DIM) if ms is None else age(ms)
 
 
 def drawn(reports: tuple[ConsumerReport, ...], width: int) -> Text:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import tzinfo
 from typing import Any
 
@@ -11,15 +12,20 @@ from redisq_ops.core.model.entry import Entry
 from redisq_ops.ops.inspect.snapshot import BAR_WIDTHS, Snapshot, Upcoming
 from redisq_ops.ops.terminal import age, count, date
 from redisq_ops.tui.charts.blocks import timeline
-from redisq_ops.tui.table.table_model import TableColumn, TableRow
+from redisq_ops.tui.table.table_model import Cell
 from redisq_ops.tui.theme import DELAYED, DIM, OK
 
-from .base import SortOrder
-from .dead_letters import by_error, error_cell
-from .entry_view import BY_TASK, TASK, EntryView
+from .base import QueueView, SortOrder
+from .columns import Column
+from .entry_view import ATTEMPTS, ERROR, ID, TASK, EntryView
 
 HEIGHT = 5
 _TICK = 20
+
+
+def _due_in(entry: Entry, view: QueueView) -> Cell:
+    left = (entry.at_ms or 0) - view.now_ms
+    return ("now", OK) if left <= 0 else (age(left), DELAYED)
 
 
 class DelayedView(EntryView):
@@ -29,23 +35,21 @@ class DelayedView(EntryView):
     about = "Delayed: what becomes due"
     state = "delayed"
     verbs = frozenset({"requeue", "purge"})
-    edits = True
     columns = (
-        TableColumn("id", "entry", 30, flex=1),
+        ID,
         TASK,
-        TableColumn("in", "due in", 9, align="right"),
-        TableColumn("at", "due at", 19),
-        TableColumn("attempts", "attempts", 8, align="right", priority=2),
-        TableColumn("error", "last error", 12, flex=2, style=DIM, priority=3),
+        Column("in", "due in", 9, _due_in, align="right"),
+        Column(
+            "at",
+            "due at",
+            19,
+            lambda e, view: moment(e.at_ms or 0, zone_of(view)),
+            lambda e: e.at_ms,
+        ),
+        ATTEMPTS,
+        replace(ERROR, flex=2, priority=3),
     )
-    orders = (
-        SortOrder("in", words="next first", back="last first"),
-        SortOrder("id", lambda e: e.id),
-        BY_TASK,
-        SortOrder("at", lambda e: e.at_ms),
-        SortOrder("attempts", lambda e: e.attempts, True),
-        SortOrder("error", by_error),
-    )
+    usual = SortOrder("in", words="next first", back="last first")
     empty = "nothing is delayed: entries that wait for a time or a retry come here"
     tall = 18
 
@@ -70,22 +74,6 @@ class DelayedView(EntryView):
     def forget(self) -> None:
         super().forget()
         self._bar_ms = None
-
-    def row(self, item: Any, snapshot: Snapshot) -> TableRow:
-        entry: Entry = item
-        at = entry.at_ms or 0
-        left = at - snapshot.now_ms
-        return TableRow(
-            entry.id,
-            (
-                entry.id,
-                entry.task or "",
-                ("now", OK) if left <= 0 else (age(left), DELAYED),
-                moment(at, zone_of(self)),
-                (str(entry.attempts), "" if entry.attempts else DIM),
-                error_cell(entry),
-            ),
-        )
 
     def chart(self, snapshot: Snapshot, width: int) -> Text | None:
         upcoming = snapshot.upcoming

@@ -8,17 +8,49 @@ from typing import TYPE_CHECKING, Final
 from redisq_ops.core.model.entry import Entry
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import count, date
-from redisq_ops.tui.table.table_model import TableColumn
+from redisq_ops.tui.table.table_model import Cell
+from redisq_ops.tui.theme import DIM
 
 from .base import Items, QueueView, SortOrder, redaction_of
+from .columns import Column, texts
 
 if TYPE_CHECKING:
     from redisq_ops.ops.filter.ast import Query
     from redisq_ops.ops.filter.fields import Need
 
-TASK: Final = TableColumn("task", "task", 20, flex=2, priority=1, optional=True)
+
+def error_cell(entry: Entry) -> Cell:
+    """An error in one line: its type, then the message."""
+    return entry.error.line if entry.error else entry.problem or ""
+
+
+def _by_error(entry: Entry) -> tuple[str, str] | None:
+    error = entry.error
+    return None if error is None else (error.type, error.message)
+
+
+def _attempts(entry: Entry, _: object) -> Cell:
+    return str(entry.attempts), "" if entry.attempts else DIM
+
+
+ID: Final = texts("id", "entry", 30, lambda e: e.id, flex=1)
+TASK: Final = texts("task", "task", 20, lambda e: e.task, "", flex=2, priority=1, optional=True)
 """for task programs: the name of an entry's task"""
-BY_TASK: Final = SortOrder("task", lambda entry: entry.task)
+ATTEMPTS: Final = Column(
+    "attempts",
+    "attempts",
+    8,
+    _attempts,
+    lambda e: e.attempts,
+    align="right",
+    priority=2,
+    falls=True,
+)
+ERROR: Final = Column(
+    "error", "last error", 12, lambda e, _: error_cell(e), _by_error, flex=3, style=DIM, priority=1
+)
+WORKER: Final = texts("worker", "worker", 12, lambda e: e.consumer, style=DIM, priority=4)
+NEWEST: Final = SortOrder("since", None, True, "newest first", "oldest first")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +121,29 @@ class EntryView(QueueView):
     def items(self, snapshot: Snapshot) -> Items:
         if (found := self.found) is not None:
             return Items(0, found.matches, found.entries)
-        counted = snapshot.counts.of(self.state) if snapshot.counts and self.state else None
-        return Items(snapshot.start, snapshot.total, snapshot.entries, snapshot.exact, counted)
+        return Items(
+            snapshot.start, snapshot.total, snapshot.entries, snapshot.exact, self._counted
+        )
+
+    @property
+    def _looked_at(self) -> str:
+        if self.found is None:
+            return super()._looked_at
+        number = self._counted
+        return "all" if number is None else count(number) if number else ""
+
+    @property
+    def _matches(self) -> str:
+        if self.found is None:
+            return super()._matches
+        number = self._counted
+        return count(self.found.matches) + ("" if number is None else f" of {count(number)}")
+
+    @property
+    def _counted(self) -> int | None:
+        """How many entries of the state there are; None: unknown."""
+        counts = self.snapshot.counts if self.snapshot else None
+        return counts.of(self.state) if counts and self.state else None
 
     def shown(self, item: Entry) -> Entry:
         redaction = redaction_of(self)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import count
-from redisq_ops.tui.table.table_model import TableColumn, TableRow
+from redisq_ops.tui.table.table_model import Cell
 from redisq_ops.tui.theme import DIM
 
-from .base import ChangeTarget, Items, SortOrder
-from .dead_letters import ago
+from .base import ChangeTarget, Items
+from .columns import Column, ages, numbers, texts
 from .delayed import moment, zone_of
-from .new_groups import NewGroupsView
-from .requests import number
+from .new_groups import ERROR, LARGEST, NEW, NewGroupsView, counted
 
 if TYPE_CHECKING:
     from redisq_ops.ops.filter.ast import Query
@@ -33,6 +32,19 @@ class Scanned:
     at_ms: int
 
 
+def _share(group: ErrorGroup, view: GroupsView) -> Cell:
+    return share(group.count, view.looked)
+
+
+def _different(key: str, width: int, of: Callable[[ErrorGroup], Any], priority: int) -> Column:
+    def cell(group: ErrorGroup, _: object) -> Cell:
+        names = of(group)
+        return ("-", DIM) if not len(names) else f"{len(names)}{'+' if names.more else ''}"
+
+    made = numbers(key, key, width, lambda g: len(of(g)), priority=priority)
+    return replace(made, cell=cell)
+
+
 class GroupsView(NewGroupsView):
     """Groups of the latest dead letters, from each snapshot, or of all, from a scan."""
 
@@ -40,6 +52,7 @@ class GroupsView(NewGroupsView):
     title = "groups"
     short = "groups"
     about = "Groups of dead, by error"
+    at_once = True
     verbs = frozenset({"replay", "purge"})
     acts_on = "dead"
     has_details = True
@@ -48,38 +61,24 @@ class GroupsView(NewGroupsView):
         "requests": "HasRequests",
     }
     columns = (
-        TableColumn("group", "group", 8),
-        TableColumn("count", "entries", 7, align="right"),
-        TableColumn("new", "new", 5, align="right", priority=2, optional=True),
-        TableColumn("share", "share", 5, align="right"),
-        TableColumn("lost", "lost", 5, align="right", priority=4),
-        TableColumn("first", "first", 7, align="right", style=DIM, priority=1),
-        TableColumn("last", "last", 7, align="right"),
-        TableColumn("clients", "clients", 7, align="right", priority=3),
-        TableColumn("requests", "requests", 8, align="right", priority=5),
-        TableColumn("error", "error", 44, flex=1),
+        texts("group", "group", 8, lambda g: g.fingerprint),
+        Column("count", "entries", 7, counted, align="right"),
+        NEW,
+        replace(numbers("share", "share", 5, lambda g: g.count), cell=_share),
+        numbers("lost", "lost", 5, lambda g: g.lost, priority=4),
+        ages("first", "first", 7, lambda g: g.first_ms, style=DIM, priority=1),
+        ages("last", "last", 7, lambda g: g.last_ms, falls=True),
+        _different("clients", 7, lambda g: g.clients, priority=3),
+        _different("requests", 8, lambda g: g.requests, priority=5),
+        replace(ERROR, flex=1, width=44),
     )
-    orders: tuple[SortOrder, ...] = (
-        SortOrder("count", None, True, "largest first", "smallest first"),
-        SortOrder("group", lambda g: g.fingerprint),
-        SortOrder("share", lambda g: g.count, True),
-        SortOrder("lost", lambda g: g.lost, True),
-        SortOrder("first", lambda g: g.first_ms),
-        SortOrder("last", lambda g: g.last_ms, True),
-        SortOrder("clients", lambda g: len(g.clients), True),
-        SortOrder("requests", lambda g: len(g.requests), True),
-        SortOrder("error", lambda g: (g.type or "", g.form)),
-    )
+    usual = LARGEST
     empty = "no dead letters: once some are in view 5, they are grouped here by error"
 
     def __init__(self) -> None:
         super().__init__()
         self.whole: Scanned | None = None
         """the groups of a scan, shown instead of the latest ones until Esc"""
-
-    @property
-    def window(self) -> tuple[int, int]:
-        return 0, 1  # groups are of the latest dead letters, whichever rows are in sight
 
     def take(self, whole: Scanned | None) -> None:
         """Show the groups of a scan; None: of the latest dead letters again."""
@@ -114,33 +113,18 @@ class GroupsView(NewGroupsView):
             self._count_new(found, all_read, snapshot.viewport.queue, snapshot)
         return Items(0, len(found), found)
 
-    @staticmethod
-    def _row_of(group: ErrorGroup) -> str:
-        return group.fingerprint
+    def identity(self, item: ErrorGroup) -> str:
+        return item.fingerprint
+
+    @property
+    def looked(self) -> int:
+        """How many dead letters were read for the groups."""
+        seen = self.whole or self.snapshot
+        return seen.looked if seen else 0
 
     def words(self, item: Any) -> tuple[str, ...]:
         group: ErrorGroup = item
         return (group.fingerprint, group.type or "", group.form)
-
-    def row(self, item: Any, snapshot: Snapshot) -> TableRow:
-        group: ErrorGroup = item
-        looked = self.whole.looked if self.whole else snapshot.looked
-        more = "" if group.exact else "≥"
-        return TableRow(
-            group.fingerprint,
-            (
-                group.fingerprint,
-                f"{more}{count(group.count)}",
-                self._new_cell(group),
-                share(group.count, looked),
-                number(group.lost, ""),
-                ago(group.first_ms, snapshot),
-                ago(group.last_ms, snapshot),
-                _different(group.clients),
-                _different(group.requests),
-                group.form if group.type is None else f"{group.type}: {group.form}",
-            ),
-        )
 
     def group(self, fingerprint: str) -> ErrorGroup | None:
         """A listed group."""
@@ -200,7 +184,3 @@ def share(n: int, of: int) -> str:
     """A share in percent; 100 % means all, 0 % none."""
     percent = 100 if n >= of else min(99, round(100 * n / of))
     return f"{percent} %" if percent else "<1 %"
-
-
-def _different(names: Any) -> Any:
-    return ("-", DIM) if not len(names) else f"{len(names)}{'+' if names.more else ''}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from redisq_ops.core.model.rates import Minute
+from redisq_ops.core.model.rates import Minute, Rates
 from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot
 from redisq_ops.ops.terminal import count, printable, quantity, rough_age, short_count
 from redisq_ops.ops.trouble.finding import Severity
@@ -17,14 +17,14 @@ from redisq_ops.tui.charts.blocks import spark
 from redisq_ops.tui.charts.queue_charts import queue_chart
 from redisq_ops.tui.new_dead import NewDead
 from redisq_ops.tui.samples import MINUTE_MS
-from redisq_ops.tui.table.table_model import Cell, TableColumn, TableRow, styled
+from redisq_ops.tui.table.table_model import Cell, TableRow, styled
 from redisq_ops.tui.theme import BAD, DEAD, DELAYED, DIM, HELD, OK, WARN
 
 from .base import Items, QueueView, SortOrder, redaction_of
+from .columns import Column, number
 from .delayed import zone_of
 from .judged_queue import JudgedQueue, folded
 from .overview_sum import OverviewSum
-from .requests import number
 
 if TYPE_CHECKING:
     from redisq_ops.core.model.entry import Counts, State
@@ -47,6 +47,20 @@ def _minute(which: int) -> Callable[[JudgedQueue], int | None]:
     return lambda queue: queue.minute[which] if queue.minute else None
 
 
+def _hour(which: Callable[[Rates], Sequence[int]]) -> Callable[[JudgedQueue], int | None]:
+    return lambda queue: sum(which(queue.row.rates)) if queue.row.rates else None
+
+
+def _numbers(
+    key: str, title: str, width: int, by: Callable[[JudgedQueue], int | None], **more: Any
+) -> Column:
+    return Column(key, title, width, by=by, falls=True, align="right", **more)
+
+
+def _chart(key: str, title: str, by: Callable[[JudgedQueue], int | None], style: str) -> Column:
+    return Column(key, title, _WIDE_SPARK, by=by, falls=True, style=style, spare=True)
+
+
 class OverviewView(QueueView):
     name_ = "overview"
     title = "overview"
@@ -56,41 +70,32 @@ class OverviewView(QueueView):
     explains_rows = False
     holds = "queues"
     columns = (
-        TableColumn("name", "queue", 16, flex=1),
-        TableColumn("kind", "kind", 8, style=DIM, priority=5),
-        TableColumn("trouble", "trouble", 39, flex=4),
-        TableColumn("waiting", "waiting", 7, align="right"),
-        TableColumn("pending", "pending", 7, align="right", priority=1),
-        TableColumn("delayed", "delayed", 7, align="right", priority=2),
-        TableColumn("dead", "dead", 5, align="right"),
-        TableColumn("new", "new", 5, align="right", style=DEAD, priority=2, optional=True),
-        TableColumn("in", "in/min", 6, align="right", priority=4),
-        TableColumn("out", "out/min", 7, align="right", priority=4),
-        TableColumn("failed", "fail/min", 8, align="right", priority=3),
-        TableColumn("oldest", "oldest", 7, align="right", priority=2),
-        TableColumn("waiting-chart", "waiting, 1 h", _WIDE_SPARK, style=DIM, spare=True),
-        TableColumn("in-chart", "in, 1 h", _WIDE_SPARK, style=DIM, spare=True),
-        TableColumn("failed-chart", "failed, 1 h", _WIDE_SPARK, style=BAD, spare=True),
-        TableColumn("spark", "out, 1 h", _SPARK, style=OK, priority=6),
+        Column("name", "queue", 16, by=lambda q: q.first_name, flex=1),
+        Column("kind", "kind", 8, by=lambda q: q.row.kind, style=DIM, priority=5),
+        Column("trouble", "trouble", 39, flex=4),
+        _numbers("waiting", "waiting", 7, _state("waiting")),
+        _numbers("pending", "pending", 7, _state("pending"), priority=1),
+        _numbers("delayed", "delayed", 7, _state("delayed"), priority=2),
+        _numbers("dead", "dead", 5, _state("dead")),
+        _numbers("new", "new", 5, lambda q: q.new_dead, style=DEAD, priority=2, optional=True),
+        _numbers("in", "in/min", 6, _minute(0), priority=4),
+        _numbers("out", "out/min", 7, _minute(1), priority=4),
+        _numbers("failed", "fail/min", 8, _minute(2), priority=3),
+        _numbers("oldest", "oldest", 7, lambda q: -(q.waits_since or 2**63), priority=2),
+        _chart("waiting-chart", "waiting, 1 h", _state("waiting"), DIM),
+        _chart("in-chart", "in, 1 h", _hour(lambda rates: rates.arrived), DIM),
+        _chart("failed-chart", "failed, 1 h", _hour(lambda rates: rates.failed), BAD),
+        Column(
+            "spark",
+            "out, 1 h",
+            _SPARK,
+            by=_hour(lambda r: r.settled),
+            falls=True,
+            style=OK,
+            priority=6,
+        ),
     )
-    orders = (
-        SortOrder("trouble", lambda q: rank(q.found), words="worst first", back="worst last"),
-        SortOrder("name", lambda q: q.first_name),
-        SortOrder("kind", lambda q: q.row.kind),
-        SortOrder("waiting", _state("waiting"), True),
-        SortOrder("pending", _state("pending"), True),
-        SortOrder("delayed", _state("delayed"), True),
-        SortOrder("dead", _state("dead"), True),
-        SortOrder("new", lambda q: q.new_dead, True),
-        SortOrder("in", _minute(0), True),
-        SortOrder("out", _minute(1), True),
-        SortOrder("failed", _minute(2), True),
-        SortOrder("oldest", lambda q: -(q.waits_since or 2**63), True),
-        SortOrder("waiting-chart", _state("waiting"), True),
-        SortOrder("in-chart", lambda q: sum(q.row.rates.arrived) if q.row.rates else None, True),
-        SortOrder("failed-chart", lambda q: sum(q.row.rates.failed) if q.row.rates else None, True),
-        SortOrder("spark", lambda q: sum(q.row.rates.settled) if q.row.rates else None, True),
-    )
+    usual = SortOrder("trouble", lambda q: rank(q.found), words="worst first", back="worst last")
     empty = "no queues here yet: redisq submit FILE makes one; redisq discover finds more"
     filter_examples = "mail  dead>0  kind=rq  trouble~worker  waiting>=100 oldest>1h"
 

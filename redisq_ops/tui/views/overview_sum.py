@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from redisq_ops.core.model.activity import BEATS_MS
+from redisq_ops.ops.inspect.overview import summed
 from redisq_ops.ops.terminal import quantity, rough_age, short_count
 from redisq_ops.ops.trouble.judgement import judged as judged_rules
 
@@ -35,8 +36,9 @@ class OverviewSum:
 
     @classmethod
     def of(cls, judged: Sequence[JudgedQueue], now_ms: int) -> OverviewSum:
-        dead = [number for one in judged if (number := one.of("dead")) is not None]
-        waiting = [number for one in judged if (number := one.of("waiting")) is not None]
+        rows = summed([one.row for one in judged])
+        dead = [number for row in rows if (number := row.of("dead")) is not None]
+        waiting = [number for row in rows if (number := row.of("waiting")) is not None]
         since = [at for one in judged if (at := one.waits_since) is not None and one.of("waiting")]
         workers, all_workers = _workers(judged, now_ms)
         return cls(
@@ -46,8 +48,8 @@ class OverviewSum:
             now_ms - min(since) if since else None,
             workers if all_workers or workers else None,
             all_workers,
-            len(dead) == len(judged),
-            len(waiting) == len(judged),
+            len(dead) == len(rows),
+            len(waiting) == len(rows),
             not bad and all(map(_sound, judged)),
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -11,19 +12,60 @@ from redisq_ops.core.foreign.schedule import OwnersSchedule
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import age
 from redisq_ops.tui.outline.outline import OutlineSection, fact, fact_section
-from redisq_ops.tui.table.table_model import Cell, TableColumn, TableRow, styled
+from redisq_ops.tui.table.table_model import Cell, styled
 from redisq_ops.tui.theme import BAD, DELAYED, DIM, WARN
 
 from .base import Items, QueueView, SortOrder, redaction_of
-from .dead_letters import ago
+from .columns import Column, ages, ago, texts
 from .delayed import moment, zone_of
 
 if TYPE_CHECKING:
     from redisq_ops.ops.inspect.periodic import PeriodicStatus
 
 
-_NEXT: Final = 5
+_TIMES: Final = 5
 """times of a schedule that the preview lists"""
+
+
+def _urgency(status: PeriodicStatus) -> tuple[int, bool]:
+    return status.missed or 0, status.entry.paused
+
+
+def _schedule(status: PeriodicStatus, _: object) -> Cell:
+    return status.entry.cron or ("?", BAD if status.entry.problem else DIM)
+
+
+def _next(status: PeriodicStatus, view: QueueView) -> Cell:
+    if status.entry.next_ms is None:
+        return "-", DIM
+    if status.overdue:
+        return "overdue", WARN
+    due = status.entry.next_ms - view.now_ms
+    return (age(due), DELAYED) if due > 0 else ("due", DIM)
+
+
+def _state(status: PeriodicStatus, _: object) -> Cell:
+    return status.run_state or ("ended" if status.entry.run else ("-", DIM))
+
+
+def _latest(status: PeriodicStatus, seen: Snapshot | QueueView) -> Cell:
+    """When its latest run was due; runs are scheduled a minute ahead."""
+    at = status.entry.run_ms
+    if at is None:
+        return "-", DIM
+    return f"in {age(at - seen.now_ms)}" if at > seen.now_ms else ago(at, seen)
+
+
+def _flags(status: PeriodicStatus, _: object) -> Cell:
+    if status.entry.problem:
+        return status.entry.problem, BAD
+    words = ["paused"] if status.entry.paused else []
+    if status.overdue:
+        from redisq_ops.ops.inspect.periodic import missed_words
+
+        words.append(f"{missed_words(status.missed)} missed")
+    words += ["waits for its latest run"] if status.held else []
+    return ", ".join(words), WARN
 
 
 class PeriodicView(QueueView):
@@ -36,33 +78,24 @@ class PeriodicView(QueueView):
     title = "periodic entries"
     short = "cron"
     about = "Periodic: next, last run"
+    at_once = True
     needs = "HasPeriodicEntries"
     verbs = frozenset({"requeue", "purge"})
     holds = "periodic"
     named_rows = True
     columns = (
-        TableColumn("name", "periodic entry", 20, flex=1),
-        TableColumn("schedule", "schedule", 16, flex=1),
-        TableColumn("zone", "zone", 13, style=DIM, priority=2),
-        TableColumn("next", "next in", 8, align="right"),
-        TableColumn("latest", "latest run", 10, align="right"),
-        TableColumn("state", "state", 8, priority=1),
-        TableColumn("flags", "flags", 16, flex=4),
+        texts("name", "periodic entry", 20, lambda p: p.name, flex=1),
+        Column("schedule", "schedule", 16, _schedule, lambda p: p.entry.cron, flex=1),
+        texts("zone", "zone", 13, lambda p: p.entry.zone, "", style=DIM, priority=2),
+        Column("next", "next in", 8, _next, align="right"),
+        replace(
+            ages("latest", "latest run", 10, lambda p: p.entry.run_ms), cell=_latest, falls=True
+        ),
+        Column("state", "state", 8, _state, lambda p: p.run_state, priority=1),
+        Column("flags", "flags", 16, _flags, _urgency, flex=4, falls=True),
     )
-    orders = (
-        SortOrder("next", lambda p: p.entry.next_ms, words="next first", back="next last"),
-        SortOrder("name", lambda p: p.name),
-        SortOrder("schedule", lambda p: p.entry.cron),
-        SortOrder("zone", lambda p: p.entry.zone),
-        SortOrder("latest", lambda p: p.entry.run_ms, True),
-        SortOrder("state", lambda p: p.run_state),
-        SortOrder("flags", lambda p: (p.missed or 0, p.entry.paused), True),
-    )
+    usual = SortOrder("next", lambda p: p.entry.next_ms, words="next first", back="next last")
     empty = "no periodic entries: `:periodic add` makes one"
-
-    @property
-    def window(self) -> tuple[int, int]:
-        return 0, 1  # they are read as a whole
 
     def items(self, snapshot: Snapshot) -> Items:
         return Items(0, len(snapshot.periodic), snapshot.periodic)
@@ -97,7 +130,7 @@ class PeriodicView(QueueView):
         if spec is not None:
             from redisq_ops.core.queues.delay.periodic import slots
 
-            times = islice(slots(spec, now), _NEXT)
+            times = islice(slots(spec, now), _TIMES)
             lines = [fact(f"in {age(at - now)}", moment(at, zone_of(self))) for at in times]
             found.append(fact_section("next", "next times of its schedule", lines))
         return found
@@ -113,43 +146,5 @@ class PeriodicView(QueueView):
             told.append(fact(name, when))
         return [fact_section("schedule", "schedule", told)]
 
-    def row(self, item: Any, snapshot: Snapshot) -> TableRow:
-        status: PeriodicStatus = item
-        entry = status.entry
-        due = None if entry.next_ms is None else entry.next_ms - snapshot.now_ms
-        next_run: Cell = "-", DIM
-        if due is not None:
-            next_run = (age(due), DELAYED) if due > 0 else ("due", DIM)
-            next_run = ("overdue", WARN) if status.overdue else next_run
-        return TableRow(
-            entry.name,
-            (
-                entry.name,
-                entry.cron or ("?", BAD if entry.problem else DIM),
-                entry.zone or "",
-                next_run,
-                _latest(status, snapshot),
-                status.run_state or ("ended" if entry.run else ("-", DIM)),
-                _flags(status),
-            ),
-        )
-
-
-def _latest(status: PeriodicStatus, snapshot: Snapshot) -> Cell:
-    """When its latest run was due; runs are scheduled a minute ahead."""
-    at = status.entry.run_ms
-    if at is None:
-        return "-", DIM
-    return f"in {age(at - snapshot.now_ms)}" if at > snapshot.now_ms else ago(at, snapshot)
-
-
-def _flags(status: PeriodicStatus) -> Cell:
-    if status.entry.problem:
-        return status.entry.problem, BAD
-    words = ["paused"] if status.entry.paused else []
-    if status.overdue:
-        from redisq_ops.ops.inspect.periodic import missed_words
-
-        words.append(f"{missed_words(status.missed)} missed")
-    words += ["waits for its latest run"] if status.held else []
-    return ", ".join(words), WARN
+    def identity(self, item: Any) -> str:
+        return str(item.entry.name)

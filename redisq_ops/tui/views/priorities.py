@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 from rich.text import Text
 
-from redisq_ops.core.model.entry import Request
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import count, printable
 from redisq_ops.tui.charts.blocks import LEVEL_WIDTH, levels
-from redisq_ops.tui.table.table_model import TableColumn, TableRow
 from redisq_ops.tui.theme import DIM, HELD, OK
 
 from .base import Items, QueueView, SortOrder
-from .dead_letters import ago
-from .requests import BAR, held_cell, number, progress_cell, settled_share, state_cell
+from .requests import AGE, FREE, HELD_OF_LIMIT, ID, PRIORITY, PROGRESS, STATE, WAITING
 
 _LEVELS = 100
 _ASIDE = 30
@@ -30,46 +27,21 @@ class LevelsView(QueueView):
     needs = "HasPriorityLevels"
     holds = "requests"
     columns = (
-        TableColumn("priority", "prio", 4, align="right"),
-        TableColumn("id", "request", 26, flex=1),
-        TableColumn("state", "state", 9, priority=2),
-        TableColumn("held", "held/limit", 10, align="right"),
-        TableColumn("free", "free", 4, align="right"),
-        TableColumn("waiting", "wait", 6, align="right"),
-        TableColumn("progress", "progress", BAR + 5, priority=1),
-        TableColumn("age", "age", 7, align="right", priority=3),
+        PRIORITY,
+        ID,
+        replace(STATE, priority=2),
+        HELD_OF_LIMIT,
+        replace(FREE, priority=0),
+        replace(WAITING, priority=0),
+        PROGRESS,
+        replace(AGE, by=lambda r: -r.created_ms, falls=True, priority=3),
     )
-    orders = (
-        SortOrder("priority", lambda r: (r.priority, r.created_ms)),
-        SortOrder("id", lambda r: r.id),
-        SortOrder("state", lambda r: (r.paused, r.state)),
-        SortOrder("held", lambda r: r.pending, True),
-        SortOrder("free", lambda r: r.tokens, True),
-        SortOrder("waiting", lambda r: r.waiting, True),
-        SortOrder("progress", settled_share, True),
-        SortOrder("age", lambda r: -r.created_ms, True),
-    )
+    usual = SortOrder("priority", PRIORITY.by)
     empty = "no open requests: type :submit FILE --queue QUEUE to make one"
     tall = 20
 
     def items(self, snapshot: Snapshot) -> Items:
         return Items(0, snapshot.open, snapshot.requests)
-
-    def row(self, item: Any, snapshot: Snapshot) -> TableRow:
-        request: Request = item
-        return TableRow(
-            request.id,
-            (
-                str(request.priority),
-                request.id,
-                state_cell(request),
-                held_cell(request),
-                number(request.tokens, OK),
-                number(request.waiting, ""),
-                progress_cell(request),
-                ago(request.created_ms, snapshot),
-            ),
-        )
 
     def chart(self, snapshot: Snapshot, width: int) -> Text | None:
         return drawn(snapshot, width) if snapshot.levels else None

@@ -11,18 +11,35 @@ from redisq_ops.core.model.worker_process import Process
 from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot
 from redisq_ops.ops.terminal import age, count
 from redisq_ops.tui.outline.outline import OutlineSection, fact, fact_section
-from redisq_ops.tui.table.table_model import TableColumn, TableRow
+from redisq_ops.tui.table.table_model import Cell
 from redisq_ops.tui.theme import BAD, DIM, HELD, OK, WARN
 
 from .base import Items, QueueView, SortOrder
-from .dead_letters import ago
+from .columns import Column, ages, ago, number, texts
 from .delayed import moment, zone_of
-from .requests import number
 
 if TYPE_CHECKING:
     from redisq_ops.core.model.worker_command import WorkerWord
 
 STATES = {True: ("alive", OK), False: ("silent", BAD), None: ("unknown", DIM)}
+
+
+def _state(process: Process, _: object) -> Cell:
+    return (
+        ("quiet", WARN) if process.quiet and process.alive is not False else STATES[process.alive]
+    )
+
+
+def _silent(process: Process, _: object) -> Cell:
+    return "-" if process.silent_ms is None else age(process.silent_ms)
+
+
+def _queues(process: Process, _: object) -> Cell:
+    return process.problem or ", ".join(process.queues)
+
+
+def _jobs(process: Process, _: object) -> Cell:
+    return number(len(process.work), HELD) if process.work_known else ("-", DIM)
 
 
 class ProcessesView(QueueView):
@@ -33,37 +50,26 @@ class ProcessesView(QueueView):
     title = "processes"
     short = "procs"
     about = "Worker processes"
+    at_once = True
     named_rows = True
     tells: ClassVar[Mapping[str, WorkerWord]] = {"hold": "quiet", "request cancel": "stop"}
     explains_rows = False
     columns = (
-        TableColumn("process", "process", 24, flex=2),
-        TableColumn("state", "state", 8),
-        TableColumn("silent", "silent", 8, align="right"),
-        TableColumn("jobs", "jobs", 5, align="right"),
-        TableColumn("up", "up", 8, align="right", priority=1),
-        TableColumn("host", "host", 12, flex=1, style=DIM, priority=3),
-        TableColumn("queues", "queues", 12, flex=2, priority=2),
+        texts("process", "process", 24, lambda p: p.name, flex=2),
+        Column("state", "state", 8, _state, lambda p: p.alive),
+        Column("silent", "silent", 8, _silent, lambda p: p.silent_ms, align="right", falls=True),
+        Column("jobs", "jobs", 5, _jobs, lambda p: len(p.work), align="right", falls=True),
+        ages("up", "up", 8, lambda p: p.since_ms, priority=1),
+        texts("host", "host", 12, lambda p: p.host, "", flex=1, style=DIM, priority=3),
+        Column("queues", "queues", 12, _queues, lambda p: p.queues, flex=2, priority=2),
     )
-    orders = (
-        SortOrder("process", words="by name", back="by name, from the end"),
-        SortOrder("state", lambda p: p.alive),
-        SortOrder("silent", lambda p: p.silent_ms, True),
-        SortOrder("jobs", lambda p: len(p.work), True),
-        SortOrder("up", lambda p: p.since_ms),
-        SortOrder("host", lambda p: p.host),
-        SortOrder("queues", lambda p: p.queues),
-    )
+    usual = SortOrder("process", words="by name", back="by name, from the end")
     empty = "no worker process is registered: each is listed while it runs"
 
     @classmethod
     def offered_by(cls, queue: ListedQueue | None) -> bool:
         """A redisq worker can serve any queue with redisq's settings."""
         return queue is not None and (queue.has_settings or "HasWorkerTraces" in queue.features)
-
-    @property
-    def window(self) -> tuple[int, int]:
-        return 0, 1  # the register is read as a whole
 
     def items(self, snapshot: Snapshot) -> Items:
         return Items(0, len(snapshot.processes), snapshot.processes)
@@ -99,22 +105,8 @@ class ProcessesView(QueueView):
         """How jobs of a silent process run again."""
         queue = snapshot.queue
         if queue is not None and "HasWorkerProcesses" in queue.features:
-            return f"wait until it is removed: :workers prune {queue.name}"
+            return f"wait until it is removed: :workers rm {queue.name}"
         return "wait again once their leases end: 4 lists them, R requeues them now"
 
-    def row(self, item: Any, snapshot: Snapshot) -> TableRow:
-        process: Process = item
-        state = STATES[process.alive] if not process.quiet else ("quiet", WARN)
-        silent = "-" if process.silent_ms is None else age(process.silent_ms)
-        return TableRow(
-            process.name,
-            (
-                process.name,
-                STATES[False] if process.alive is False else state,
-                silent,
-                number(len(process.work), HELD) if process.work_known else ("-", DIM),
-                ago(process.since_ms, snapshot),
-                process.host,
-                process.problem or ", ".join(process.queues),
-            ),
-        )
+    def identity(self, item: Any) -> str:
+        return str(item.name)

@@ -8,10 +8,11 @@ from redisq_ops.core.model.settings import DEFAULTS
 from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot
 from redisq_ops.ops.terminal import age
 from redisq_ops.tui.outline.outline import OutlineSection, fact, fact_section
-from redisq_ops.tui.table.table_model import TableColumn, TableRow
+from redisq_ops.tui.table.table_model import Cell
 from redisq_ops.tui.theme import DIM
 
 from .base import Items, QueueView, SortOrder
+from .columns import Column, texts
 
 if TYPE_CHECKING:
     from redisq_ops.ops.change.control import QueueSetting
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
 _MEANINGS = {
     "aging": "each n-th take begins at another priority; 0: strict priorities",
     "history": "which events the history records: off, ops or all",
-    "history_max": "history events that are kept, about",
+    "history_max": "about how many history events are kept",
     "keep_ms": "how long finished requests and results are kept",
     "max_failures": "failures after which an entry is dead",
     "max_lost": "lost leases after which an entry is dead",
-    "max_waiting": "waiting entries above which none is added; 0: no bound",
+    "max_waiting": "how many entries may wait; 0: no bound",
+    "rate": "how many entries are handed out: 10/s, 600/m, 5/h, or off",
     "trash_ms": "how long purged entries can be restored",
 }
 
@@ -34,36 +36,43 @@ def _span(name: str, value: str) -> str:
     return f"  ({age(int(value))})" if name.endswith("_ms") and value else ""
 
 
+def _ms(setting: QueueSetting) -> int | None:
+    return int(setting.value) if setting.name.endswith("_ms") else None
+
+
+def _duration(setting: QueueSetting, _: object) -> Cell:
+    return "" if (ms := _ms(setting)) is None else age(ms)
+
+
+def _meaning(setting: QueueSetting) -> str | None:
+    return _MEANINGS.get(setting.name)
+
+
+def _origin(setting: QueueSetting, _: object) -> Cell:
+    return "default" if setting.default else "an operator"
+
+
 class SettingsView(QueueView):
     name_ = "settings"
     title = "settings"
     short = "set"
     about = "Settings of the queue"
+    at_once = True
     named_rows = True
     explains_rows = False
     columns = (
-        TableColumn("name", "setting", 14),
-        TableColumn("value", "value", 11),
-        TableColumn("span", "duration", 10, style=DIM, priority=1),
-        TableColumn("default", "set by", 11, style=DIM),
-        TableColumn("meaning", "meaning", 20, flex=1, style=DIM, priority=2),
+        texts("name", "setting", 14, lambda s: s.name),
+        texts("value", "value", 11, lambda s: s.value, ("-", DIM)),
+        Column("span", "duration", 10, _duration, _ms, style=DIM, priority=1),
+        Column("default", "set by", 11, _origin, lambda s: s.default, style=DIM),
+        texts("meaning", "meaning", 20, _meaning, "", flex=1, style=DIM, priority=2),
     )
-    orders = (
-        SortOrder("name", lambda s: s.name),
-        SortOrder("value", lambda s: s.value),
-        SortOrder("span", lambda s: int(s.value) if s.name.endswith("_ms") else None),
-        SortOrder("default", lambda s: s.default),
-        SortOrder("meaning", lambda s: _MEANINGS.get(s.name)),
-    )
+    usual = SortOrder("name", lambda s: s.name)
     empty = "this queue has no settings of redisq's"
 
     @classmethod
     def offered_by(cls, queue: ListedQueue | None) -> bool:
         return queue is not None and queue.has_settings
-
-    @property
-    def window(self) -> tuple[int, int]:
-        return 0, 1
 
     def items(self, snapshot: Snapshot) -> Items:
         return Items(0, len(snapshot.settings), snapshot.settings)
@@ -74,7 +83,7 @@ class SettingsView(QueueView):
     def preview_sections(self, item: Any, snapshot: Snapshot) -> list[OutlineSection]:
         setting: QueueSetting = item
         queue = snapshot.queue.name if snapshot.queue else ""
-        how = f":retention {queue} {setting.name}="
+        how = f":settings {queue} {setting.name}="
         usual = str(getattr(DEFAULTS, setting.name))
         lines = [
             fact("what it is", _MEANINGS.get(setting.name, "")),
@@ -86,18 +95,8 @@ class SettingsView(QueueView):
         value = (setting.value or "-") + _span(setting.name, setting.value)
         return [fact_section("change", f"{setting.name}  {value}", lines)]
 
-    def row(self, item: Any, snapshot: Snapshot) -> TableRow:
-        setting: QueueSetting = item
-        span = age(int(setting.value)) if setting.name.endswith("_ms") else ""
-        origin = "default" if setting.default else "an operator"
-        return TableRow(
-            setting.name,
-            (
-                setting.name,
-                setting.value or ("-", DIM),
-                span,
-                origin,
-                _MEANINGS.get(setting.name, ""),
-            ),
-            DIM if setting.default else "",
-        )
+    def identity(self, item: Any) -> str:
+        return str(item.name)
+
+    def row_style(self, item: Any) -> str:
+        return DIM if item.default else ""

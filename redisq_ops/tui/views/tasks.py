@@ -2,19 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
 
-from redisq_ops.core.model.task_figures import TaskFigures
+from redisq_ops.core.model.task_figures import TaskFigures, TaskReport
 from redisq_ops.ops.inspect.snapshot import Snapshot
 from redisq_ops.ops.terminal import count
 from redisq_ops.tui.outline.outline import OutlineSection, fact, fact_section
-from redisq_ops.tui.table.table_model import Cell, TableColumn, TableRow
+from redisq_ops.tui.table.table_model import Cell
 from redisq_ops.tui.theme import BAD, DIM, WARN
 
 from .base import Items, QueueView, SortOrder
-from .dead_letters import ago
+from .columns import Column, ages, number, numbers, texts
 from .delayed import moment, zone_of
-from .requests import number
+
+_UNKNOWN: Final = ("-", DIM)
+
+
+def _rate(task: TaskFigures, view: TasksView) -> Cell:
+    from redisq_ops.ops.inspect.task_report import rate_words
+
+    return rate_words(view.report.per_min(task)) or _UNKNOWN
+
+
+def _ended(task: TaskFigures, _: object) -> Cell:
+    return _UNKNOWN if task.ended is None else count(task.ended)
+
+
+def _time(key: str, of: Callable[[TaskFigures], int | None]) -> Column:
+    def cell(task: TaskFigures, view: TasksView) -> Cell:
+        from redisq_ops.ops.inspect.task_report import time_words
+
+        return time_words(of(task), view.report.times) or _UNKNOWN
+
+    return Column(key, key, 9, cell, of, align="right", falls=True)
+
+
+def _failed(task: TaskFigures, _: object) -> Cell:
+    return _UNKNOWN if task.failed is None else number(task.failed, BAD)
 
 
 class TasksView(QueueView):
@@ -22,32 +48,26 @@ class TasksView(QueueView):
     title = "tasks"
     short = "tasks"
     about = "Tasks: rate, run times"
+    at_once = True
     explains_rows = False
     columns = (
-        TableColumn("task", "task", 24, flex=2),
-        TableColumn("rate", "/min", 7, align="right"),
-        TableColumn("ended", "ended", 7, align="right", priority=2),
-        TableColumn("failed", "failed", 7, align="right"),
-        TableColumn("p50", "p50", 9, align="right"),
-        TableColumn("p95", "p95", 9, align="right"),
-        TableColumn("last", "last", 7, align="right", priority=1),
-        TableColumn("error", "last error", 20, flex=3),
+        Column("task", "task", 24, lambda t, _: _name(t), lambda t: t.task, flex=2),
+        Column("rate", "/min", 7, _rate, align="right"),
+        replace(numbers("ended", "ended", 7, lambda t: t.ended, priority=2), cell=_ended),
+        replace(numbers("failed", "failed", 7, lambda t: t.failed), cell=_failed),
+        _time("p50", lambda t: t.p50_ms),
+        _time("p95", lambda t: t.p95_ms),
+        ages("last", "last", 7, lambda t: t.error_ms, priority=1, falls=True),
+        texts("error", "last error", 20, lambda t: t.error and t.error.line, _UNKNOWN, flex=3),
     )
-    orders = (
-        SortOrder("rate", None, True, "most frequent first", "rarest first"),
-        SortOrder("task", lambda t: t.task),
-        SortOrder("ended", lambda t: t.ended, True),
-        SortOrder("failed", lambda t: t.failed, True),
-        SortOrder("p50", lambda t: t.p50_ms, True),
-        SortOrder("p95", lambda t: t.p95_ms, True),
-        SortOrder("last", lambda t: t.error_ms, True),
-        SortOrder("error", lambda t: t.error and t.error.line),
-    )
+    usual = SortOrder("rate", None, True, "most frequent first", "rarest first")
     empty = "no run of a task is known in QUEUE"
 
     @property
-    def window(self) -> tuple[int, int]:
-        return 0, 1  # they are read as a whole
+    def report(self) -> TaskReport:
+        """What the rows are of."""
+        assert self.snapshot and self.snapshot.tasks
+        return self.snapshot.tasks
 
     def items(self, snapshot: Snapshot) -> Items:
         found = snapshot.tasks.tasks if snapshot.tasks else ()
@@ -56,26 +76,8 @@ class TasksView(QueueView):
     def words(self, item: Any) -> tuple[str, ...]:
         return (_name(item), item.error.line if item.error else "")
 
-    def row(self, item: Any, snapshot: Snapshot) -> TableRow:
-        from redisq_ops.ops.inspect.task_report import rate_words, time_words
-
-        task: TaskFigures = item
-        report = snapshot.tasks
-        assert report is not None
-        unknown: Cell = ("-", DIM)
-        return TableRow(
-            _name(task),
-            (
-                _name(task),
-                rate_words(report.per_min(task)) or unknown,
-                unknown if task.ended is None else count(task.ended),
-                unknown if task.failed is None else number(task.failed, BAD),
-                time_words(task.p50_ms, report.times) or unknown,
-                time_words(task.p95_ms, report.times) or unknown,
-                ago(task.error_ms, snapshot),
-                task.error.line if task.error else unknown,
-            ),
-        )
+    def identity(self, item: Any) -> str:
+        return _name(item)
 
     def preview_sections(self, item: Any, snapshot: Snapshot) -> list[OutlineSection]:
         """What the figures are of, and the releases that the queue's program marked."""

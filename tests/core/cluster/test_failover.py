@@ -65,8 +65,7 @@ class GroupLoad:
         self.over = threading.Event()
         self.failures: list[BaseException] = []
         self.workers = [
-            Worker(self.queue(), self.handle, batch=5, consumer=f"w{n}", lease_ms=2_000)
-            for n in range(2)
+            Worker(self.queue(), self.handle, batch=5, consumer=f"w{n}", lease=2) for n in range(2)
         ]
         targets = [self.produce, *(worker.run for worker in self.workers)]
         self.threads = [threading.Thread(target=self.kept(target)) for target in targets]
@@ -369,14 +368,14 @@ def test_tls_and_users_with_the_rights_the_docs_name(
 
         redisq("redisq-producer", "submit lines --id job")
         redisq("redisq-worker", "work upper:handle --burst")
-        redisq("redisq-producer", "wait request job")
+        redisq("redisq-producer", "wait job")
         assert redisq("redisq-producer", "results job --raw") == "ONE\nTWO\n"
         redisq("redisq-operator", "queue pause default --yes")
         redisq("redisq-operator", "undo --yes")
         assert "default" in redisq("redisq-viewer", "ls")
-        redisq("redisq-viewer", "inspect request job")
+        redisq("redisq-viewer", "inspect job")
         redisq("redisq-viewer", "top --once")
-        assert "job done: 2 done" in redisq("redisq-viewer", "wait request job")
+        assert "job done: 2 done" in redisq("redisq-viewer", "wait job")
         assert "ACL says no" in redisq("redisq-viewer", "work upper:handle", 1)
         assert "ACL says no" in redisq("redisq-viewer", "queue pause default --yes", 1)
         assert "wrong user name or password" in redisq("nobody", "ls", 1)
@@ -430,7 +429,7 @@ def answered(url: str, target: ServerAddress) -> None:
     async def awaited() -> None:
         client = aconnect(there)
         queue = DelaySet(client, "later")
-        await queue.schedule([("e", b"x")], after_ms=0)
+        await queue.schedule([("e", b"x")], after=0)
         taken = await queue.take(1, consumer="w")
         assert await queue.settle([Settlement(taken.deliveries[0], "ack")]) == ["done"]
         await client.aclose()
@@ -534,8 +533,8 @@ def test_rights_to_sidekiq_s_keys_as_the_docs_name_them(
             "undo --yes",
             "purge sidekiq:mail --state dead --yes",
             "trash restore sidekiq:mail --yes",
-            "inspect queue sidekiq:mail",
-            "workers prune sidekiq --yes",
+            "inspect sidekiq:mail",
+            "workers rm sidekiq --yes",
             "dlq groups sidekiq:mail",
         ):
             one_of_us(*words.split())
@@ -554,8 +553,8 @@ def test_who_may_see_some_queues_works_with_these(
         one_of_us = Redisq(url.replace("//", "//redisq-operator:change-me@"), redisq._capsys)
         (row,) = one_of_us.rows("dlq", "replay", "mail", "--yes")
         assert row["op"] in one_of_us("log", code=3) and "resque:low: not looked" in one_of_us.err
-        assert one_of_us.rows("inspect", "request", "r1")[0]["id"] == "r1"
-        assert "ACL says no" in one_of_us.refusal("inspect", "request", "r2", code=1)
+        assert one_of_us.rows("inspect", "r1")[0]["id"] == "r1"
+        assert "ACL says no" in one_of_us.refusal("inspect", "r2", code=1)
         assert one_of_us.rows("undo", "--yes")[0]["done"] == 3
         assert "ACL says no" in one_of_us.refusal("undo", "purge-0123456789", code=1)
         # Another team's queue is not broken, and hides none.

@@ -53,7 +53,7 @@ def nodes() -> Iterator[EmbeddedCluster]:
             queue = DelaySet(client, f"d{n}")
             port = client.get_node_from_key(queue.keys["cfg"]).port
             if port not in met:
-                queue.schedule([("e", b"x")], after_ms=600_000)
+                queue.schedule([("e", b"x")], after=600)
                 client.xadd(f"{{d{n}}}:orders", {"n": 1})
                 client.xgroup_create(f"{{d{n}}}:orders", "bill", "0")
             met.add(port)
@@ -150,11 +150,11 @@ def test_what_the_others_have_is_shown(
 
 def test_what_was_done_and_what_is_there_is_told_of_the_others(loss: Loss, redisq: Redisq) -> None:
     if loss.registry:
-        for words in (["log"], ["undo"], ["select", "--all-queues", "--where", "state:delayed"]):
+        for words in (["log"], ["undo"], ["select", "*", "--where", "state:delayed"]):
             assert "127.0.0.1" in redisq.refusal(*words, code=4)
         return
     here, away = (sorted(n for n in loss.gone if loss.gone[n] is gone) for gone in (False, True))
-    rows = redisq.rows("select", "--all-queues", "--where", "state:delayed", code=3)
+    rows = redisq.rows("select", "*", "--where", "state:delayed", code=3)
     assert sorted(row["queue"] for row in rows) == here
     assert all(f"{name}: not looked at: {loss.why}\n" in redisq.err for name in away)
     (done,) = redisq.rows("requeue", f"{here[0]}/e", "--yes")

@@ -92,7 +92,7 @@ def nodes() -> Iterator[EmbeddedCluster]:
 def there(nodes: EmbeddedCluster) -> Iterator[There]:
     client: Any = connect(nodes.urls[0].replace("redis://", "redis+cluster://"))
     queue = DelaySet(client, "later")
-    queue.schedule([(id, b"x") for id in IDS], after_ms=600_000)
+    queue.schedule([(id, b"x") for id in IDS], after=600)
     way = way_of(nodes, queue.keys["cfg"])
     with closing(client):
         yield There(nodes, queue, [run(client, look) for look in looks(queue)], way)
@@ -230,14 +230,14 @@ def test_a_node_that_joined_for_the_slot_is_found(joined: There, moment: str) ->
 def test_shards_are_looked_through_too(there: There, capsys: pytest.CaptureFixture[str]) -> None:
     """The types of their keys, and whether all adds up: no call is about keys here and there."""
     many = ShardedDelaySet(there.queue.client, "many", shards=3)
-    many.schedule([(id, b"x") for id in IDS], after_ms=0)
-    for one in many.take(4, consumer="w", lease_ms=3_600_000).deliveries:
+    many.schedule([(id, b"x") for id in IDS], after=0)
+    for one in many.take(4, consumer="w", lease=3600).deliveries:
         many.settle([Settlement(one, "reject", b"")])
     way = way_of(there.nodes, many._all_shards()[1].keys["cfg"])
     way.begin()
     there.way.begin()
     redisq = Redisq(there.url, capsys)
-    for words in (("fsck",), ("inspect", "queue", "many"), ("inspect", "queue", "later")):
+    for words in (("fsck",), ("inspect", "many"), ("inspect", "later")):
         redisq(*words)
     assert redisq("fsck") == "later: adds up\nmany: adds up\n"
 

@@ -51,7 +51,7 @@ def queue(request: pytest.FixtureRequest, redisq: Redisq) -> Any:
     ports = {client.get_node_from_key(keys["cfg"]).port for keys in queue.shard_keys}
     assert len(ports) > 1, "its shards are all on one node"
     taken: list[Any] = []
-    while more := queue.take(500, consumer="w1", lease_ms=3_600_000).deliveries:
+    while more := queue.take(500, consumer="w1", lease=3600).deliveries:
         taken += more
     for n, one in enumerate(taken[HELD:]):
         error = Failure("Timeout", f"no answer in {n} s") if n % 2 else Failure("E", "no customer")
@@ -82,8 +82,8 @@ def test_looking(redisq: Redisq, queue: Any) -> None:
     assert sorted(row["entries"] for row in groups) == [dead // 2, dead - dead // 2]
     (one,) = redisq.rows("dlq", "group", queue.name, groups[0]["group"])
     assert (one["entries"], one["total"]) == (groups[0]["entries"], dead)
-    assert redisq.rows("inspect", "queue", queue.name)[0]["dead"] == dead
-    (entry,) = redisq.rows("inspect", "entry", late[0]["address"])
+    assert redisq.rows("inspect", queue.name)[0]["dead"] == dead
+    (entry,) = redisq.rows("inspect", late[0]["address"])
     assert entry["error"]["type"] == "Timeout" and entry["history"]["events"]
     (why,) = redisq.rows("explain", late[0]["address"])
     assert why["rule"] == "dead" and why["facts"]["alike"] == dead // 2
@@ -140,19 +140,19 @@ def test_canary_and_ramp(redisq: Redisq, queue: Any) -> None:
 
 
 def test_consumers(redisq: Redisq, queue: Any) -> None:
-    (report,) = redisq.rows("consumers", "ls", queue.name)
+    (report,) = redisq.rows("workers", "ls", queue.name)
     assert [(one["name"], one["pending"]) for one in report["consumers"]] == [("w1", HELD)]
-    claim = ("consumers", "claim", queue.name, "w1", "--to", "w2", "--min-idle", "0s", "--yes")
-    for words, then in ((claim, ["w2"]), (("consumers", "remove", queue.name, "w1", "--yes"), [])):
+    claim = ("workers", "claim", queue.name, "w1", "--to", "w2", "--min-idle", "0s", "--yes")
+    for words, then in ((claim, ["w2"]), (("workers", "rm", queue.name, "w1", "--yes"), [])):
         (taken,) = redisq.rows(*words)
         assert (taken["matched"], taken["done"], taken["skipped"]) == (HELD, HELD, {})
-        (report,) = redisq.rows("consumers", "ls", queue.name)
+        (report,) = redisq.rows("workers", "ls", queue.name)
         assert [one["name"] for one in report["consumers"]] == then
         log = redisq.rows("log")[0]
         assert (log["matched"], log["done"]) == (HELD, HELD)
         (back,) = redisq.rows("undo", "--yes")
         assert (back["matched"], back["done"]) == (HELD, HELD)
-        (report,) = redisq.rows("consumers", "ls", queue.name)
+        (report,) = redisq.rows("workers", "ls", queue.name)
         assert [(one["name"], one["pending"]) for one in report["consumers"]] == [("w1", HELD)]
     assert queue.invariants() == []
 
@@ -192,7 +192,7 @@ def test_other_programs_queues_are_found_on_every_node(redisq: Redisq) -> None:
     assert [row["name"] for row in redisq.rows("discover")] == found
     redisq("discover", "--register", "--yes")
     assert [row["name"] for row in redisq.rows("ls")] == found
-    claim = ("consumers", "claim", found[0], "b1", "--to", "b2", "--min-idle", "0s", "--yes")
+    claim = ("workers", "claim", found[0], "b1", "--to", "b2", "--min-idle", "0s", "--yes")
     assert redisq.rows(*claim)[0]["done"] == 1 and redisq.rows("undo", "--yes")[0]["done"] == 1
-    assert redisq.rows("consumers", "remove", found[0], "b1", "--yes")[0]["removed"] == 1
+    assert redisq.rows("workers", "rm", found[0], "b1", "--yes")[0]["removed"] == 1
     assert redisq.rows("explain", found[0])[0]["rule"] == "pending"

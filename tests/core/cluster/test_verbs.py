@@ -53,7 +53,7 @@ def test_every_verb(
     for name in ("a", "b", "c"):  # slots of all three nodes
         ok(url, f"submit {lines} --queue {name} --id job --limit 20")
         ok(url, f"work upper:handle --queue {name} --batch 50 --burst")
-        ok(url, f"wait request {name}/job --timeout 10s")
+        ok(url, f"wait {name}/job --timeout 10s")
     capsys.readouterr()
     ok(url, "results a/job --raw")
     assert capsys.readouterr().out.splitlines()[249] == "LINE 250"
@@ -64,17 +64,17 @@ def test_every_verb(
     error = Failure("Timeout", "no answer").encoded()
     taken = queue.take(10, consumer="w1").deliveries
     queue.settle([Settlement(d, "reject", error) for d in taken[:6]])
-    queue.settle([Settlement(d, "fail", error, 600_000) for d in taken[6:8]])
+    queue.settle([Settlement(d, "fail", error, 600) for d in taken[6:8]])
     later = DelaySet(client, "later")
-    later.schedule([(f"e{n}", b"x") for n in range(10)], after_ms=600_000)
+    later.schedule([(f"e{n}", b"x") for n in range(10)], after=600)
 
     ok(url, "ls")
     said = capsys.readouterr().out
     assert all(f"\n{name} " in said for name in ("a", "b", "c", "later"))
-    ok(url, "inspect queue a")
-    ok(url, "inspect request a/bad")
-    ok(url, "inspect entry a/bad/1")
-    ok(url, "inspect entry e3")  # looked up in all queues
+    ok(url, "inspect a")
+    ok(url, "inspect a/bad")
+    ok(url, "inspect a/bad/1")
+    ok(url, "inspect e3")  # looked up in all queues
     ok(url, "pending ls a")
     ok(url, "pending claim a --consumer me --yes")
     ok(url, "pending requeue a/bad/9 --yes")
@@ -85,11 +85,11 @@ def test_every_verb(
     ok(url, "dlq purge a --yes")
     ok(url, "trash ls a")
     ok(url, "trash restore a --max 1 --yes")
-    ok(url, "trash empty a --yes")
+    ok(url, "trash rm a --yes")
     ok(url, "delay ls later")
     ok(url, "delay reschedule later/e1 --in 1h --yes")
     ok(url, "delay requeue later/e2 --yes")
-    ok(url, "delay schedule later/e77 --in 5m payload")
+    ok(url, "delay add later/e77 --in 5m payload")
     ok(url, "request limit a/bad 5 --yes")
     ok(url, "request priority a/bad 7 --yes")
     ok(url, "request pause a/bad --yes")
@@ -98,14 +98,14 @@ def test_every_verb(
     ok(url, "queue pause b --yes")
     ok(url, "queue resume b --yes")
     ok(url, "queue drain c --yes")
-    ok(url, "retention b aging=16 --yes")
+    ok(url, "settings b aging=16 --yes")
     ok(url, "history a")
     ok(url, "log")
     ok(url, "fsck")
-    ok(url, "wait when waiting==0 --queue b --timeout 5s")
+    ok(url, "wait b --until waiting==0 --timeout 5s")
     ok(url, "top --once")
     assert "later" in capsys.readouterr().out
-    ok(url, "queue destroy c --yes")
+    ok(url, "queue rm c --yes")
     ok(url, "ls --json")
     assert '"c"' not in capsys.readouterr().out
 
@@ -143,7 +143,7 @@ def test_a_node_killed_in_the_middle_of_a_round_loses_and_doubles_nothing(
         victim, survivor = node_of(client, dying, nodes), node_of(client, living, nodes)
         assert victim is not survivor
         # Long leases: an outage of some seconds is not what loses them here.
-        worker = Worker([telling, taking], handle, lease_ms=3_600_000, random=lambda: 0.9)
+        worker = Worker([telling, taking], handle, lease=3600, random=lambda: 0.9)
         thread = threading.Thread(target=worker.run)
         thread.start()
         with redis.Redis.from_url(survivor.url, protocol=3) as near:
@@ -187,7 +187,7 @@ def test_what_a_consumer_of_a_stream_held_is_counted_and_given_back(
         client.xgroup_create(key, "g", id="0")
         client.xreadgroup("g", "w1", {key: ">"}, count=70)
         capsys.readouterr()
-        ok(cluster_url, f"consumers remove stream:{key} w1 --to w2 --yes --json")
+        ok(cluster_url, f"workers rm stream:{key} w1 --to w2 --yes --json")
         op = json.loads(capsys.readouterr().out)["op"]
         ok(cluster_url, f"log --queue stream:{key} --json")
         assert json.loads(capsys.readouterr().out)["done"] == 70

@@ -96,12 +96,12 @@ def scene(client: redis.Redis, kind: type[Queue[Any]]) -> Scene:
     elif isinstance(queue, CarmineQueue):
         queue.enqueue([(f"e{n}", b"%d" % n) for n in range(9)])
     else:
-        queue.schedule([(f"e{n}", b"%d" % n) for n in range(8)], at_ms=NOW)
-        queue.schedule([("later", b"l")], at_ms=NOW + 60_000)
+        queue.schedule([(f"e{n}", b"%d" % n) for n in range(8)], at=NOW / 1000)
+        queue.schedule([("later", b"l")], at=(NOW + 60_000) / 1000)
     first, second, third, *held = queue.take(6, consumer="w").deliveries
     queue.settle(
         [
-            Settlement(first, "fail", b"boom", 60_000),
+            Settlement(first, "fail", b"boom", 60),
             Settlement(second, "reject", b"never"),
             Settlement(third, "release"),
         ]
@@ -135,9 +135,9 @@ def act(name: str, do: Act, kinds: tuple[type[Queue[Any]], ...] = ALL) -> None:
     ACTS[name] = (do, kinds)
 
 
-def settling(outcome: Any, delay_ms: int = 0) -> Act:
+def settling(outcome: Any, delay: float = 0) -> Act:
     return lambda scene, queue: queue.settle(
-        [Settlement(delivery, outcome, b"\x00 value", delay_ms) for delivery in scene.held[:2]]
+        [Settlement(delivery, outcome, b"\x00 value", delay) for delivery in scene.held[:2]]
     )
 
 
@@ -188,11 +188,11 @@ act("submit nothing", lambda s, q: q.submit([], id="new"), REQUESTS)
 act("submit two chunks", lambda s, q: q.submit(PAYLOADS * 50, id="new"), REQUESTS)
 act("append", appending, REQUESTS)
 act("seal", sealing, REQUESTS)
-act("schedule", lambda s, q: q.schedule([("new", b"\x00"), ("later", b"l")], after_ms=9), DELAYS)
-act("reschedule", lambda s, q: q.schedule([("later", b"\xff")], after_ms=9, mode="move"), DELAYS)
+act("schedule", lambda s, q: q.schedule([("new", b"\x00"), ("later", b"l")], after=0.009), DELAYS)
+act("reschedule", lambda s, q: q.schedule([("later", b"\xff")], after=0.009, mode="move"), DELAYS)
 act(
     "reschedule what is pending",
-    lambda s, q: q.schedule([(s.held[0].id, b"\xff")], after_ms=9, mode="move"),
+    lambda s, q: q.schedule([(s.held[0].id, b"\xff")], after=0.009, mode="move"),
     DELAYS,
 )
 act("admit", lambda s, q: run(q.client, admit(q, [("new", b"\x00"), ("later", b"l")])), DELAYS)
@@ -214,7 +214,7 @@ for state in ("pending", "delayed", "dead", "trash"):
     act(f"enqueue what is {state}", enqueuing(state), CARMINES)
 act(
     "enqueue once more",
-    lambda s, q: q.enqueue([(s.held[0].id, b"\xff"), ("new", b"")], requeue=True, backoff_ms=9),
+    lambda s, q: q.enqueue([(s.held[0].id, b"\xff"), ("new", b"")], requeue=True, backoff=0.009),
     CARMINES,
 )
 act(
@@ -232,8 +232,8 @@ act("take", lambda s, q: q.take(3, consumer="w2"))
 act("take nothing", lambda s, q: (s.queue.take(100, consumer="w3"), q.take(3, consumer="w2"))[1])
 for outcome in ("ack", "result", "fail", "reject", "release"):
     act(outcome, settling(outcome))
-act("fail with a delay", settling("fail", 5000))
-act("extend", lambda s, q: q.extend(s.held, 2 * LEASE_MS))
+act("fail with a delay", settling("fail", 5))
+act("extend", lambda s, q: q.extend(s.held, 2 * LEASE_MS / 1000))
 act("turn", lambda s, q: q.settle_and_take([Settlement(s.held[0], "ack")], 2, consumer="w"))
 for verb, (sources, _) in VERBS.items():
     for source in sources:

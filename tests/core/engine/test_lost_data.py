@@ -124,7 +124,7 @@ def test_a_loss_between_any_two_commands_hides_nothing(
             patch.setattr(operation, "exchange", losing)
             rounds = 0
             for n in (1, 2):
-                with suppress(Refused):  # "destroyed while it was being created"
+                with suppress(Refused):  # "removed while it was being created"
                     submit(queue, n)
         if rounds <= at:
             break
@@ -140,6 +140,6 @@ def test_a_queue_that_is_destroyed_under_a_producer_is_created_again(
 ) -> None:
     queue = RequestQueue(client, "mail")
     submit(queue, 0)
-    redisq("queue", "destroy", "mail", "--hard", "--yes")
+    redisq("queue", "rm", "mail", "--hard", "--yes")
     submit(queue, 1)
     assert [row["waiting"] for row in redisq.rows("ls")] == [1]

@@ -24,7 +24,7 @@ from ...command_line import Redisq
 Submit = Callable[[Any, str], object]
 SUBMIT: dict[str, Submit] = {
     "request": lambda queue, id: queue.submit([b"payload"], id=id),
-    "delay": lambda queue, id: queue.schedule([(id, b"payload")], after_ms=0),
+    "delay": lambda queue, id: queue.schedule([(id, b"payload")], after=0),
     "fair": lambda queue, id: queue.submit("client", [(id, b"payload")]),
     "circular": lambda queue, id: queue.push([(id, b"payload")]),
     "carmine": lambda queue, id: queue.enqueue([(id, b"payload")]),

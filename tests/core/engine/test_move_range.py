@@ -34,7 +34,7 @@ def made(request: pytest.FixtureRequest, client: redis.Redis) -> Callable[[str],
         made = make(client, name, clock=FakeClock())
         fill(made)
         bury(made, keep=1)
-        made.clock.advance(1000)
+        made.clock.advance(1)
         return made
 
     return queue
@@ -115,7 +115,7 @@ def test_what_is_replayed_is_as_new(made: Callable[[str], Any], move: Callable[.
     for entry in queue.page("waiting", None, 500).entries:
         assert (entry.attempts, entry.first_ms, entry.consumer) == (0, None, None)
         assert entry.op == "op"
-    queue.clock.advance(1000)
+    queue.clock.advance(1)
     for given in queue.take(100, consumer="next").deliveries:
         entry = queue.get(given.id)
         assert (entry.first_ms, entry.consumer, given.attempt) == (queue.now(), "next", 1)
@@ -144,7 +144,7 @@ def test_when_it_died_is_the_same_after_each_undo(made: Callable[[str], Any]) ->
     queue = made("q")
     died = {entry.id: entry.since_ms for entry in queue.page("dead", None, 500).entries}
     for op in ("one", "two", "three"):
-        queue.clock.advance(60_000)
+        queue.clock.advance(60)
         for step in range(1, front(queue, op, "waiting")):
             queue.undo(op, step, target="waiting", by=f"undo-{op}", seq=step)
         found = {entry.id: entry.since_ms for entry in queue.page("dead", None, 500).entries}
@@ -172,7 +172,7 @@ def test_a_step_that_arrives_behind_the_undos_moves_nothing(made: Callable[[str]
 def test_what_was_purged_whole_can_be_emptied_whole(made: Callable[[str], Any]) -> None:
     queue = made("q")
     front(queue, "purge", "trash")
-    queue.clock.advance(5)
+    queue.clock.advance(0.005)
     trash = queue.counts().trash
     front(queue, "empty", "gone", source="trash")
     counts = queue.counts()
@@ -183,7 +183,7 @@ def test_what_was_purged_whole_can_be_emptied_whole(made: Callable[[str], Any]) 
 def test_who_dies_after_the_look_is_not_meant(made: Callable[[str], Any]) -> None:
     queue = made("q")
     before, high = queue.counts(), queue.now()
-    queue.clock.advance(1)
+    queue.clock.advance(0.001)
     (late,) = queue.page("pending").entries
     queue.move("bury", 1, [late.id], source="pending", target="waiting", high_water_ms=high)
     bury(queue)
@@ -209,7 +209,7 @@ def test_what_an_undo_put_back_since_the_look_is_not_meant(
     dead = [entry.id for entry in queue.page("dead", None, 500).entries]
     queue.move("purge", 1, dead[3:6], source="dead", target="trash", high_water_ms=queue.now())
     look = queue.now()
-    queue.clock.advance(1)
+    queue.clock.advance(0.001)
     queue.undo("purge", 1, target="trash", by="undo", seq=1)
     front(queue, "op", "waiting", high_water_ms=look + 1 - later_ms)
     left = {entry.id for entry in queue.page("dead", None, 500).entries}
@@ -240,17 +240,17 @@ def test_the_history_is_told_of_a_seconds_steps_at_once(made: Callable[[str], An
     first = queue.move_range("op", 1, shards, **say).done
     assert sum(told()) == first  # at once, so that it is seen to begin
     for step, later_ms in ((2, 400), (3, 599)):
-        queue.clock.advance(later_ms)
+        queue.clock.now_ms += later_ms
         queue.move_range("op", step, shards, **say)
     assert sum(told()) == first and len(told()) <= shards
-    queue.clock.advance(1)
+    queue.clock.advance(0.001)
     fourth = queue.move_range("op", 4, shards, **say).done
     assert sum(told()) == fourth > first and len(told()) <= 2 * shards
     fifth = queue.move_range("op", 5, shards, **say).done
     assert sum(told()) == fourth < fifth
     last = queue.move_range("op", 6, shards, **say, last=True).done
     assert sum(told()) == last > fifth
-    queue.clock.advance(-10_000)
+    queue.clock.now_ms -= 10_000
     seventh = queue.move_range("op", 7, shards, **say).done
     assert sum(told()) == seventh > last  # by a clock that is behind, it would be a long time
     eighth = queue.move_range("op", 8, shards, **say).done
@@ -265,9 +265,9 @@ def test_the_history_is_told_nothing_twice_when_shards_are_given_up(client: redi
     """What was told in theirs is for who exported it; what goes on is told in the first one's."""
     clock = FakeClock()
     queue: Any = ShardedDelaySet(client, "q", shards=3, clock=clock)
-    queue.schedule([(f"e{n}", b"x") for n in range(N)], after_ms=0)
+    queue.schedule([(f"e{n}", b"x") for n in range(N)], after=0)
     bury(queue)
-    clock.advance(1000)
+    clock.advance(1)
     say = {"source": "dead", "target": "waiting", "high_water_ms": queue.now()}
     begun(queue, "waiting", N)
 
@@ -293,7 +293,7 @@ def test_an_entry_whose_request_is_gone_stays_and_stops_nothing(client: redis.Re
         queue.submit([b"1", b"2"], id=rid, limit=5)
         bury(queue)
     client.delete(queue.keys["r_"] + "r1")  # evicted, or removed by hand
-    clock.advance(1)
+    clock.advance(0.001)
     left: tuple[int, ...] = (0,)
     moved = step = 0
     while True:
@@ -386,7 +386,7 @@ def test_a_whole_state_is_moved_by_full_servers_too(client: redis.Redis) -> None
     queue = DelaySet(client, "q", clock=clock)
     KINDS["delay"][1](queue)
     bury(queue)
-    clock.advance(1)
+    clock.advance(0.001)
     client.config_set("maxmemory-policy", "noeviction")
     client.config_set("maxmemory", 1)
     try:
@@ -413,10 +413,10 @@ def test_what_an_undo_put_back_is_told_from_older_entries_in_another_shard(
     fill(queue)
     bury(queue)
     ids = [entry.id for entry in queue.page("dead", None, 500).entries]
-    clock.advance(1000)
+    clock.advance(1)
     chosen_ms = queue.now()
     queue.move("replay", 1, ids, source="dead", target="waiting", high_water_ms=chosen_ms)
-    clock.advance(1000)
+    clock.advance(1)
     queue.undo("replay", 1, target="waiting", by="undo", seq=1)
     assert queue.resize(3) == 0
     assert queue.counts().dead == len(ids)
@@ -430,7 +430,7 @@ def grown(client: redis.Redis, ids: list[str]) -> ShardedDelaySet[Any]:
     """Dead entries, as a process has them that doesn't know yet of four shards instead of one."""
     clock = FakeClock()
     queue, other = (ShardedDelaySet(client, "q", shards=1, clock=clock) for _ in range(2))
-    queue.schedule([(id, b"x") for id in ids], after_ms=0)
+    queue.schedule([(id, b"x") for id in ids], after=0)
     bury(queue)
     assert other.resize(4) == 0 and len(queue.shard_keys) == 1
     return queue

@@ -23,7 +23,7 @@ from redisq_ops.core.worker import Worker
 
 PUTS: dict[str, tuple[Any, Callable[[Any, int], object]]] = {
     "mail": (RequestQueue, lambda q, n: q.submit([b"a"], id=f"r{n}")),
-    "later": (DelaySet, lambda q, n: q.schedule([(f"e{n}", b"a")], after_ms=0)),
+    "later": (DelaySet, lambda q, n: q.schedule([(f"e{n}", b"a")], after=0)),
     "circle": (CircularQueue, lambda q, n: q.push([(f"e{n}", b"a")])),
     "fair": (FairQueue, lambda q, n: q.submit("ann", [(f"e{n}", b"a")])),
     "carmine:mail": (CarmineQueue, lambda q, n: q.enqueue([(f"e{n}", b"a")])),

@@ -13,6 +13,7 @@ from redisq_ops.core.engine.idempotency import CallerSlots
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Delivery, Outcome, Settlement
+from redisq_ops.core.model.errors import Superseded
 from redisq_ops.core.model.keys import registry_key
 from redisq_ops.core.queues.request import RequestQueue
 
@@ -36,7 +37,7 @@ def story(
     for _ in range(STEPS):
         chosen = random.sample(held, min(len(held), random.randint(1, 3)))
         ends = [
-            Settlement(each, random.choice(OUTCOMES), b"%d" % n, random.choice((0, 0, 5_000)))
+            Settlement(each, random.choice(OUTCOMES), b"%d" % n, random.choice((0, 0, 5)))
             for n, each in enumerate(chosen)
         ]
         reply = queue.settle_and_take(ends, random.randint(1, 3), consumer="w")
@@ -44,7 +45,7 @@ def story(
         # Some settled ones stay: their receipts are stale the next time.
         kept = [each for each in held if each not in chosen or random.random() < 0.2]
         held = [*kept, *reply[1].deliveries]
-        queue.clock.advance(random.choice((0, 1, 1_000, 40_000)))
+        queue.clock.now_ms += random.choice((0, 1, 1_000, 40_000))
     return replies, seen(client)
 
 
@@ -73,13 +74,13 @@ def usual_story(client: redis.Redis, seed: int, at_once: bool) -> tuple[list[Any
         queue.submit([b"%d" % n for n in range(size)], id=name, limit=limit, priority=len(name))
     happens: list[Callable[[int], object]] = [
         lambda n: queue.submit([b"x"], id=f"more-{n}"),
-        lambda n: queue.take(1, consumer="other", lease_ms=3_000),
+        lambda n: queue.take(1, consumer="other", lease=3),
         lambda n: queue.configure(f"s{n}", 1, {"history": random.choice(("all", "ops"))}),
         lambda n: queue.control(f"p{n}", 1, "pause", "a"),
         lambda n: queue.control(f"g{n}", 1, "resume", "a"),
         lambda n: client.xadd(queue.keys["s_"] + "a", {"theirs": "x"}, f"{1_000_000 + n}-0"),
         lambda n: client.hset(queue.keys["r_"] + "a", "waiting", random.choice(("1", "60"))),
-        lambda n: clock.advance(5_000),
+        lambda n: clock.advance(5),
     ]
     held = queue.take(1, consumer="w").deliveries
     client.config_resetstat()
@@ -92,13 +93,28 @@ def usual_story(client: redis.Redis, seed: int, at_once: bool) -> tuple[list[Any
         words, taken = queue.settle_and_take(ends, 1, consumer="w")
         replies.append((words, taken, ends))
         held = taken.deliveries
-        clock.advance(1)
+        clock.advance(0.001)
     stats: Any = client.info("commandstats")
     found = seen(client)
     # These have the server's time.
     del found[registry_key().encode()]
     del found[queue.keys["cfg"].encode()][b"registered"]
     return replies, found, sum(each["calls"] for each in stats.values())
+
+
+def test_an_exchange_that_arrives_late_takes_nothing(client: redis.Redis) -> None:
+    """A later call of its slot was carried out: whoever sent it has given up waiting."""
+    queue = RequestQueue(client, "q", callers=CallerSlots(lambda: "me"))
+    queue.submit([b"a", b"b", b"c"], id="r", limit=3)
+    first, second, *_ = (queue.take(1, consumer="w").deliveries[0] for _ in range(2))
+    queue.settle([Settlement(first, "ack")])
+    slots: Any = client.hgetall(queue.keys["callers"])
+    late = {name: b"99" + slot for name, slot in slots.items() if slot.endswith(b" done")}
+    assert late
+    client.hset(queue.keys["callers"], mapping=late)
+    with pytest.raises(Superseded):
+        queue.settle_and_take([Settlement(second, "fail", b"why")], 1, consumer="w")
+    assert (queue.counts().waiting, queue.counts().pending) == (1, 1)
 
 
 @pytest.mark.slow

@@ -25,8 +25,8 @@ JOBS = [Job("A", [n]) for n in range(3)]
 PAIRS = [(f"e{n}", b"x") for n in range(3)]
 KINDS: dict[str, tuple[Callable[..., Any], str, Callable[[Any], Any]]] = {
     "request": (RequestQueue, "q", lambda queue: queue.submit([b"x"] * 3, id="r1", limit=3)),
-    "delay": (DelaySet, "q", lambda queue: queue.schedule(PAIRS, after_ms=0)),
-    "shards": (ShardedDelaySet, "q", lambda queue: queue.schedule(PAIRS, after_ms=0)),
+    "delay": (DelaySet, "q", lambda queue: queue.schedule(PAIRS, after=0)),
+    "shards": (ShardedDelaySet, "q", lambda queue: queue.schedule(PAIRS, after=0)),
     "circular": (CircularQueue, "q", lambda queue: queue.push(PAIRS)),
     "fair": (FairQueue, "q", lambda queue: queue.submit("ann", PAIRS)),
     "carmine": (CarmineQueue, "carmine:q", lambda queue: queue.enqueue(PAIRS)),

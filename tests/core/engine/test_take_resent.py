@@ -17,7 +17,7 @@ from redisq_ops.core.redis.transport import exchange
 
 PAIRS = [("a", b"1"), ("b", b"2"), ("c", b"3")]
 PUT: dict[str, tuple[Callable[..., Any], Callable[[Any], Any], str]] = {
-    "delay": (DelaySet, lambda queue: queue.schedule(PAIRS, after_ms=0), "body"),
+    "delay": (DelaySet, lambda queue: queue.schedule(PAIRS, after=0), "body"),
     "circular": (CircularQueue, lambda queue: queue.push(PAIRS), "body"),
     "fair": (FairQueue, lambda queue: queue.submit("ann", PAIRS), "body"),
     "carmine": (CarmineQueue, lambda queue: queue.enqueue(PAIRS), "messages"),

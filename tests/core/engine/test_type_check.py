@@ -77,14 +77,14 @@ def put(queue: Any, n: int, tag: str = "e") -> None:
 def filled(queue: Queue[redis.Redis], clock: FakeClock) -> Sequence[Delivery]:
     """Twelve entries, in all states; and an operation, ``before``, that can be taken back."""
     put(queue, 12)
-    held = queue.take(8, consumer="w1", lease_ms=5000).deliveries
+    held = queue.take(8, consumer="w1", lease=5).deliveries
     queue.settle([Settlement(d, "reject", ERROR) for d in held[:4]])
-    queue.settle([Settlement(d, "fail", ERROR, 1000) for d in held[4:6]])
+    queue.settle([Settlement(d, "fail", ERROR, 1) for d in held[4:6]])
     queue.move("before", 1, [held[0].id], source="dead", target="trash", high_water_ms=clock.now_ms)
     queue.move(
         "early", 1, [held[1].id], source="dead", target="waiting", high_water_ms=clock.now_ms
     )
-    clock.advance(1)
+    clock.advance(0.001)
     return held
 
 
@@ -138,7 +138,7 @@ def attempts(
         done["weigh"] = lambda: queue.control("rule", 1, "weight", "bob", 2)
 
     def lapsed() -> Any:
-        clock.advance(6000)
+        clock.advance(6)
         return queue.take(3, consumer="w2")
 
     return done | {"take": lapsed, "put": lambda: put(queue, 2, "more")}
@@ -212,7 +212,7 @@ def fair(client: redis.Redis) -> tuple[FairQueue[redis.Redis], FakeClock]:
 
 
 def served(queue: FairQueue[redis.Redis], n: int = 1) -> list[str | None]:
-    return [d.client for d in queue.take(n, consumer="w", lease_ms=5000).deliveries]
+    return [d.client for d in queue.take(n, consumer="w", lease=5).deliveries]
 
 
 @pytest.mark.parametrize("n", [1, 5])
@@ -253,7 +253,7 @@ def test_what_comes_back_to_such_a_client_is_put_off_and_not_lost(
     with in_the_way(client, queue.keys["c_"] + "ann"):
         said = queue.settle([Settlement(held[6], "fail", ERROR), Settlement(held[7], "ack")])
         assert said == ["retry", "done"]
-        clock.advance(6000)
+        clock.advance(6)
         taken = queue.take(50, consumer="w2").deliveries
         assert taken and {d.client for d in taken} == {"bob"}
         with pytest.raises(WrongKind, match="c:ann is a string"):
@@ -264,7 +264,7 @@ def test_what_comes_back_to_such_a_client_is_put_off_and_not_lost(
         assert served(queue, 50) == []
         queue.sweep()
     assert queue.invariants() == []
-    clock.advance(10_000)
+    clock.advance(10)
     assert set(served(queue, 50)) == {"ann"}
     assert queue.invariants() == []
 

@@ -43,6 +43,7 @@ from redisq_ops.demo.server import EmbeddedServer, binaries
 from redisq_ops.ops.deployment import Deployment
 
 from ...foreign_keys import arq_program, bullmq_program
+from ...foreign_keys.installed_releases import packages
 
 SCRIPT = Path(__file__).parents[2] / "foreign_keys" / "numbered_jobs.py"
 NODE_SCRIPT = SCRIPT.with_name("bullmq_jobs.cjs")
@@ -141,11 +142,11 @@ class Run:
     def _started(self, command: str, *rest: str, worker: str = "") -> subprocess.Popen[bytes]:
         more = {"PORT": self.port, "WORKER": worker}
         if self.kind == "bullmq":
-            more["NODE_PATH"] = str(bullmq_program.packages(bullmq_program.VERSIONS[0]))
+            more["NODE_PATH"] = str(packages("bullmq", bullmq_program.VERSIONS[0]))
             words = ["node", str(NODE_SCRIPT), self.port, command, *rest]
         else:
             if self.kind == "arq":
-                more["PYTHONPATH"] = str(arq_program.packages())
+                more["PYTHONPATH"] = str(packages("arq", arq_program.VERSION))
             more["FAILS"] = "1"
             words = [sys.executable, str(SCRIPT), self.kind, command, *rest]
         process = subprocess.Popen(

@@ -10,10 +10,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-import dramatiq
-import rq
-from rq.job import Job
-from rq.registry import BaseRegistry, FailedJobRegistry, FinishedJobRegistry
 from rq.serializers import JSONSerializer
 
 from redisq_ops.core.foreign.ruby_jobs.job import digest
@@ -29,6 +25,7 @@ from ...foreign_keys import (
     celery_program,
     dramatiq_program,
     laravel_program,
+    rq_program,
     rq_tasks,
 )
 from ...foreign_keys.listening_program import listening
@@ -51,50 +48,6 @@ def texts(raw: Iterable[bytes]) -> list[str]:
     return [one.decode() for one in raw]
 
 
-def rq_jobs(client: Any, serializer: Any = None) -> Stated:
-    test_conformance.rq_(client, serializer)
-    theirs = rq.Queue("low", connection=client)
-    delayed = theirs.scheduled_job_registry, theirs.deferred_job_registry
-    return {
-        "waiting": theirs.job_ids,
-        "delayed": [id for registry in delayed for id in registry.get_job_ids()],
-        "dead": theirs.failed_job_registry.get_job_ids(cleanup=False),
-        "done": theirs.finished_job_registry.get_job_ids(cleanup=False),
-    }
-
-
-def rq_requeues(registry: type[BaseRegistry], client: Any, id: str) -> None:
-    """RQ leaves the time at which the job would have been forgotten, and then it is gone: redisq
-    takes it away."""
-    job = Job.fetch(id, connection=client)
-    registry("low", connection=client).requeue(job)
-    client.persist(job.key)
-
-
-def rq_deletes(client: Any, id: str) -> None:
-    Job.fetch(id, connection=client).delete()
-
-
-def rq_runs(client: Any, id: str) -> None:
-    """What RQ's scheduler does with a job that is due."""
-    queue = rq.Queue("low", connection=client)
-    job = Job.fetch(id, connection=client)
-    queue.scheduled_job_registry.remove(job)
-    queue._enqueue_job(job)
-
-
-def rq_enqueues(client: Any, id: str) -> None:
-    """A job of the same id is a job that RQ overwrites."""
-    rq.Queue("low", connection=client).enqueue(rq_tasks.fine, "again", job_id=id)
-
-
-def rq_times(client: Any) -> Mapping[str, int | None]:
-    due = client.zscore("rq:scheduled:low", "s0")
-    ended: Any = Job.fetch("bad0", connection=client).ended_at
-    ended_ms = ended.replace(tzinfo=UTC).timestamp() * 1000
-    return {"s0": int(due * 1000), "bad0": int(ended_ms), "w0": None, "d0": None}
-
-
 def rq_payloads(client: Any) -> Mapping[str, bytes]:
     job: dict[str, Any] = {
         "description": f"{rq_tasks.__name__}.fine(3)",
@@ -106,8 +59,8 @@ def rq_payloads(client: Any) -> Mapping[str, bytes]:
     return {"w3": json.dumps(job | {"data_bytes": size}).encode()}
 
 
-def bullmq_jobs(client: Any) -> Stated:
-    bullmq_program.specimen(client)
+def bullmq_jobs(client: Any, version: str = bullmq_program.VERSIONS[0]) -> Stated:
+    bullmq_program.specimen(client, version)
     return {
         "waiting": [
             *reversed(texts(client.lrange("bull:mail:wait", 0, -1))),
@@ -136,8 +89,10 @@ def bullmq_adds(client: Any, id: str) -> None:
     bullmq_does("add", client, id)
 
 
-def bullmq_does(method: str, client: Any, id: str) -> None:
-    bullmq_program.Program(client).does(id, method)
+def bullmq_does(
+    method: str, client: Any, id: str, version: str = bullmq_program.VERSIONS[0]
+) -> None:
+    bullmq_program.Program(client, version).does(id, method)
 
 
 def bull_jobs(client: Any, version: str = bull_program.VERSIONS[0]) -> Stated:
@@ -151,28 +106,8 @@ def bull_jobs(client: Any, version: str = bull_program.VERSIONS[0]) -> Stated:
     }
 
 
-def bull_does(method: str, client: Any, id: str) -> None:
-    bull_program.Program(client).does(id, method)
-
-
-def dramatiq_messages(client: Any) -> Stated:
-    dramatiq_program.specimen(client)
-    (acks,) = client.scan_iter("dramatiq:__acks__*")
-    return {
-        "waiting": texts(client.lrange("dramatiq:low", 0, -1)),
-        "pending": texts(client.smembers(acks)),
-        "delayed": texts(client.lrange("dramatiq:low.DQ", 0, -1)),
-        "dead": texts(client.zrange("dramatiq:low.XQ", 0, -1)),
-    }
-
-
-def dramatiq_times(client: Any) -> Mapping[str, int | None]:
-    ((dead, died), *_) = client.zrange("dramatiq:low.XQ", 0, 0, withscores=True)
-    (waits,) = texts(client.lrange("dramatiq:low", 0, 0))
-    return {dead.decode(): int(died), waits: None} | {
-        id.decode(): json.loads(message)["options"]["eta"]
-        for id, message in client.hgetall("dramatiq:low.DQ.msgs").items()
-    }
+def bull_does(method: str, client: Any, id: str, version: str = bull_program.VERSIONS[0]) -> None:
+    bull_program.Program(client, version).does(id, method)
 
 
 def dramatiq_payloads(client: Any) -> Mapping[str, bytes]:
@@ -181,28 +116,6 @@ def dramatiq_payloads(client: Any) -> Mapping[str, bytes]:
     message = json.loads(client.hget("dramatiq:low.msgs", id))
     shown = {name: message[name] for name in ("actor_name", "args", "kwargs", "message_id")}
     return {id: json.dumps(shown | {"options": {}}).encode()}
-
-
-def dramatiq_gives_back(client: Any, id: str) -> None:
-    """What a broker does at its end with what it fetched, and others do for one that is lost."""
-    broker = dramatiq_program.Program(client).broker
-    (acks,) = texts(client.scan_iter("dramatiq:__acks__*.low"))
-    broker.broker_id = acks.removeprefix("dramatiq:__acks__.").removesuffix(".low")
-    broker.do_requeue("low", id)
-
-
-def dramatiq_enqueues(client: Any, id: str) -> None:
-    """What a worker does with a delayed message that it has fetched and that is due; but a worker
-    gives it a new id in Redis, and redisq doesn't."""
-    broker = dramatiq_program.Program(client).broker
-    held = f"dramatiq:__acks__.{broker.broker_id}.low.DQ"
-    client.lrem("dramatiq:low.DQ", 1, id)
-    client.sadd(held, id)
-    message = dramatiq.Message.decode(client.hget("dramatiq:low.DQ.msgs", id))
-    due = message.copy(queue_name="low")
-    del due.options["eta"]
-    broker.do_enqueue("low", id, due.encode())
-    broker.do_ack("low.DQ", id)
 
 
 def arq_jobs(client: Any) -> Stated:
@@ -249,32 +162,6 @@ def asynq_runs(client: Any, id: str) -> None:
 
 def asynq_deletes(client: Any, id: str) -> None:
     asynq_program.Program(client).delete(id)
-
-
-def celery_tasks(client: Any) -> Stated:
-    celery_program.specimen(client)
-    for id in ("w6", "w7"):
-        celery_program.app_on(client).send_task("shop.fine", (id,), task_id=id)
-    return {
-        "waiting": ["w0", "w4", "w6", "w7", "w1", "w5", "w2", "w3"],  # by priority
-        "pending": numbered("run", 4),
-        "delayed": [*numbered("eta", 5), "again"],
-        "dead": numbered("bad", 4),
-        "done": numbered("good", 4),
-    }
-
-
-def celery_forgets(client: Any, id: str) -> None:
-    celery_program.app_on(client).AsyncResult(id).forget()
-
-
-def celery_sends(client: Any, id: str) -> None:
-    """What its result keeps, sent again by Celery."""
-    app = celery_program.app_on(client)
-    kept = app.AsyncResult(id)._get_task_meta()
-    kept = {name: kept[name] for name in ("name", "args", "kwargs", "queue")}
-    celery_forgets(client, id)
-    app.send_task(**kept, task_id=id)
 
 
 def sidekiq_jobs(client: Any) -> Stated:
@@ -438,20 +325,20 @@ def framework_jobs(client: Any) -> Stated:
 
 RQ = Specimen(
     "rq:low",
-    rq_jobs,
-    times=rq_times,
+    rq_program.fill,
+    times=rq_program.times,
     payloads=rq_payloads,
-    again=rq_enqueues,
+    again=rq_program.enqueues,
     fixed=frozenset(numbered("d", 6)),
     matters=r"\S+ (score|changed)|rq:(failed|finished|scheduled|queue):low gone"
     r"|rq:job:{id} (gone|status|created_at|enqueued_at|ended_at)",
     follows="rq:job:{id} (started_at|ended_at|exc_info)",
     unedited=".*",
     own_verbs={
-        ("replay", "dead"): partial(rq_requeues, FailedJobRegistry),
-        ("replay", "done"): partial(rq_requeues, FinishedJobRegistry),
-        ("requeue", "delayed"): rq_runs,
-        **{("hard", state): rq_deletes for state in ("waiting", "dead", "done")},
+        ("replay", "dead"): partial(rq_program.requeues, "dead"),
+        ("replay", "done"): partial(rq_program.requeues, "done"),
+        ("requeue", "delayed"): rq_program.runs,
+        **{("hard", state): rq_program.deletes for state in ("waiting", "dead", "done")},
     },
     differs={"rq:job:{id} enqueued_at": "the time of the call"},
 )
@@ -491,13 +378,13 @@ BULL = Specimen(
 )
 DRAMATIQ = Specimen(
     "dramatiq:low",
-    dramatiq_messages,
+    dramatiq_program.fill,
     unordered=frozenset({"pending"}),
-    times=dramatiq_times,
+    times=dramatiq_program.times,
     payloads=dramatiq_payloads,
     own_verbs={
-        ("requeue", "pending"): dramatiq_gives_back,
-        ("requeue", "delayed"): dramatiq_enqueues,
+        ("requeue", "pending"): dramatiq_program.gives_back,
+        ("requeue", "delayed"): dramatiq_program.enqueues,
     },
     differs={"dramatiq:__heartbeats__ .*": "a broker says with every call that it is there"},
 )
@@ -530,9 +417,9 @@ ASYNQ = Specimen(
 )
 CELERY = Specimen(
     "celery:celery",
-    celery_tasks,
+    celery_program.fill,
     unordered=frozenset({"pending", "delayed", "dead", "done"}),
-    own_verbs={("replay", "dead"): celery_sends, ("hard", "dead"): celery_forgets},
+    own_verbs={("replay", "dead"): celery_program.sends, ("hard", "dead"): celery_program.forgets},
     differs={
         "celery elements headers origin": "the process that sent it",
         "celery elements properties delivery_tag": "every message has its own",
@@ -598,7 +485,7 @@ SPECIMENS = {
 AS_JSON = {
     "rq-json": replace(
         RQ,
-        fill=partial(rq_jobs, serializer=JSONSerializer),
+        fill=partial(rq_program.fill, serializer=JSONSerializer),
         matters_to_edits="rq:job:{id} (data|description)",
         unedited="(?!)",
     ),

@@ -97,9 +97,9 @@ def test_every_state_is_seen(client: Client) -> None:
 
 def test_how_many_workers_there_are_is_unknown(redisq: Redisq, client: Client) -> None:
     client.zadd("arq:queue", {"a": 1})
-    assert redisq.rows("workers", "ls", NAME) == [] and "unknown" in redisq.err
+    assert redisq.processes(NAME) == [] and "unknown" in redisq.err
     client.set("arq:queue:health-check", "Nov-24 19:00:00 j_complete=1 j_ongoing=0")
-    (row,) = redisq.rows("workers", "ls", NAME)
+    (row,) = redisq.processes(NAME)
     assert (row["state"], row["busy"]) == ("unknown", None)
 
 
@@ -165,7 +165,7 @@ def test_queues_are_found(redisq: Redisq, client: Client) -> None:
         try:
             eventually(lambda: client.exists("quiet:health-check"))
             assert names(redisq) == ["arq:quiet"], "a worker serves it"
-            assert redisq.rows("inspect", "queue", "arq:quiet")
+            assert redisq.rows("inspect", "arq:quiet")
         finally:
             worker.kill()
 
@@ -191,7 +191,7 @@ def test_nothing_is_unpickled(redisq: Redisq, client: Client, tmp_path: Path) ->
     for words in (
         ["discover"],
         ["ls"],
-        ["inspect", "entry", f"{NAME}/bad0"],
+        ["inspect", f"{NAME}/bad0"],
         ["dlq", "groups", NAME],
         ["explain", f"{NAME}/d0"],
         ["replay", NAME, "--yes"],

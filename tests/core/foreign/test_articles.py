@@ -594,6 +594,6 @@ def test_names_resolve_where_the_keys_are(filled: Client, name: str) -> None:
 
 
 def test_what_is_unknown_is_not_waited_for(filled: Client, redisq: Redisq) -> None:
-    said = redisq.refusal("wait", "when", "waiting==0", "--queue", "raw-fair:worker1", code=1)
+    said = redisq.refusal("wait", "raw-fair:worker1", "--until", "waiting==0", code=1)
     assert "does not show how many entries are waiting" in said
-    redisq("wait", "when", "pending>0", "--queue", "raw-fair:worker1", "--timeout", "5s")
+    redisq("wait", "raw-fair:worker1", "--until", "pending>0", "--timeout", "5s")

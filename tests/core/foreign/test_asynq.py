@@ -455,7 +455,7 @@ def test_the_command_line_lists_servers_once_for_all_queues(
 ) -> None:
     specimen(client)
     redisq("discover", "--register", "--yes")
-    rows = redisq.rows("workers", "ls")
+    rows = redisq.processes()
     assert [(row["name"], row["busy"], row["jobs"]) for row in rows] == [
         ("box:17:ab", 2, ["run0", "run1"])
     ]

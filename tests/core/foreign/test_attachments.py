@@ -50,7 +50,7 @@ def test_what_a_job_returned_is_shown_with_it_and_not_as_its_payload(
 ) -> None:
     SPECIMENS[kind].fill(client)
     assert kept(client, kind, "good0") == {"result": Attachment("result", result)}
-    (row,) = redisq.rows("inspect", "entry", f"{SPECIMENS[kind].queue}/good0")
+    (row,) = redisq.rows("inspect", f"{SPECIMENS[kind].queue}/good0")
     assert row["result"] == result.decode() and row["payload"] not in (None, row["result"])
     assert row["since_ms"] and (row["run_ms"] is not None or kind in ("celery", "asynq"))
 
@@ -77,9 +77,9 @@ def test_logs_progress_and_children_are_shown_and_redacted(
     assert json.loads(found["failed children"].content) == {"bull:mail:c2": "no luck"}
     assert found["earlier stack traces"].content == b"Error: a\n\nError: b"
     configuration.write_text('[redact]\nkeys = ["password", "sum"]\n')
-    shown = redisq("inspect", "entry", "bullmq:mail/good0")
+    shown = redisq("inspect", "bullmq:mail/good0")
     assert "begins" in shown and "hunter2" not in shown and '"sum": "***"' in shown
-    (row,) = redisq.rows("inspect", "entry", "bullmq:mail/good0")
+    (row,) = redisq.rows("inspect", "bullmq:mail/good0")
     assert "hunter2" not in json.dumps(row) and len(row["attachments"]) == 5
 
 
@@ -121,7 +121,7 @@ def test_what_is_too_long_is_left_out_and_said(
 def test_what_cannot_be_read_hides_nothing_else(redisq: Redisq, job: Client) -> None:
     job.delete(f"{KEY}:logs")
     job.set(f"{KEY}:logs", 1)
-    (row,) = redisq.rows("inspect", "entry", "bullmq:mail/good0")
+    (row,) = redisq.rows("inspect", "bullmq:mail/good0")
     assert row["payload"] and row["result"] is None
     assert "logs" in row["attachments"][0]["left_out"]
 

@@ -110,7 +110,7 @@ def test_celery_agrees_with_the_numbers(client: Client) -> None:
 
 def test_whether_a_worker_lives_is_unknown(redisq: Redisq, client: Client) -> None:
     specimen(client)
-    (row,) = redisq.rows("workers", "ls", NAME)
+    (row,) = redisq.processes(NAME)
     assert row["name"].startswith("celery@") and row["state"] == "unknown"
     assert row["busy"] is None and row["jobs"] is None and "inspect active_queues" in redisq.err
 
@@ -127,10 +127,10 @@ def test_results_without_a_queue_are_shown_in_one_queue_only(
         client.set(f"celery-task-meta-{id}", json.dumps(data))
     assert entries(client, "dead")["bad0"].called == "failed, of any queue"
     assert entries(client, "done")["good0"].called == "succeeded, of any queue"
-    every = redisq.rows("select", "--all-queues", "--where", "state:dead,done")
+    every = redisq.rows("select", "*", "--where", "state:dead,done")
     assert Counter(row["id"] for row in every).most_common(1)[0][1] == 1
     assert len(every) == 4 + 4 + 1, "and what failed in the other queue"
-    redisq("forget", NAME, "--yes")
+    redisq("queue", "rm", NAME, "--yes")
     (row,) = redisq.rows("select", "celery:other", "--where", "state:dead id=bad0")
     assert row["queue"] == "celery:other"
 
@@ -442,7 +442,7 @@ def test_how_often_a_task_failed_before_it_succeeded_is_shown_or_unknown(
     """Celery keeps it only with `result_extended`."""
     kept(client, "good", status="SUCCESS", retries=retries)
     redisq("discover", "--register", "--yes")
-    (row,) = redisq.rows("inspect", "entry", f"{NAME}/good")
+    (row,) = redisq.rows("inspect", f"{NAME}/good")
     assert (row["failures"], row["attempts"]) == (failures, failures)
     unused: Any = None
     cell: Any = DoneView().row(ours(client).get("good"), unused).cells[4]
@@ -663,7 +663,7 @@ def test_a_task_of_a_chord_says_how_many_of_it_have_ended(
     app.backend.on_chord_part_return(Context(id="bad", group="g1"), "FAILURE", ValueError("no"))
     redisq("discover", "--register", "--yes")
     for id in ("waits", "bad"):
-        said = redisq("inspect", "entry", f"{NAME}/{id}")
+        said = redisq("inspect", f"{NAME}/{id}")
         assert "1 of 3 tasks of its chord have ended" in said
 
 

@@ -94,7 +94,7 @@ def test_the_worker_takes_it_for_no_outage(
         if len(ran) > 15:
             raise Reject("no")
 
-    with caplog.at_level("INFO", "redisq_ops"):
+    with caplog.at_level("WARNING", "redisq_ops"):
         Worker(queue, handle, batch=4, burst=True).run()
     assert len(ran) == len(set(ran)) == 20
     assert client.get(f"{queue.at}stat:failed") == b"5"
@@ -113,10 +113,10 @@ def test_looks_say_what_they_do_not_know_and_name_the_key(
     key = f"{queue.at}stat:failed"
     client.hset(key, "x", "y")
     flaw = f"key {key} is a hash: what runs here is not counted in it"
-    (row,) = redisq.rows("inspect", "queue", name)
+    (row,) = redisq.rows("inspect", name)
     assert (row["waiting"], row["done"], row["faults"]) == (1, None, [flaw])
     for one in (name, f"{name}:low"):
         assert redisq.rows("fsck", one, code=1)[0]["faults"] == [flaw]
     client.delete(key)
-    assert redisq.rows("inspect", "queue", name)[0]["done"] == 0
+    assert redisq.rows("inspect", name)[0]["done"] == 0
     assert redisq.rows("fsck", name)[0]["ok"]

@@ -138,7 +138,7 @@ def test_brokers_are_shown_by_their_heartbeats(redisq: Redisq, client: Client) -
     program.fine.send("a")
     lost(client, 1)
     Program(client).broker.enqueue(program.fine.message("b"))
-    rows = {row["state"]: row for row in redisq.rows("workers", "ls", NAME)}
+    rows = {row["state"]: row for row in redisq.processes(NAME)}
     assert rows["silent"]["queues"] == ["low"] and rows["silent"]["silent_ms"] >= 120_000
     assert rows["alive"]["queues"] == [] and rows["alive"]["busy"] is None
     assert "only send messages" in redisq.err

@@ -278,7 +278,7 @@ FILLED = [
 LOOKS = (
     "ls",
     "discover",
-    "inspect queue Q",
+    "inspect Q",
     "waiting ls Q",
     "pending ls Q",
     "dlq ls Q",
@@ -290,7 +290,7 @@ LOOKS = (
     "doctor",
     "metrics --once",
     "workers ls",
-    "consumers ls Q",
+    "workers ls Q",
     "export Q",
     "purge Q --state waiting --dry-run",
 )

@@ -122,7 +122,7 @@ def test_a_queue_and_an_id_are_typed_in_either_form(
     assert name in redisq("discover")
     (row,) = redisq.rows("waiting", "ls", typed, "--where", f'id="{id}"')
     assert (row["queue"], row["id"], row["address"]) == (name, "ü%2F1", address)
-    assert redisq.rows("inspect", "entry", f"{typed}/{id}")[0]["address"] == address
+    assert redisq.rows("inspect", f"{typed}/{id}")[0]["address"] == address
     assert redisq.rows("explain", f"{typed}/{id}")[0]["address"] == address
     assert redisq("fsck", typed) == f"{name}: adds up\n"
     assert f"called '{name}x': no queue" in redisq.refusal("dlq", "ls", f"{name}x", code=1)
@@ -138,20 +138,20 @@ def test_a_change_and_its_undo(redisq: Redisq, client: Client) -> None:
     assert client.zrange(f"rq:redisq:{QUOTED}:trash", 0, -1) == [b"%C3%BC%2F1"]
     assert [row["name"] for row in redisq.rows("ls")] == [name]
     (row,) = redisq.rows("trash", "ls", name)
-    assert row["id"] == "ü%2F1" and redisq.rows("inspect", "entry", f"{name}/{ID}")
+    assert row["id"] == "ü%2F1" and redisq.rows("inspect", f"{name}/{ID}")
     assert redisq.rows("log")[0]["queue"] == name
     redisq("trash", "restore", f"{name}/{ID}", "--yes")
     assert rq.Queue(QUEUE, connection=client).job_ids == ["ü/0", "ü/1"]
     redisq("purge", name, "--state", "waiting", "--yes")
     redisq("undo", "--yes")
     assert rq.Queue(QUEUE, connection=client).job_ids == ["ü/0", "ü/1"]
-    redisq("forget", name, "--yes")
+    redisq("queue", "rm", name, "--yes")
     assert redisq.rows("ls") == []
 
 
 @pytest.mark.alike
 def test_other_programs_and_the_shell(redisq: Redisq, client: Client, monkeypatch: Any) -> None:
-    client.hset(f"bull:{QUEUE}:meta", "version", "bullmq:5.0.0")
+    client.hset(f"bull:{QUEUE}:meta", "version", "bullmq:5.81.5")
     client.lpush(f"bull:{QUEUE}:wait", "ü:1")
     client.hset(f"bull:{QUEUE}:ü:1", mapping={"name": "send", "data": "{}", "timestamp": "1"})
     client.sadd(f"_kombu.binding.{QUEUE}", f"{QUEUE}\x06\x16\x06\x16{QUEUE}")
@@ -170,7 +170,7 @@ def test_other_programs_and_the_shell(redisq: Redisq, client: Client, monkeypatc
     monkeypatch.setenv("REDIS_URL", redisq.url)
     monkeypatch.setenv("COMP_WORDS", "redisq dlq ls")
     assert completion.queues("celery:п") == [f"celery:{QUEUE}"]
-    assert redisq.rows("consumers", "ls", "stream:журнал")[0]["group"] == "группа"
+    assert redisq.rows("workers", "ls", "stream:журнал")[0]["group"] == "группа"
 
 
 def test_names_of_our_own_queues_stay_ascii(redisq: Redisq, client: Client) -> None:

@@ -22,8 +22,8 @@ pytestmark = [pytest.mark.alike, pytest.mark.slow]
 
 LOOKS = (
     "discover",
-    "inspect queue {0}",
-    "inspect queue {0}:mail",
+    "inspect {0}",
+    "inspect {0}:mail",
     "waiting ls {0}",
     "waiting ls {0}:mail",
     "pending ls {0}",
@@ -111,7 +111,7 @@ def test_names_of_any_bytes_are_shown_with_the_others(redisq: Redisq, client: re
     client.sadd("queues", b"odd\xff")
     client.rpush(b"queue:odd\xff", JOB % 5)
     process(client, b"box\xfe:1:b", b'{"queue":"odd\xff","payload":"{\\"jid\\":\\"j6\\"}"}')
-    looked_at(redisq, "sidekiq", "delay ls {0}", "inspect queue {0}:odd%FF", "fsck {0}:odd%FF")
+    looked_at(redisq, "sidekiq", "delay ls {0}", "inspect {0}:odd%FF", "fsck {0}:odd%FF")
     assert [p.name for p in SidekiqQueue(client, "sidekiq").worker_processes()] == [
         "box\udcfe:1:b",
         "good:1:a",
@@ -133,12 +133,12 @@ def test_resques_names_of_any_bytes_too(redisq: Redisq, client: redis.Redis) -> 
     client.sadd("resque:failed_queues", b"odd\xff_failed")
     client.rpush(b"resque:odd\xff_failed", b'{"payload":{"class":"B","args":[]},"queue":"x"}')
     worker(client, b"box\xfe:2:*")
-    looked_at(redisq, "resque", "inspect queue {0}:odd%FF")
-    assert redisq.rows("inspect", "queue", "resque")[0]["pending"] == 2
+    looked_at(redisq, "resque", "inspect {0}:odd%FF")
+    assert redisq.rows("inspect", "resque")[0]["pending"] == 2
     assert len(redisq.rows("dlq", "ls", "resque")) == 2
     found = {row["name"]: row for row in redisq.rows("discover")}
     assert (found["resque:odd%FF"]["waiting"], found["resque:mail"]["waiting"]) == (1, 2)
-    redisq("workers", "prune", "resque", "--yes")
+    redisq("workers", "rm", "resque", "--yes")
     assert client.scard("resque:workers") == 0 and client.llen("resque:queue:mail") == 4
 
 
@@ -166,20 +166,20 @@ def test_a_process_that_cannot_be_read_hides_no_other_and_is_named(
     looked_at(redisq, kind, codes=(0, 1, 3))
     assert [row["pending"] for row in redisq.rows("discover")] == [1]
     assert len(redisq.rows("pending", "ls", f"{kind}:mail")) == 1
-    assert redisq.rows("inspect", "queue", f"{kind}:mail")[0]["pending"] == 1
+    assert redisq.rows("inspect", f"{kind}:mail")[0]["pending"] == 1
     (row,) = redisq.rows("fsck", kind, code=1)
     (flaw,) = row["faults"]
     assert flaw.startswith("process odd:1:d can't be read: a key of another type")
-    processes = {row["name"]: row for row in redisq.rows("workers", "ls", kind, code=3)}
+    processes = {row["name"]: row for row in redisq.processes(kind, code=3)}
     assert processes.pop("odd:1:d")["state"] == "unreadable"
     assert [row["busy"] for row in processes.values()] == [1]
     (name,) = processes
     if kind == "sidekiq":
         client.delete(name)
     assert "odd:1:d can't be read" in redisq.refusal(
-        "workers", "prune", kind, "odd:1:d", "--yes", code=1
+        "workers", "rm", kind, "odd:1:d", "--yes", code=1
     )
-    assert redisq.rows("workers", "prune", kind, "--yes")[-1]["done"] == 1
+    assert redisq.rows("workers", "rm", kind, "--yes")[-1]["done"] == 1
     register = "processes" if kind == "sidekiq" else "resque:workers"
     assert client.smembers(register) == {b"odd:1:d"}
     assert ResqueQueue(client, "resque").names() == (["mail"] if kind == "resque" else [])
@@ -196,7 +196,7 @@ def test_elements_that_are_no_jobs_are_flagged(redisq: Redisq, client: redis.Red
         " one stops, and it is lost"
     )
     assert redisq.rows("discover")[0]["faults"] == [flaw]
-    assert redisq.rows("inspect", "queue", "resque:mail")[0]["faults"] == [flaw]
+    assert redisq.rows("inspect", "resque:mail")[0]["faults"] == [flaw]
     for name in ("resque", "resque:mail"):
         assert redisq.rows("fsck", name, code=1)[0]["faults"] == [flaw]
     client.lrem("resque:queue:mail", 1, "hello")
@@ -259,9 +259,9 @@ def test_inspect_counts_what_no_key_lists(redisq: Redisq, client: redis.Redis) -
     client.set("counter:{r1}", 3)
     client.rpush("{req}:5", "r1")
     for name, waiting, pending in (("raw-fair:worker1", 2, 1), ("raw-request:req", 2, 1)):
-        (row,) = redisq.rows("inspect", "queue", name)
+        (row,) = redisq.rows("inspect", name)
         assert (row["waiting"], row["pending"]) == (waiting, pending)
-        shown = redisq("inspect", "queue", name)
+        shown = redisq("inspect", name)
         assert [line.split() for line in shown.splitlines() if "waiting" in line] == [
             ["waiting", str(waiting)]
         ]
@@ -273,12 +273,10 @@ def test_inspect_counts_what_no_key_lists(redisq: Redisq, client: redis.Redis) -
 def test_inspect_says_what_a_circle_was_made_as(redisq: Redisq, client: redis.Redis) -> None:
     CircularQueue(client, "rot", residence="rotate", repeats="each").push(["a"])
     ShardedCircularQueue(client, "wide", completed="eager", shards=2).push(["a"])
-    (rot,), (wide,) = (redisq.rows("inspect", "queue", name) for name in ("rot", "wide"))
+    (rot,), (wide,) = (redisq.rows("inspect", name) for name in ("rot", "wide"))
     made = {"residence": "rotate", "completed": "set", "repeats": "each", "idle": "wake"}
     assert rot["options"] == made
     assert (wide["options"]["completed"], wide["options"]["residence"]) == ("eager", "list")
-    assert "residence=rotate, completed=set, repeats=each, idle=wake" in redisq(
-        "inspect", "queue", "rot"
-    )
+    assert "residence=rotate, completed=set, repeats=each, idle=wake" in redisq("inspect", "rot")
     dead_letters(client, 1, "ours")
-    assert redisq.rows("inspect", "queue", "ours")[0]["options"] == {}
+    assert redisq.rows("inspect", "ours")[0]["options"] == {}

@@ -49,7 +49,7 @@ def test_what_super_fetch_holds_is_pending_of_its_queue(
     held = redisq.rows("pending", "ls", queue["name"])
     assert {(row["id"], row["consumer"]) for row in held} == {("a", ONE), ("b", ONE), ("c", TWO)}
     assert {row["id"] for row in held if row["since_ms"]} == {"a"}
-    workers = {row["name"]: row["state"] for row in redisq.rows("workers", "ls", queue["name"])}
+    workers = {row["name"]: row["state"] for row in redisq.processes(queue["name"])}
     assert workers == {ONE: "alive", TWO: "silent"}
 
 
@@ -91,16 +91,16 @@ def test_a_process_whose_jobs_its_program_puts_back_is_not_pruned(
     running(client)
     client.sadd("processes", TWO)
     redisq("discover", "--register", "--yes")
-    redisq("workers", "prune", "sidekiq:default", "--rescue", "--yes")
+    redisq("workers", "rm", "sidekiq:default", "--rescue", "--yes")
     assert "lists of its own" in redisq.refusal(
-        "workers", "prune", "sidekiq:default", TWO, "--yes", code=1
+        "workers", "rm", "sidekiq:default", TWO, "--yes", code=1
     )
     assert client.sismember("processes", TWO) and not client.exists("queue:default")
     for rescue in (False, True):
         with pytest.raises(Refused, match="lists of its own"):
             SidekiqQueue(client, "sidekiq:default").prune_process(TWO, rescue=rescue)
     client.delete(f"queue:sq|{TWO}|default")  # put back by then
-    redisq("workers", "prune", "sidekiq:default", "--yes")
+    redisq("workers", "rm", "sidekiq:default", "--yes")
     assert not client.sismember("processes", TWO)
 
 

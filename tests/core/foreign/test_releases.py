@@ -35,6 +35,7 @@ def test_a_release_is_within_the_bounds_or_not(there: list[str], other: str | No
     ("known", "bounds"),
     [
         (("1.10", "3.2"), "1.10 to 3"),
+        (("5.2", "5.7"), "5.2 to 5.x"),
         (("0.28",), "0.28"),
         (("0.23", "0.26"), "0.23 to 0.26"),
     ],

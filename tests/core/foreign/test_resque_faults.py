@@ -73,14 +73,14 @@ def test_b0_the_layout_is_resque_s_own(client: redis.Redis) -> None:
 def test_b1_a_job_survives_the_crash_of_who_took_it(queue: Ours, clock: FakeClock) -> None:
     queue.push([Job("A", [], "b")])
     take(queue)  # and here the process is killed
-    clock.advance(30_001)
+    clock.advance(30.001)
     assert [d.id for d in take(queue, worker="w2")] == ["b"]
 
 
 def test_b1_also_resque_s(low: Low, clock: FakeClock) -> None:
     low.push([Job("A")])
     take(low)
-    clock.advance(30_001)
+    clock.advance(30.001)
     assert len(take(low, worker="w2")) == 1, "run again, not only written down as failed"
 
 
@@ -189,7 +189,7 @@ def test_b13_a_push_whose_reply_is_lost(server: EmbeddedServer, client: redis.Re
 def test_b14_a_late_worker_has_no_say(client: redis.Redis, queue: Ours, clock: FakeClock) -> None:
     queue.push([Job("A", [], "b")])
     (late,) = take(queue)
-    clock.advance(30_001)
+    clock.advance(30.001)
     (good,) = take(queue, worker="w2")
     said = queue.settle([Settlement(d, "fail", BOOM) for d in (late, good)])
     assert said == ["stale", "retry"] and client.zcard("retry") == 1

@@ -227,7 +227,7 @@ def test_nothing_is_unpickled(
     client.xadd("rq:results:bad", {"type": 2, "return_value": trap, "exc_string": trap})
     for words in (
         ["ls"],
-        ["inspect", "entry", "rq:mail/bad"],
+        ["inspect", "rq:mail/bad"],
         ["dlq", "groups", "rq:mail"],
         ["explain", "rq:mail/bad"],
         ["replay", "rq:mail", "--yes"],
@@ -291,6 +291,18 @@ def test_a_job_with_a_time_to_live_gets_it_anew(client: Client, queue: rq.Queue)
     assert 0 < client.ttl("rq:job:bad") <= 500
 
 
+def test_a_result_that_expired_is_no_fault(client: Client, queue: rq.Queue, redisq: Redisq) -> None:
+    for name in ("old", "deleted"):
+        queue.enqueue(rq_tasks.fine, 1, job_id=name)
+    work(client)
+    client.delete("rq:job:old", "rq:job:deleted")
+    client.zadd("rq:finished:mail", {"old": time.time() - 1})  # RQ lets both end together
+    said = redisq("fsck", "rq:mail", code=1)
+    assert "1 done entry is only an id (deleted)" in said
+    client.zrem("rq:finished:mail", "deleted")
+    redisq("fsck", "rq:mail")
+
+
 def prepared(client: Client, queue: rq.Queue) -> None:
     """Some of each, with what hangs on jobs."""
     for n in range(3):
@@ -332,7 +344,7 @@ def test_a_deferred_job_names_the_dead_one_that_it_waits_for(
     queue.enqueue(rq_tasks.fine, 1, job_id="last", depends_on="after")
     work(client)
     redisq("discover", "--register", "--yes")
-    (row,) = redisq.rows("inspect", "entry", "rq:other/after")
+    (row,) = redisq.rows("inspect", "rq:other/after")
     assert [(m["depth"], m["role"], m["address"], m["state"], m["holds"]) for m in row["flow"]] == [
         (-1, "dependent", "rq:mail/last", "delayed", False),
         (0, None, "rq:other/after", "delayed", False),

@@ -25,6 +25,7 @@ from ...changes import AUTHOR
 from ...command_line import Redisq
 from ...foreign_keys import bull_program, bullmq_program, schedule_programs
 from ...foreign_keys.bullmq_program import add
+from ...pipeline.rows import rows as table
 
 pytestmark = pytest.mark.slow
 
@@ -147,11 +148,15 @@ def filled(redisq: Redisq, client: Client, case: Case) -> Kept:
 @pytest.mark.alike
 @pytest.mark.parametrize("case", CASES)
 def test_schedules_are_listed_as_the_program_has_them(
-    redisq: Redisq, client: Client, case: str
+    redisq: Redisq, client: Client, url: str, case: str
 ) -> None:
     of = CASES[case]
     filled(redisq, client, of)
     rows = {row["name"]: row for row in redisq.rows("periodic", "ls", of.queue)}
+    told = ("task", "cron", "zone", "paused", "missed_runs", "overdue", "run_state")
+    assert [{name: row[name] for name in told} for row in rows.values()] == [
+        {name: row[name] for name in told} for row in table(url, "schedules", queue=of.queue)
+    ]
     first, often = (rows[legal(name.encode())] for name in of.names)
     # RedBeat's is for a queue that isn't registered: one that is shows it.
     assert ("elsewhere" in rows) is (case == "redbeat")
@@ -401,6 +406,14 @@ def _many_rq(client: Client) -> None:
     client.zadd("rq:cron_schedulers", {f"x{n}": 0 for n in range(60)})
 
 
+def _many_of_rq_scheduler(client: Client) -> None:
+    client.zadd("rq:scheduler:scheduled_jobs", {f"x{n}": 2**40 for n in range(600)})
+
+
+def _many_of_redbeat(client: Client) -> None:
+    client.zadd("redbeat::schedule", {f"redbeat:x{n}": 2**40 for n in range(600)})
+
+
 @pytest.mark.alike
 @pytest.mark.parametrize(
     ("case", "add", "left"),
@@ -408,6 +421,8 @@ def _many_rq(client: Client) -> None:
         ("sidekiq-cron", _many_crons, ["1,002 more of sidekiq-cron's schedules"]),
         ("asynq", _many_asynq, ["103 more of asynq's schedules", "11 more of asynq's schedulers"]),
         ("rq", _many_rq, ["11 more of RQ's `rq cron` processes"]),
+        ("rq-scheduler", _many_of_rq_scheduler, ["104 more of rq-scheduler's schedules"]),
+        ("redbeat", _many_of_redbeat, ["103 more of RedBeat's schedules"]),
     ],
 )
 def test_the_number_left_out_is_shown(

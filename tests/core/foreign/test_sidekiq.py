@@ -41,6 +41,7 @@ from redisq_ops.core.redis.client import connect
 from redisq_ops.core.worker import Worker
 from redisq_ops.core.worker.handler import Work
 from redisq_ops.core.worker.retry import Reject, Retry
+from redisq_ops.ops.change import edit
 from redisq_ops.ops.deployment import Deployment
 
 from ...command_line import Redisq
@@ -104,7 +105,7 @@ def buried(queue: Ours, clock: FakeClock, how: str) -> None:
         if how != "lost":
             end(queue, delivery, how, BOOM)
     for _ in range(3 if how == "lost" else 0):
-        clock.advance(30_001)
+        clock.advance(30.001)
         take(queue)
 
 
@@ -194,7 +195,7 @@ def test_a_real_worker_goes_on_with_what_was_done_here(
     queue, low = SidekiqQueue(client, "sidekiq:default"), SidekiqQueue(client, "sidekiq:low")
     queue.push([Job("Note", ["pushed"]), Job("Note", ["failed-here"]), Job("Note", ["lost-here"])])
     low.push([Job("Hopeless", ["dead-here"], None, {"retry": 0}), Job("Slow", ["slow"])])
-    queue.push([Job("Note", ["planned"], "later")], after_ms=3_600_000)
+    queue.push([Job("Note", ["planned"], "later")], after=3600)
     kept, failing, losing = take(queue)
     end(queue, failing, "fail", BOOM)
     (dead,) = take(low, 1)
@@ -241,7 +242,7 @@ def test_a_real_worker_goes_on_with_what_was_done_here(
 
         process.kill()
         process.wait()
-        assert low.prune_process(there.name, silent_ms=0, rescue=True).word == "pruned"
+        assert low.prune_process(there.name, silent=0, rescue=True).word == "pruned"
         assert low.worker_processes() == [] and low.counts().pending == 0
         assert ids(low.page("waiting")) == [busy.id], "as it was taken, and again"
         assert low.prune_process(there.name).word == "unknown"
@@ -360,7 +361,7 @@ def test_a_job_goes_its_way(queue: Ours, client: redis.Redis) -> None:
     entry = queue.get("a")
     assert entry and (entry.state, entry.consumer, entry.receipt) == ("pending", "w", a.receipt)
     assert entry.at_ms == a.deadline_ms == T + 30_000
-    assert queue.extend([a, b], 60_000) == [True, True]
+    assert queue.extend([a, b], 60) == [True, True]
     assert end(queue, a, "result", b"kept nowhere") == "done"
     assert end(queue, a) == "stale"
     assert end(queue, b, "release") == "released"
@@ -411,7 +412,7 @@ def test_retries_are_sidekiq_s(queue: Ours, client: redis.Redis, clock: FakeCloc
         assert ("retried_at" in said) == (count > 0)
         assert records.unpacked_backtrace(said["error_backtrace"]) == "a.py"
         assert take(queue) == [], "not before its time"
-        clock.advance(waits[-1])
+        clock.now_ms += waits[-1]
         if not count:
             assert queue.sweep() == 1 and client.zcard("retry") == 0
             clock.now_ms = T
@@ -459,7 +460,7 @@ def test_due_jobs_of_all_queues_are_promoted_as_they_are(
     assert client.lrange("queue:other", 0, -1) == [late]
     assert client.sismember("queues", "other")
     assert set(members(client, "dead")) == {b"broken", b"[]"}, "not lost"
-    clock.advance(1)
+    clock.advance(0.001)
     assert [d.id for d in take(queue)] == ["soon"]
 
 
@@ -469,7 +470,7 @@ def test_what_kills_its_workers_is_dead_in_the_end(
     queue.push([Job("A", ["p"], "poison")])
     for n in range(3):
         assert [d.lost for d in take(queue)] == [n]
-        clock.advance(30_001)
+        clock.advance(30.001)
     assert take(queue) == []
     (dead,) = queue.page("dead").entries
     assert (dead.id, dead.reason, dead.failures, dead.lost) == ("poison", "lost", 0, 3)
@@ -503,7 +504,7 @@ def test_lost_again_when_fewer_losses_are_allowed(
     queue.configure("more", 1, {"max_lost": "5"})
     for _ in range(4):
         assert len(take(queue)) == 1
-        clock.advance(30_001)
+        clock.advance(30.001)
     queue.configure("less", 1, {"max_lost": "2"})
     assert take(queue) == []
     (dead,) = queue.page("dead").entries
@@ -553,6 +554,36 @@ def test_the_worker_runs_it(
     later = live.get("later")
     assert later and later.at_ms and 100_000 < later.at_ms - live.now() <= 120_000
     assert [e.reason for e in live.page("dead").entries] == ["rejected"]
+
+
+def test_a_pause_is_that_of_sidekiq_pro(client: redis.Redis, redisq: Redisq) -> None:
+    """Its workers and ours heed the set `paused`; a drain is ours, and a resume ends both."""
+    client.lpush("queue:default", record("a"))
+    client.sadd("queues", "default")
+    redisq("discover", "--register", "--yes")
+    redisq("queue", "pause", "sidekiq:default", "--reason", "deploy", "--yes")
+    assert "those of Sidekiq alone go on" in redisq.err
+    assert "no worker gets one" not in redisq.err, "Sidekiq's own may"
+    assert client.smembers("paused") == {b"default"}
+    assert take(SidekiqQueue(client, "sidekiq:default")) == []
+    (row,) = redisq.rows("explain", "sidekiq:default")
+    assert "because 'deploy'" in row["sentence"]
+    assert row["command"] == "redisq queue resume sidekiq:default"
+    redisq("queue", "drain", "sidekiq:default", "--yes")
+    redisq("queue", "resume", "sidekiq:default", "--yes")
+    assert not client.exists("paused")
+    counts = SidekiqQueue(client, "sidekiq:default").counts()
+    assert (counts.paused, counts.closed) == (None, None)
+    redisq("undo", "--yes")
+    assert client.smembers("paused") == {b"default"}
+    client.sadd("paused", "low")  # by its page
+    redisq("queue", "resume", "sidekiq:default", "--yes")
+    assert client.smembers("paused") == {b"low"}
+    redisq("queue", "pause", "sidekiq", "--yes", code=1)
+    assert "name a queue of it" in redisq.err
+    redisq("queue", "drain", "sidekiq", "--yes")
+    redisq("queue", "resume", "sidekiq", "--yes")
+    assert SidekiqQueue(client, "sidekiq").counts().closed is None
 
 
 def test_pause_drain_and_full(queue: Ours, client: redis.Redis) -> None:
@@ -774,11 +805,11 @@ def test_what_was_counted_of_a_job_that_others_ended_is_forgotten(
 ) -> None:
     queue.push([Job("A", [], "a")])
     take(queue)
-    clock.advance(30_001)
+    clock.advance(30.001)
     queue.sweep()
     assert client.rpop("queue:default"), "by Sidekiq itself"
     assert client.hlen(queue.keys["lost"]) == 1
-    clock.advance(24 * 3_600_000 + 1)
+    clock.now_ms += 24 * 3_600_000 + 1
     queue.sweep()
     assert client.hlen(queue.keys["lost"]) == 0
 
@@ -796,7 +827,7 @@ def test_rescheduling_and_the_timeline(queue: Ours, client: redis.Redis) -> None
 def test_what_came_back_since_is_late(queue: Ours, client: redis.Redis, clock: FakeClock) -> None:
     queue.push([Job("A", [], "a", {"retry": 0})])
     seen = queue.now()
-    clock.advance(5)
+    clock.advance(0.005)
     end(queue, take(queue)[0], "fail", BOOM)
     assert moved(queue, ["a"], "dead", "waiting", high_water_ms=seen) == ["late"]
     client.zadd("dead", {record("ahead"): (T + 7_200_000) / 1000})
@@ -808,7 +839,7 @@ def test_trash_of_a_queue_that_we_don_t_work_on_goes_as_well(
 ) -> None:
     client.zadd("dead", {record("a"): 1.0, record("b"): 2.0})
     moved(whole, ["a"], "dead", "trash")
-    clock.advance(24 * 3_600_000 + 1)
+    clock.now_ms += 24 * 3_600_000 + 1
     moved(whole, ["b"], "dead", "trash", "later")
     assert ids(whole.page("trash")) == ["b"] and whole.invariants() == []
 
@@ -829,7 +860,7 @@ def test_silent_processes_are_told_and_pruned(whole: Ours, client: redis.Redis) 
     client.pexpire(identity, 25_000)
     (process,) = whole.worker_processes()
     assert process.alive and process.silent_ms and process.silent_ms >= 35_000
-    assert whole.prune_process(identity, silent_ms=50_000).word == "alive"
+    assert whole.prune_process(identity, silent=50).word == "alive"
     assert whole.prune_process("nobody").word == "unknown"
     client.delete(identity, f"{identity}:work")
     assert [p.alive for p in whole.worker_processes()] == [False]
@@ -843,11 +874,11 @@ def test_a_process_whose_record_is_gone_is_pruned_however_long_is_asked_for(
     put(client, "sidekiq-7")
     identity = "web-1:4711:0a1b2c3d4e5f"
     client.persist(identity)
-    assert whole.prune_process(identity, silent_ms=1).word == "alive", (
+    assert whole.prune_process(identity, silent=0.001).word == "alive", (
         "a record that stays says nothing"
     )
     client.delete(identity)
-    assert whole.prune_process(identity, silent_ms=3_600_000).word == "pruned"
+    assert whole.prune_process(identity, silent=3600).word == "pruned"
     assert client.scard("processes") == 0
 
 
@@ -869,11 +900,11 @@ def test_a_rescue_is_whole_or_nothing(whole: Ours, client: redis.Redis) -> None:
     client.set("queue:bad", "somebody else's")
     for _ in range(3):
         with pytest.raises(WrongKind, match="queue:bad"):
-            whole.prune_process(identity, silent_ms=0, rescue=True)
+            whole.prune_process(identity, silent=0, rescue=True)
     assert client.llen("queue:default") == client.llen("queue:low") == 0
     assert client.scard("processes") == 1 and client.hlen(f"{identity}:work") == 3
     client.delete("queue:bad")
-    pruned = whole.prune_process(identity, silent_ms=0, rescue=True)
+    pruned = whole.prune_process(identity, silent=0, rescue=True)
     assert (pruned.word, pruned.waiting, pruned.lost) == ("pruned", 3, 0)
     assert [client.llen(f"queue:{q}") for q in ("default", "bad", "low")] == [1, 1, 1]
 
@@ -883,7 +914,7 @@ def test_what_isn_t_rescued_is_said_to_be_lost(whole: Ours, client: redis.Redis)
     (there,) = whole.worker_processes()
     assert [(work.id, work.queue) for work in there.work] == [("j0", "default"), ("j1", "low")]
     assert (there.since_ms, there.alive, there.host) == (T, True, "web-2")
-    pruned = whole.prune_process(identity, silent_ms=0)
+    pruned = whole.prune_process(identity, silent=0)
     assert (pruned.word, pruned.waiting, pruned.lost) == ("pruned", 0, 2)
     assert client.llen("queue:default") == 0
 
@@ -1014,6 +1045,67 @@ def test_what_is_out_of_an_undo_s_reach_is_said_and_found_later(
     assert client.zcard("dead") == 2 and client.llen("queue:default") == 16_000
 
 
+@pytest.mark.parametrize("taken", [False, True])
+def test_an_edit_is_undone_however_deep_the_entry_is_by_then(
+    queue: Ours, client: redis.Redis, taken: bool
+) -> None:
+    """Only an entry that a search of the whole list did not meet counts as touched."""
+    names = ["a", "b", "c"]
+    queue.push([Job("A", [name], name) for name in names])
+    before = client.lrange("queue:default", 0, -1)
+    entries = [found for name in names if (found := queue.get(name)) is not None]
+    rows = [(e.id, e.payload or b"", (e.payload or b"").replace(b'["', b'["x')) for e in entries]
+    assert queue.edit("op", 1, rows, source="waiting", high_water_ms=2**52) == ["moved"] * 3
+    if taken:
+        client.lset("queue:default", 1, "taken")
+        client.lrem("queue:default", 1, "taken")
+    for start in range(0, 12_000, 1000):
+        more = [record(f"f{n}") for n in range(start, start + 1000)]
+        client.lpush("queue:default", *more)
+        client.rpush("queue:default", *more)
+    left: list[str] = []
+    done = queue.undo("op", 1, target="edit", by="u", seq=1, left=left.extend)
+    assert (done, left) == (((2, 1), ["b"]) if taken else ((3, 0), []))
+    now = client.lrange("queue:default", 12_000, -12_001)
+    assert now == ([before[0], before[2]] if taken else before)
+    assert queue.undo("op", 1, target="edit", by="u", seq=1) == done
+
+
+@pytest.mark.parametrize("state", ["dead", "delayed"])
+def test_of_entries_with_one_jid_the_one_that_was_shown_is_edited(
+    client: redis.Redis,
+    url: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    state: str,
+) -> None:
+    redisq = Redisq(url, capsys)
+    client.zadd("dead", {record("a", args=[n], tag=n): float(n) for n in (1, 2)})
+    if state == "delayed":  # the same job failed before, and is tried again
+        client.zadd("retry", {record("a", args=["retry"]): 3.0})
+
+    def arguments() -> list[list[object]]:
+        return [json.loads(member)["args"] for member in members(client, "dead")]
+
+    queue = SidekiqQueue(client, "sidekiq:default")
+    (entry,) = queue.get_in(["a"], "dead")
+    assert entry is not None and entry.payload is not None
+    seen = json.loads(entry.payload)
+    given = ("--payload", json.dumps(seen | {"args": ["right"]}))
+    (said,) = redisq.rows("dlq", "edit", "sidekiq:default/a", *given, "--yes")
+    assert (said["done"], said["skipped"]) == (1, {})
+    assert arguments() == [["right"] if [n] == seen["args"] else [n] for n in (1, 2)]
+    patch = json.dumps([{"op": "replace", "path": "/args", "value": ["all"]}])
+    (said,) = redisq.rows("dlq", "edit", "sidekiq:default", "--patch", patch, "--yes")
+    assert (said["done"], said["skipped"]) == (2, {})
+    assert arguments() == [["all"], ["all"]]
+    monkeypatch.setattr(edit, "BATCH", 1)
+    patch = json.dumps([{"op": "add", "path": "/args/-", "value": "once"}])
+    (said,) = redisq.rows("dlq", "edit", "sidekiq:default", "--patch", patch, "--yes", code=3)
+    assert (said["done"], said["skipped"]) == (1, {"changed": 1})
+    assert sorted(map(len, arguments())) == [1, 2], "none of them twice"
+
+
 def test_the_journal_keeps_what_could_not_be_reached(
     client: redis.Redis, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -1122,7 +1214,7 @@ def test_a_job_of_a_deployment_is_selected_once(
     redisq("undo", "--yes")
     named = Counter(row["name"] for row in redisq.rows("ls"))
     assert named == {"sidekiq": 1, "sidekiq:mail": 1}
-    rows = redisq.rows("select", "--all-queues")
+    rows = redisq.rows("select", "*")
     both = Counter((row["queue"], row["state"]) for row in rows)
     each = {"waiting": 2, "pending": 1, "dead": 2}
     want = {("sidekiq:mail", state): n for state, n in each.items()} | {
@@ -1130,14 +1222,14 @@ def test_a_job_of_a_deployment_is_selected_once(
     }
     assert both == want | {("sidekiq", state): n for state, n in each.items()}
     assert len({row["id"] for row in rows}) == len(rows) == 13
-    dead = redisq.rows("select", "--all-queues", "--where", "state:dead", "--count")
+    dead = redisq.rows("select", "*", "--where", "state:dead", "--count")
     assert [(row["queue"], row["matched"], row["total"]) for row in dead] == [
         ("sidekiq", 2, 2),
         ("sidekiq:mail", 2, 2),
     ]
-    last = redisq.rows("select", "--all-queues", "--where", "state:dead", "--window", "1")
+    last = redisq.rows("select", "*", "--where", "state:dead", "--window", "1")
     assert {row["queue"] for row in last} == {"sidekiq", "sidekiq:mail"}
-    (one,) = redisq.rows("inspect", "entry", "mail-0")
+    (one,) = redisq.rows("inspect", "mail-0")
     assert one["queue"] == "sidekiq:mail", "a bare id is of one of them"
     assert len(redisq.rows("select", "sidekiq")) == 13, "named by itself it is whole"
 

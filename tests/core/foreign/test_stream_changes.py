@@ -370,7 +370,7 @@ def test_without_xnack_nothing_is_given_back(client: redis.Redis) -> None:
     why = run(client, attempt(queue.give_back_refused()))
     if why is None:
         pytest.skip("this server has XNACK")
-    with pytest.raises(Refused, match=r"lacks XNACK .* redisq consumers claim .* --to NAME"):
+    with pytest.raises(Refused, match=r"lacks XNACK .* redisq workers claim .* --to NAME"):
         run(client, check_settleable(queue, acknowledge=False))
     with pytest.raises(Refused, match="lacks XNACK"):
         finished(queue, settling(queue, "w1", acknowledge=False))

@@ -48,12 +48,12 @@ def test_the_queue_is_shown_beside_it(
     name, key = spoilt(client, kind, part)
     seen = picture(client)
     for one in (name, kind.kind):
-        (row,) = redisq.rows("inspect", "queue", one)
+        (row,) = redisq.rows("inspect", one)
         assert row["waiting"] == 2 and (not state or row[state] is None)
         assert row["pending"] == (None if state == "pending" else 1)
         (flaw,) = row["faults"]
         assert key in flaw
-    assert key in redisq("inspect", "queue", name)
+    assert key in redisq("inspect", name)
     (row,) = redisq.rows("ls", code=3)
     assert row["waiting"] == 2 and key in row["problem"]
     (row,) = redisq.rows("fsck", name, code=1)
@@ -78,7 +78,7 @@ def test_nothing_is_done_to_what_is_seen_in_part(
     words = ["--state", state] if verb != "replay" else []
     assert key in redisq.refusal(verb, name, *words, "--yes", code=1)
     if state == "pending":
-        assert key in redisq.refusal("consumers", "remove", name, "w1", "--yes", code=1)
+        assert key in redisq.refusal("workers", "rm", name, "w1", "--yes", code=1)
     assert picture(client) == seen
 
 
@@ -88,27 +88,27 @@ def test_an_entry_is_found_beside_it_and_none_is_said_to_be_gone(
 ) -> None:
     name, key = spoilt(client, kind, part)
     (first, *_) = redisq.rows("waiting", "ls", name)
-    (row,) = redisq.rows("inspect", "entry", f"{name}/{first['id']}")
+    (row,) = redisq.rows("inspect", f"{name}/{first['id']}")
     assert row["state"] == "waiting"
     (said,) = redisq.rows("explain", f"{name}/{first['id']}")
     assert said["rule"] != "no-worker" or state != "pending", "who asks isn't known"
     assert "unread" in [one["rule"] for one in said["also"]]
     (said,) = redisq.rows("explain", name)
     assert (said["rule"], said["verb"]) == ("unread", "fsck") and key in said["sentence"]
-    absent = redisq.refusal("inspect", "entry", f"{name}/{'0' * 16}", code=1)
+    absent = redisq.refusal("inspect", f"{name}/{'0' * 16}", code=1)
     assert key in absent
 
 
 def test_a_wait_ends_with_no_number_it_doesnt_know(redisq: Redisq, client: redis.Redis) -> None:
     name, _ = spoilt(client, ResqueQueue, "workers")
-    said = redisq.refusal("wait", "when", "pending==0", "--queue", name, code=1)
+    said = redisq.refusal("wait", name, "--until", "pending==0", code=1)
     assert said == "this kind of queue does not show how many entries are pending"
 
 
 def test_of_a_deployment_one_list_spoils_no_other(redisq: Redisq, client: redis.Redis) -> None:
     spoilt(client, ResqueQueue, "queue:odd")
     client.sadd("resque:queues", "odd")
-    (row,) = redisq.rows("inspect", "queue", "resque")
+    (row,) = redisq.rows("inspect", "resque")
     assert (row["waiting"], row["pending"]) == (None, 1)
     assert ["resque:queue:odd" in flaw for flaw in row["faults"]] == [True]
     assert len(redisq.rows("waiting", "ls", "resque", code=3)) == 2
@@ -124,10 +124,10 @@ def test_heartbeats_that_cant_be_read_strike_nobody(redisq: Redisq, client: redi
         b'{"queue":"low","run_at":"2023-11-14T22:13:20Z","payload":{"class":"A","args":[9]}}',
     )
     assert len(redisq.rows("pending", "ls", "resque:low")) == 2
-    (row,) = redisq.rows("workers", "ls", "resque:low", code=3)
+    (row,) = redisq.processes("resque:low", code=3)
     assert (row["state"], row["busy"], row["silent_ms"]) == ("unreadable", 1, None)
     assert "resque:workers:heartbeat" in redisq.err
-    said = redisq.refusal("workers", "prune", "resque", "box:7:low", "--yes", code=1)
+    said = redisq.refusal("workers", "rm", "resque", "box:7:low", "--yes", code=1)
     assert "resque:workers:heartbeat" in said
     assert client.sismember("resque:workers", "box:7:low")
 
@@ -144,12 +144,12 @@ def test_a_sidekiq_process_that_cant_be_read_hides_no_other(
     client.delete("box:1:a:work")
     client.set("box:1:a:work", "x")
     assert [row["consumer"] for row in redisq.rows("pending", "ls", "sidekiq:low")] == ["box:2:b"]
-    (row,) = redisq.rows("inspect", "queue", "sidekiq:low")
+    (row,) = redisq.rows("inspect", "sidekiq:low")
     assert row["waiting"] == 1 and "box:1:a:work" in row["faults"][0]
-    said = redisq.refusal("workers", "prune", "sidekiq", "box:1:a", "--yes", code=1)
+    said = redisq.refusal("workers", "rm", "sidekiq", "box:1:a", "--yes", code=1)
     assert said.endswith("the queue keeps its data: box:1:a:work")
     with pytest.raises(WrongKind):
-        queue.prune_process("box:1:a", silent_ms=0)
+        queue.prune_process("box:1:a", silent=0)
     assert client.sismember("processes", "box:1:a")
 
 

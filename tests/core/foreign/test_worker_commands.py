@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,7 +17,9 @@ from rq.job import Job
 from redisq_ops.core.engine.optional_features import HasWorkerCommands
 from redisq_ops.core.engine.queue_classes import foreign_class
 from redisq_ops.core.foreign import LAYOUTS
-from redisq_ops.core.model.errors import NotFound
+from redisq_ops.core.foreign.rq import RqQueue
+from redisq_ops.core.foreign.sidekiq import SidekiqQueue
+from redisq_ops.core.model.errors import Forbidden, NotFound, RedisqError
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.change.worker_command import prepare_command, send_command
 from redisq_ops.ops.deployment import Deployment
@@ -26,6 +28,7 @@ from ...changes import AUTHOR
 from ...command_line import Redisq
 from ...foreign_keys import Sidekiq, arq_program, asynq_program, celery_program, sidekiq
 from ...foreign_keys.celery_program import wait
+from ...mutants import Mutant, mutants, planted
 
 __all__ = ["sidekiq"]  # the fixture
 
@@ -94,7 +97,7 @@ def test_rq_stops_a_job_and_a_worker(redisq: Redisq, client: Client) -> None:
         redisq("pending", "stop", f"rq:low/{waits.id}", *YES)  # else it waits for its job
         assert process.wait(60) == 0
         again = redisq.refusal("workers", "stop", "rq:low", name, *YES, code=1)
-        assert again == f"queue rq:low: RQ knows no worker {name!r}"
+        assert again == f"RQ knows no worker {name!r}; it knows none"
     assert audited(redisq)[0] == ("stop-job", "deploy", 1, False)
     assert Job.fetch(job.id, connection=client).is_stopped
 
@@ -111,7 +114,7 @@ def test_celery_ends_a_task_and_a_worker(redisq: Redisq, client: Client) -> None
             (outcome,) = redisq.rows("pending", "stop", f"{CELERY}/{id}", *YES)
             assert (outcome["done"], outcome["heard"]) == (1, 1)
         wait(lambda: app.AsyncResult("loops").state == "REVOKED")
-        (name,) = (row["name"] for row in redisq.rows("workers", "ls"))
+        (name,) = (row["name"] for row in redisq.processes())
         said = redisq.refusal("workers", "stop", CELERY, name.partition("@")[2], *YES, code=1)
         assert "knows no worker" in said, "a part of a name is no name"
         redisq("workers", "stop", CELERY, name, *YES)
@@ -162,7 +165,9 @@ def test_sidekiq_quiets_and_stops_a_process(
 ) -> None:
     with sidekiq.working("default") as process:
         sidekiq.until("it is registered", lambda: bool(client.scard("processes")))
-        (row,) = redisq.rows("workers", "ls", "sidekiq")
+        (row,) = redisq.processes("sidekiq")
+        said = redisq.refusal("workers", "stop", "sidekiq", "nope", *YES, code=1)
+        assert said == f"Sidekiq knows no worker 'nope'; it knows {row['name']}"
         redisq("workers", "quiet", "sidekiq", row["name"], *YES)
         assert "has still to read it" in redisq.err
         sidekiq.until("it is quiet", lambda: client.hget(row["name"], "quiet") == b"true")
@@ -234,7 +239,7 @@ def test_a_job_that_went_to_another_worker_is_left_alone(redisq: Redisq, client:
         run(client, send_command(change, AUTHOR))
 
 
-def test_a_command_that_is_sent_again_is_not_published_again(client: Client) -> None:
+def sent_once(client: Client) -> None:
     registered(client)
     queue: Any = run(client, Deployment(client).queue("rq:low"))
     command = run(client, queue.worker_command.op("stop", "w1"))
@@ -245,6 +250,70 @@ def test_a_command_that_is_sent_again_is_not_published_again(client: Client) -> 
         told = heard.get_message(timeout=5)
         assert told is not None and json.loads(told["data"]) == {"command": "shutdown"}
         assert heard.get_message(timeout=0.2) is None
+
+
+def replaced(client: Client) -> None:
+    registered(client)
+    queue: Any = run(client, Deployment(client).queue("rq:low"))
+    command = run(client, queue.worker_command.op("stop", "w1"))
+    client.hset("rq:worker:w1", "birth", "2026-11-29T21:00:00Z")
+    assert queue.send_command("op", 1, command) == ("changed", 0)
+    assert not client.exists(queue.keys["op_"] + "op")
+
+
+def written_down(client: Client) -> None:
+    """Of a program whose workers read a key: the signal, the step, the history, for a while."""
+    client.sadd("processes", "host:1:a")
+    client.hset("host:1:a", "info", json.dumps({"queues": ["low"]}))
+    client.sadd("queues", "low")
+    queue: Any = SidekiqQueue(client, "sidekiq:low")
+    command = run(client, queue.worker_command.op("quiet", "host:1:a"))
+    assert queue.send_command("op", 1, command) == ("ok", 0)
+    assert client.lrange("host:1:a-signals", 0, -1) == [b"TSTP"]
+    key = queue.keys["op_"] + "op"
+    assert client.hget(key, "steps") == b"1" and client.ttl(key) > 0
+    assert "worker-quiet" in str(client.xrange(queue.keys["hist"]))
+
+
+def not_allowed(client: Client) -> None:
+    registered(client)
+    queue: Any = run(client, Deployment(client).queue("rq:low"))
+    command = run(client, queue.worker_command.op("stop", "w1"))
+    rights = ["+@all", "-publish"]
+    client.acl_setuser("bob", True, True, keys="*", channels="*", commands=rights)
+    kept = client.connection_pool.connection_kwargs
+    bob: Any = RqQueue(redis.Redis(port=kept["port"], username="bob", password="x"), "rq:low")
+    try:
+        with pytest.raises(Forbidden):
+            bob.send_command("op", 1, command)
+        assert not client.exists(queue.keys["op_"] + "op")
+    finally:
+        client.acl_deluser("bob")
+
+
+CHECKS = (sent_once, replaced, written_down, not_allowed)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_a_command_is_sent_whole_once_and_only_to_who_was_meant(
+    client: Client, check: Callable[[Client], None]
+) -> None:
+    check(client)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "mutant", [each for each in mutants() if each.paths[0].stem == "send_command"], ids=str
+)
+def test_a_fault_is_found(client: Client, mutant: Mutant) -> None:
+    with planted(mutant):
+        for check in CHECKS:
+            client.flushall()
+            try:
+                check(client)
+            except (AssertionError, RedisqError, pytest.fail.Exception):
+                return
+    pytest.fail(f"nobody notices: {mutant}")
 
 
 def test_without_the_right_to_publish_nothing_is_written(redisq: Redisq, client: Client) -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import redis
 
-from redisq_ops.core.engine.wait import wait
 from redisq_ops.core.model.clock import FakeClock
-from redisq_ops.core.model.entry import EntryOutcome, Settlement
+from redisq_ops.core.model.entry import Settlement
 from redisq_ops.core.model.errors import (
     BadInput,
     QueueClosed,
@@ -20,8 +17,7 @@ from redisq_ops.core.model.errors import (
     TooLarge,
 )
 from redisq_ops.core.model.settings import LEASE_MS
-from redisq_ops.core.queues.delay import DelaySet, ShardedDelaySet
-from redisq_ops.core.redis.client import connect
+from redisq_ops.core.queues.delay import DelaySet
 
 from ...model.wire import picture
 from ...queue_steps import ids, move, settle, take
@@ -42,34 +38,34 @@ def queue(client: redis.Redis, clock: FakeClock) -> Iterator[Queue]:
 
 
 def put(queue: Queue, id: str, after: int, payload: bytes = b"", mode: Any = "new") -> str:
-    (said,) = queue.schedule([(id, payload)], after_ms=after, mode=mode)
+    (said,) = queue.schedule([(id, payload)], after=after / 1000, mode=mode)
     return said.word
 
 
 def test_times_with_fractions_are_whole_ms_by_the_time_they_are_kept(
     queue: Queue, clock: FakeClock
 ) -> None:
-    queue.schedule([("at", b"")], at_ms=clock.now_ms + 0.75)  # type: ignore[arg-type]
-    queue.schedule([("after", b"")], after_ms=0.5)  # type: ignore[arg-type]
+    queue.schedule([("at", b"")], at=(clock.now_ms + 0.25) / 1000)
+    queue.schedule([("after", b"")], after=0.0004)
     held = take(queue)
     assert sorted(ids(held)) == ["after", "at"]
-    clock.advance(LEASE_MS)
+    clock.now_ms += LEASE_MS
     assert len(take(queue)) == 2
 
 
 @pytest.mark.parametrize("at", [1_700_000_000_000_000, float("inf"), float("nan")])
 def test_microseconds_are_refused(queue: Queue, at: Any) -> None:
-    with pytest.raises(BadInput, match="in ms"):
-        queue.schedule([("e", b"")], at_ms=at)
-    with pytest.raises(BadInput, match="in ms"):
-        queue.schedule([("e", b"")], after_ms=at)
+    with pytest.raises(BadInput, match="the year 5138"):
+        queue.schedule([("e", b"")], at=at / 1000)
+    with pytest.raises(BadInput, match="the year 5138"):
+        queue.schedule([("e", b"")], after=at / 1000)
     assert queue.take(1, consumer="w").look_again_ms is None
-    queue.schedule([("far", b"")], at_ms=10**14 - 1)
+    queue.schedule([("far", b"")], at=(10**14 - 1) / 1000)
     assert queue.take(1, consumer="w").look_again_ms == 10**14 - 1
 
 
 def test_nothing_to_schedule_is_nothing(client: redis.Redis, queue: Queue) -> None:
-    assert queue.schedule([], after_ms=1) == []
+    assert queue.schedule([], after=0.001) == []
     assert queue.settle([]) == []
     assert queue.extend([]) == []
     assert list(client.scan_iter()) == []
@@ -77,13 +73,13 @@ def test_nothing_to_schedule_is_nothing(client: redis.Redis, queue: Queue) -> No
 
 def test_batches_and_payloads_have_bounds(queue: Queue) -> None:
     with pytest.raises(BadInput, match="501"):
-        queue.schedule([(f"e{n}", b"") for n in range(501)], after_ms=1)
+        queue.schedule([(f"e{n}", b"") for n in range(501)], after=0.001)
     with pytest.raises(TooLarge):
-        queue.schedule([("e", b"x" * 11)], after_ms=1, max_payload=10)
+        queue.schedule([("e", b"x" * 11)], after=0.001, max_payload=10)
     for n in (0, 501):
         with pytest.raises(BadInput):
             queue.take(n, consumer="w")
-    queue.schedule([(f"e{n}", b"") for n in range(500)], after_ms=0)
+    queue.schedule([(f"e{n}", b"") for n in range(500)], after=0)
     taken = queue.take(499, consumer="w")
     assert len(taken.deliveries) == 499 and taken.more
     assert not queue.take(500, consumer="w").more
@@ -97,14 +93,14 @@ def test_a_full_set_takes_nothing_new_and_still_reschedules(
     put(queue, "b", 20)
     before = picture(client)
     with pytest.raises(QueueFull, match="2 entries wait"):
-        queue.schedule([("a", b""), ("c", b"")], after_ms=10)
+        queue.schedule([("a", b""), ("c", b"")], after=0.01)
     assert picture(client) == before
     assert put(queue, "a", 10) == "same"
     assert put(queue, "a", 5, mode="move") == "moved"
     queue.configure("op", 2, {"closed": "x"})
     with pytest.raises(QueueClosed):
         put(queue, "c", 1)
-    clock.advance(20)
+    clock.advance(0.02)
     assert ids(take(queue)) == ["a", "b"], "what is there is worked off"
 
 
@@ -125,7 +121,7 @@ def test_an_id_that_only_a_hand_could_put_there_holds_up_nobody(
 def test_counts_pages_and_buckets_by_the_clock(queue: Queue, clock: FakeClock) -> None:
     for n in range(10):
         put(queue, f"e{n}", n * 1000)
-    clock.advance(3500)
+    clock.advance(3.5)
     c = queue.counts()
     assert (c.waiting, c.delayed, c.oldest_ms) == (4, 6, clock.now_ms - 3500)
     assert [e.id for e in queue.page("waiting").entries] == ["e0", "e1", "e2", "e3"]
@@ -140,7 +136,7 @@ def test_counts_pages_and_buckets_by_the_clock(queue: Queue, clock: FakeClock) -
 
 
 def test_pages_of_one_time_are_exact(queue: Queue) -> None:
-    queue.schedule([(f"e{n:03}", b"") for n in range(250)], after_ms=1000)
+    queue.schedule([(f"e{n:03}", b"") for n in range(250)], after=1)
     seen, cursor = [], None
     while True:
         page = queue.page("delayed", cursor, 30)
@@ -154,7 +150,7 @@ def test_pages_of_one_time_are_exact(queue: Queue) -> None:
 def test_a_page_costs_the_same_however_many_have_one_time(
     queue: Queue, client: redis.Redis
 ) -> None:
-    queue.schedule([(f"e{n:03}", b"") for n in range(250)], after_ms=1000)
+    queue.schedule([(f"e{n:03}", b"") for n in range(250)], after=1)
     cursor = queue.page("delayed", max=200).cursor
     client.config_resetstat()
     assert queue.page("delayed", cursor, 20).entries[0].id == "e200"
@@ -162,7 +158,7 @@ def test_a_page_costs_the_same_however_many_have_one_time(
 
 
 def test_pages_of_one_time_are_exact_while_entries_go(queue: Queue) -> None:
-    queue.schedule([(f"e{n:03}", b"") for n in range(100)], after_ms=1000)
+    queue.schedule([(f"e{n:03}", b"") for n in range(100)], after=1)
     page = queue.page("delayed", max=30)
     move(queue, "p1", "purge", "delayed", "e003", "e010")  # before the cursor
     page = queue.page("delayed", page.cursor, 30)
@@ -188,58 +184,17 @@ def test_an_earlier_time_wakes_a_sleeper_and_a_later_one_does_not(
     assert woken() == 1
     assert put(queue, "b", 0, mode="move") == "moved"
     assert woken() == 1, "due at once, though nothing is new"
-    queue.schedule([(f"e{n}", b"") for n in range(3)], after_ms=0)
+    queue.schedule([(f"e{n}", b"") for n in range(3)], after=0)
     assert woken() == 3
 
 
 def test_a_time_far_off_survives_trash_and_undo(queue: Queue) -> None:
-    queue.schedule([("a", b"1")], after_ms=99_999_999_999_999)
-    queue.schedule([("b", b"2")], after_ms=1000)
+    queue.schedule([("a", b"1")], after=99999999999.999)
+    queue.schedule([("b", b"2")], after=1)
     at = queue.get("a").at_ms  # type: ignore[union-attr]
     assert move(queue, "op1", "purge", "delayed", "a", "b") == ["moved"] * 2
     assert move(queue, "op2", "restore", "trash", "a", "b") == ["moved"] * 2
     assert queue.get("a").at_ms == at  # type: ignore[union-attr]
-
-
-def test_what_a_handler_returned_is_kept_for_a_day(queue: Queue, clock: FakeClock) -> None:
-    for id in ("a", "b", "c", "d"):
-        put(queue, id, 0)
-    a, b, c, _ = take(queue)
-    said = queue.settle(
-        [
-            Settlement(a, "result", b"\x00of a"),
-            Settlement(b, "ack"),
-            Settlement(c, "give_up", b"no"),
-        ]
-    )
-    assert said == ["done", "done", "dead"]
-
-    def seen() -> list[tuple[Any, ...]]:
-        found = queue.outcomes(["a", "b", "c", "d", "e"])
-        return [(one.state, one.result, one.reason) for one in found]
-
-    rest = [(None, None, None), ("dead", None, "failed"), ("pending", None, None)]
-    assert seen() == [("done", b"\x00of a", None), *rest, (None, None, None)]
-    entry = queue.get("a")
-    assert entry and (entry.state, entry.record) == ("done", b"\x00of a")
-    assert entry.since_ms == clock.now_ms
-    clock.advance(24 * 3_600_000 - 1)
-    queue.sweep()
-    assert seen()[0] == ("done", b"\x00of a", None)
-    clock.advance(1)
-    queue.sweep()
-    assert seen()[0] == (None, None, None)
-
-
-def test_new_results_make_room_by_removing_old_ones(queue: Queue, clock: FakeClock) -> None:
-    def results(*ids: str) -> None:
-        queue.schedule([(id, b"") for id in ids])
-        queue.settle([Settlement(held, "result", b"x") for held in take(queue)])
-
-    results("a", "b", "c")
-    clock.advance(24 * 3_600_000)
-    results("d")
-    assert sum(one.state == "done" for one in queue.outcomes(["a", "b", "c", "d"])) == 2
 
 
 def test_a_result_of_a_run_that_is_followed_by_another(queue: Queue, clock: FakeClock) -> None:
@@ -249,42 +204,3 @@ def test_a_result_of_a_run_that_is_followed_by_another(queue: Queue, clock: Fake
     queue.settle([Settlement(held, "result", b"first")])
     assert [one.state for one in queue.outcomes(["e"])] == ["delayed"]
     assert queue.client.hget("redisq:{q}:result", "e") == b"first"
-
-
-@pytest.mark.alike
-@pytest.mark.parametrize("outcome", ["result", "reject"])
-def test_who_waits_for_an_entry_is_told_of_its_end(url: str, outcome: Any) -> None:
-    """Without the message the waiter would look again in an hour."""
-    with connect(url) as client, connect(url) as other:
-        queue, found = DelaySet(client, "q"), list[EntryOutcome]()
-        put(queue, "e", 0)
-        waiter = threading.Thread(
-            target=lambda: found.extend(wait(DelaySet(other, "q"), ["e"], reread_s=3600.0))
-        )
-        waiter.start()
-        while not client.pubsub_numsub("redisq:{q}:result:e")[0][1]:
-            time.sleep(0.005)
-        (held,) = queue.take(1, consumer="w").deliveries
-        queue.settle([Settlement(held, outcome, b"x")])
-        waiter.join()
-    assert [one.state for one in found] == ["done" if outcome == "result" else "dead"]
-
-
-def test_results_outlive_the_shard_in_which_they_came(client: redis.Redis) -> None:
-    queue = ShardedDelaySet(client, "q", shards=4)
-    ids = [f"e{n}" for n in range(40)]
-    queue.schedule([(id, b"") for id in ids])
-    taken = queue.take(100, consumer="w").deliveries
-    while len(taken) < 40:
-        taken += queue.take(100, consumer="w").deliveries
-    queue.settle([Settlement(held, "result", held.id.encode()) for held in taken])
-    queue.schedule([("waits", b"")])
-    for shards in (1, 3):
-        while queue.resize(shards):
-            pass
-        fresh = ShardedDelaySet(client, "q")
-        assert [one.result for one in fresh.outcomes(ids)] == [id.encode() for id in ids]
-        assert fresh.outcomes(["waits", "never"])[0].state == "waiting"
-        assert fresh.invariants() == []
-        if shards == 1:
-            assert not client.exists("redisq:{q/3}:result", "redisq:{q/3}:result_at")

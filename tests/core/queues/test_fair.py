@@ -612,7 +612,7 @@ def test_operators_find_it_without_knowing_it(
         1,
         2,
     ]
-    (shown,) = redisq.rows("inspect", "queue", "jobs")
+    (shown,) = redisq.rows("inspect", "jobs")
     assert shown["clients"] == [
         {
             "queue": "jobs",
@@ -622,6 +622,8 @@ def test_operators_find_it_without_knowing_it(
             "weight": 1,
             "blocked": False,
             "cap": None,
+            "rate": None,
+            "rests": False,
         },
         {
             "queue": "jobs",
@@ -631,9 +633,11 @@ def test_operators_find_it_without_knowing_it(
             "weight": 1,
             "blocked": False,
             "cap": None,
+            "rate": None,
+            "rests": False,
         },
     ]
-    assert "bob" in redisq("inspect", "queue", "jobs")
+    assert "bob" in redisq("inspect", "jobs")
     (pending,) = redisq.rows("pending", "ls", "--queue", "jobs")
     assert (pending["id"], pending["client"]) == (held.id, held.client)
     assert {row["client"] for row in redisq.rows("dlq", "ls", "--queue", "jobs")} == {"ann", "bob"}

@@ -74,13 +74,13 @@ def test_a_full_server_takes_no_new_work_and_can_be_worked_empty(
         put(queue, ["more"])
     held = take(queue, 3)
     assert settle(queue, "ack", held[0]) == ["done"]
-    assert settle(queue, "fail", held[1], delay=10) == ["retry"]
+    assert settle(queue, "fail", held[1], delay=0.01) == ["retry"]
     assert queue.extend(held[2:]) == [True]
     assert move(queue, "purge", "purge", "waiting", "e4") == ["moved"]
     assert move(queue, "hard", "hard", "trash", "e4") == ["moved"]
     if isinstance(queue, FairQueue):
         assert queue.block("a") and queue.unblock("a")
-    clock.advance(LEASE_MS)
+    clock.now_ms += LEASE_MS
     assert settle(queue, "ack", *take(queue)) == ["done"] * 3
     assert queue.counts().done == 4
     assert queue.invariants() == []

@@ -184,7 +184,7 @@ def hourly(later: DelaySet[BlockingClient], clock: FakeClock, hours: int) -> lis
     for _ in range(hours * 180):
         later.tick()
         ran += take_all(later)
-        clock.advance(20_000)
+        clock.advance(20)
     return ran
 
 
@@ -193,7 +193,7 @@ def test_a_run_is_an_ordinary_entry_at_its_exact_time(
 ) -> None:
     assert later.set_periodic(Periodic("report", "0 * * * *", b"\x00pay\nload")) == "ok"
     assert later.tick() == 0
-    clock.advance(31_000)
+    clock.advance(31)
     assert later.tick() == 1
     assert [(e.id, e.at_ms) for e in later.page("delayed").entries] == [(f"report@{NOON}", NOON)]
     clock.now_ms = NOON - 1
@@ -218,7 +218,7 @@ def test_many_schedulers_make_one_run(url: str, clock: FakeClock) -> None:
     with redis.Redis.from_url(url, max_connections=20) as client:
         later = DelaySet(client, "later", clock=clock)
         later.set_periodic(Periodic("p", "0 * * * *", missed="all", overlap=True))
-        clock.advance(10 * HOUR)
+        clock.now_ms += 10 * HOUR
         with ThreadPoolExecutor(8) as pool:
             fired = list(
                 pool.map(lambda _: DelaySet(client, "later", clock=clock).tick(), range(8))
@@ -259,7 +259,7 @@ def test_a_slow_scheduler_does_not_run_what_was_changed_meanwhile(
     later: DelaySet[BlockingClient], client: redis.Redis, clock: FakeClock
 ) -> None:
     later.set_periodic(Periodic("p", "0 * * * *", b"old"))
-    clock.advance(60_000)
+    clock.advance(60)
     act = slow_tick(client, clock)
     later.set_periodic(Periodic("p", "0 * * * *", b"new"))
     act()
@@ -272,7 +272,7 @@ def test_declaring_it_again_forgets_no_missed_run(
     later: DelaySet[BlockingClient], clock: FakeClock
 ) -> None:
     later.set_periodic(Periodic("p", "0 * * * *"))
-    clock.advance(3 * HOUR)
+    clock.now_ms += 3 * HOUR
     assert later.set_periodic(Periodic("p", "0 * * * *")) == "same"
     later.tick()
     assert take_all(later) == [f"p@{NOON + 2 * HOUR}"]
@@ -297,15 +297,15 @@ def test_without_overlap_a_run_waits_for_the_one_before(
     later.set_periodic(Periodic("slow", "* * * * *", missed="one"))
     clock.now_ms = NOON
     later.tick()
-    (slow,) = later.take(100, consumer="w", lease_ms=10 * MINUTE).deliveries
+    (slow,) = later.take(100, consumer="w", lease=600).deliveries
     for _ in range(9):  # three minutes of looking while it runs
-        clock.advance(20_000)
+        clock.advance(20)
         later.tick()
         assert later.take(100, consumer="w").deliveries == ()
-    later.settle([Settlement(slow, "fail", b"", 1000)])
+    later.settle([Settlement(slow, "fail", b"", 1)])
     later.tick()
     assert later.counts().delayed == 1  # its second attempt, and nothing beside it
-    clock.advance(1000)
+    clock.advance(1)
     assert take_all(later) == [slow.id]
     later.tick()
     assert take_all(later) == [f"slow@{NOON + 3 * MINUTE}"]
@@ -318,8 +318,8 @@ def test_with_overlap_runs_are_side_by_side(
     held: list[Delivery] = []
     for _ in range(12):
         later.tick()
-        held += later.take(100, consumer="w", lease_ms=HOUR).deliveries
-        clock.advance(20_000)
+        held += later.take(100, consumer="w", lease=3600).deliveries
+        clock.advance(20)
     assert len(held) == 4
 
 
@@ -331,7 +331,7 @@ def test_a_dead_run_does_not_end_the_series(
     later.tick()
     (first,) = later.take(consumer="w").deliveries
     later.settle([Settlement(first, "reject", b"broken")])
-    clock.advance(HOUR)
+    clock.now_ms += HOUR
     later.tick()
     assert take_all(later) == [f"p@{NOON + HOUR}"]
     assert [e.id for e in later.page("dead").entries] == [first.id]
@@ -342,7 +342,7 @@ def test_a_draining_queue_gets_no_new_runs(
 ) -> None:
     later.set_periodic(Periodic("p", "0 * * * *", missed="all", overlap=True))
     later.configure("op", 1, {"closed": "end"})
-    clock.advance(3 * HOUR)
+    clock.now_ms += 3 * HOUR
     assert later.tick() == 0
     assert later.counts().waiting == 0
     later.configure("op", 2, {"closed": ""})
@@ -357,7 +357,7 @@ def test_a_draining_queue_gets_no_new_runs(
         (b"x", 0.0, "periodic: entry 'odd' is corrupt"),
         (b"7", 0.0, "periodic: entry 'odd' is corrupt"),
         (b"\xb4", 0.0, "periodic: entry 'odd' is corrupt"),
-        (b'{"name": "odd", "cron": 5}', 0.0, "periodic: entry 'odd' is corrupt"),
+        (b'{"name": "odd", "cron": 5}', 0.0, "periodic entry 'odd': cron must be a str"),
         (Periodic("odd", "0 * * * *").encoded(), -inf, "periodic_at: the time of 'odd' is corrupt"),
     ],
 )
@@ -431,7 +431,7 @@ def test_what_was_due_meanwhile_is_not_missed_after_an_undo(
     seen = later.get_periodic("p")
     assert seen is not None
     later.change_periodic("op", 1, "p", was=seen.digest, paused=True)
-    clock.advance(5 * HOUR)
+    clock.now_ms += 5 * HOUR
     assert later.tick() == 0 and later.counts().delayed == 0
     later.undo_change("undone", 1, "periodic", ["p", "op", "1"])
     assert later.tick() == 0
@@ -477,7 +477,7 @@ def test_a_run_that_is_scheduled_ahead_is_not_scheduled_again(
         )
     else:
         later.change_periodic("op", 1, "p", was=seen.digest, paused=True)
-        clock.advance(10_000)
+        clock.advance(10)
         if way == "undo":
             later.undo_change("undone", 1, "periodic", ["p", "op", "1"])
         else:
@@ -487,7 +487,7 @@ def test_a_run_that_is_scheduled_ahead_is_not_scheduled_again(
             )
     clock.now_ms = NOON
     assert take_all(later) == [f"p@{NOON}"]
-    clock.advance(10_000)
+    clock.advance(10)
     later.tick()
     assert take_all(later) == []
 

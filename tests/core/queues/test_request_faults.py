@@ -82,7 +82,7 @@ def test_a4_a_worker_that_dies_takes_no_token_with_it(queue: Ours, clock: FakeCl
     queue.submit([b"a", b"b"], id="r", limit=1)
     assert [d.payload for d in take(queue, "dies")] == [b"a"]
     assert take(queue) == []
-    clock.advance(LEASE_MS)
+    clock.now_ms += LEASE_MS
     (again,) = take(queue)
     assert (again.payload, again.lost, again.attempt) == (b"a", 1, 2)
     assert ack(queue, again) == ["done"]
@@ -99,7 +99,7 @@ def test_a4_under_load_no_request_is_stuck(queue: Ours, clock: FakeClock) -> Non
         for delivery in take(queue, n=5):
             if chance.random() >= 0.2:
                 ack(queue, delivery)
-        clock.advance(LEASE_MS // 3)
+        clock.now_ms += LEASE_MS // 3
         if queue.requests_total() == 0:
             break
     assert [request(queue, f"r{n}") for n in range(20)] == [("done", 0, 0, 5)] * 20
@@ -110,9 +110,9 @@ def test_a5_a_recovered_sub_request_does_not_end_the_request_early(
 ) -> None:
     queue.submit([b"a", b"b"], id="r", limit=2)
     slow, other = take(queue, "slow"), take(queue, "other")
-    clock.advance(LEASE_MS // 2)
+    clock.now_ms += LEASE_MS // 2
     queue.extend(other)
-    clock.advance(LEASE_MS // 2)
+    clock.now_ms += LEASE_MS // 2
     (recovered,) = take(queue, "w3")
     assert recovered.payload == b"a"
     assert ack(queue, recovered) == ["done"]
@@ -151,9 +151,9 @@ def test_a7_a_handler_that_fails_has_a_way_back(queue: Ours, clock: FakeClock) -
     queue.configure("test", 1, {"max_failures": "2"})
     queue.submit([b"a"], id="r", limit=1)
     (first,) = take(queue)
-    assert queue.settle([Settlement(first, "fail", b"boom", 1000)]) == ["retry"]
+    assert queue.settle([Settlement(first, "fail", b"boom", 1)]) == ["retry"]
     assert take(queue) == []
-    clock.advance(1000)
+    clock.advance(1)
     (second,) = take(queue)
     assert (second.failures, second.lost) == (1, 0)
     assert queue.settle([Settlement(second, "fail", b"boom again")]) == ["dead"]
@@ -166,7 +166,7 @@ def test_a8_a_token_that_finds_nothing_is_not_missed_later(queue: Ours, clock: F
     queue.submit([b"a"], id="r", limit=3)
     assert len(take(queue, "dies")) == 1
     assert take(queue, "w2") == take(queue, "w3") == []
-    clock.advance(LEASE_MS)
+    clock.now_ms += LEASE_MS
     assert [d.payload for d in take(queue, "w2")] == [b"a"]
 
 

@@ -78,12 +78,12 @@ def test_who_comes_late_returns_at_once(
     queue: RequestQueue[redis.Redis], url: str, waiter: Waiter
 ) -> None:
     work(queue)
-    found = waiter(url, ["r1", "r2"], reread_s=NEVER)
+    found = waiter(url, ["r1", "r2"], reread=NEVER)
     assert {(r.id, r.state, r.done) for r in found} == {("r1", "done", 2), ("r2", "done", 2)}
 
 
 def test_the_end_is_published(queue: RequestQueue[redis.Redis], url: str, waiter: Waiter) -> None:
-    with in_background(waiter, url, ["r1", "r2"], reread_s=NEVER) as found:
+    with in_background(waiter, url, ["r1", "r2"], reread=NEVER) as found:
         until_listening(queue.client)
         cancel(queue, "r2")
         work(queue)
@@ -93,7 +93,7 @@ def test_the_end_is_published(queue: RequestQueue[redis.Redis], url: str, waiter
 def test_an_end_that_nobody_heard_of_is_found(
     queue: RequestQueue[redis.Redis], url: str, waiter: Waiter
 ) -> None:
-    with in_background(waiter, url, ["r1"], reread_s=0.05) as found:
+    with in_background(waiter, url, ["r1"], reread=0.05) as found:
         until_listening(queue.client)
         queue.client.hset("redisq:{mail}:r:r1", "state", "done")  # and not a word
     assert [(r.id, r.state) for r in found] == [("r1", "done")]
@@ -102,7 +102,7 @@ def test_an_end_that_nobody_heard_of_is_found(
 def test_who_lost_the_connection_looks_again(
     queue: RequestQueue[redis.Redis], url: str, waiter: Waiter
 ) -> None:
-    with in_background(waiter, url, ["r1"], reread_s=NEVER) as found:
+    with in_background(waiter, url, ["r1"], reread=NEVER) as found:
         until_listening(queue.client)
         queue.client.client_kill_filter(_type="pubsub")
         cancel(queue, "r1")
@@ -126,7 +126,7 @@ def test_a_time_of_zero_asks_once(
 
 def test_progress_is_told(queue: RequestQueue[redis.Redis], url: str, waiter: Waiter) -> None:
     told: list[int] = []
-    with in_background(waiter, url, ["r1"], reread_s=0.02, progress=lambda r: told.append(r.done)):
+    with in_background(waiter, url, ["r1"], reread=0.02, progress=lambda r: told.append(r.done)):
         for done in range(2):
             while done not in told:
                 time.sleep(0.005)

@@ -17,7 +17,7 @@ from ...command_line import Redisq
 
 SUBMIT: dict[str, Callable[[Any], str]] = {
     "request": lambda q: str(q.submit([b"one", b"two"], id="e").word),
-    "delay": lambda q: str(q.schedule([("e", b"one")], after_ms=0)[0].word),
+    "delay": lambda q: str(q.schedule([("e", b"one")], after=0)[0].word),
     "fair": lambda q: str(q.submit("ann", [("e", b"one")])[0].word),
     "circular": lambda q: str(q.push([("e", b"one")])[0]),
     "carmine": lambda q: str(q.enqueue([("e", b"one")])[0].word),
@@ -85,7 +85,7 @@ def test_a_request_that_was_purged_in_part_is_refused(
             "request r was submitted before, but 1 of its 3 sub-requests were purged or moved to "
             "another queue: undo that, or use another id (--id)"
         )
-    redisq("trash", "empty", "q", "--yes")  # for good
+    redisq("trash", "rm", "q", "--yes")  # for good
     assert "1 of its 3" in redisq.refusal(*submit, code=1)
     redisq("purge", "q", "--state", "waiting", "--yes")
     assert "3 of its 3" in redisq.refusal(*submit, code=1)
@@ -108,7 +108,7 @@ def test_a_request_per_line_goes_on_behind_what_was_purged(
 
 
 def test_an_entry_in_the_trash_is_not_scheduled(redisq: Redisq) -> None:
-    schedule = ("delay", "schedule", "later/e", "--at", "2099-01-01T00:00:00Z", "payload")
+    schedule = ("delay", "add", "later/e", "--at", "2099-01-01T00:00:00Z", "payload")
     redisq(*schedule)
     redisq(*schedule)
     redisq("delay", "purge", "later/e", "--yes")

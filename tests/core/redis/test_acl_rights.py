@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Thread
@@ -19,6 +20,8 @@ from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import Call, run
 from redisq_ops.core.redis.server_errors import translate
 from redisq_ops.core.worker import Worker
+from redisq_ops.ops import acl_roles as roles
+from redisq_ops.ops.acl_roles import Role
 from redisq_ops.ops.change import audit_log
 
 from ...command_line import Redisq, dead_letters
@@ -100,6 +103,59 @@ def test_the_words_of_every_server_are_understood(text: str, rules: str) -> None
     assert not rules or str(error).endswith(f"; to allow it: ACL SETUSER {who} {rules}")
 
 
+@pytest.mark.parametrize(
+    ("role", "words", "rule"),
+    [
+        ("viewer", "ls", "%R~redisq:*"),
+        ("viewer", "inspect queue post", "%R~redisq:*"),
+        ("viewer", "dlq ls post", "%R~redisq:*"),
+        ("operator", "results r2", "%R~redisq:*"),
+        ("operator", "purge post --state waiting --yes", "~redisq:*"),
+        ("operator", "queue pause post --yes", "~redisq:*"),
+        ("operator", "request cancel r2 --yes", "~redisq:*"),
+    ],
+)
+def test_the_hint_is_pasted_once_and_the_command_works(
+    client: redis.Redis, limited: Limited, role: Role, words: str, rule: str
+) -> None:
+    """A user of one queue asks for another."""
+    dead_letters(client, 1)
+    RequestQueue(client, "post").submit([b"x"], id="r2")
+    bob = limited("reset", "on", ">x", *roles.rules(role, queues=["mail"]))
+    said = bob(*words.split(), code=None) + bob.err
+    assert bob.code in (1, 3)
+    (said,) = re.findall(r"to allow it: (.*)", said)
+    assert said == f"ACL SETUSER bob {rule}"
+    admin: Any = client
+    admin.execute_command(*said.split())
+    bob(*words.split())
+
+
+def test_a_hint_for_the_registry_lets_nobody_write_it(
+    client: redis.Redis, limited: Limited
+) -> None:
+    RequestQueue(client, "mail").submit([b"x"], id="r1")
+    bob = limited("resetkeys", "~redisq:{mail}:*")
+    said = bob.refusal("queue", "pause", "mail", "--yes", code=1)
+    assert said.endswith("to allow it: ACL SETUSER bob %R~redisq:registry")
+
+
+def test_a_hint_takes_a_key_as_it_is(client: redis.Redis, limited: Limited) -> None:
+    """In the rule of an ACL some characters mean others, and some can't be typed at a prompt."""
+    key = 'a*b c[d]"\\e'
+    client.set(key, "1")
+    client.set('axb c[d]"\\e', "1")
+    bob = connect(limited("resetkeys").url)
+    with pytest.raises(Forbidden) as caught:
+        run(bob, Call(("GET", key), bytes, key=key))
+    admin: Any = client
+    admin.execute_command(*str(caught.value).rpartition("to allow it: ")[2].split())
+    assert run(bob, Call(("GET", key), bytes, key=key)) == b"1"
+    with pytest.raises(Forbidden):
+        run(bob, Call(("GET", 'axb c[d]"\\e'), bytes, key="other"))
+    bob.close()
+
+
 @pytest.mark.parametrize("text", ["ERR unknown command 'FOO'", "MISFIT key user has no is a list"])
 def test_other_errors_are_no_denials(text: str) -> None:
     assert Denial.read(text) is None
@@ -144,7 +200,7 @@ def test_without_channels_a_request_is_cancelled_and_worked_on(
     bob = limited()
     queue.submit([b"z"], id="r3")
     bob("work", handler, "--queue", "mail", "--burst")
-    assert bob.err == ""
+    assert "ACL" not in bob.err and "WARNING" not in bob.err
 
 
 @pytest.mark.parametrize(
@@ -193,7 +249,7 @@ def test_a_result_is_kept_while_a_running_worker_may_not_settle(
         )
         limited() if again else worker.stop()
 
-    worker = Worker(RequestQueue(bob, "mail"), handle, burst=True, grace_s=0.1)
+    worker = Worker(RequestQueue(bob, "mail"), handle, burst=True, grace=0.1)
     with caplog.at_level(logging.WARNING, "redisq_ops"):
         if again:
             worker.run()
@@ -212,8 +268,8 @@ def test_a_result_is_kept_while_a_running_worker_may_not_settle(
         "queue pause mail",
         "request cancel r1",
         "purge mail --state waiting",
-        "retention mail keep_ms=48h",
-        "queue destroy mail --hard",
+        "settings mail keep_ms=48h",
+        "queue rm mail --hard",
     ],
 )
 def test_an_operator_without_a_right_begins_nothing(

@@ -328,7 +328,7 @@ def test_a_script_the_server_does_not_have_is_sent_along(client: redis.Redis) ->
     client.script_flush()
     assert queue.take(1, consumer="w").deliveries[0].payload == b"a"
     assert queue.take(1, consumer="w").deliveries[0].payload == b"b"
-    later.schedule([("e", b"")], after_ms=0)
+    later.schedule([("e", b"")], after=0)
     client.script_flush()
     # In the middle of a round: two of three are unknown, the third must not run again.
     client.script_load(queue._script("take").text)

@@ -46,7 +46,6 @@ TRIES = {
     "settle_and_take.lua": ["pcall(take"],
     "request/request_types.lua": ["redis.pcall('XPENDING', "],
     "foreign/undo_elements.lua": ["pcall(cmsgpack.unpack, "],
-    "foreign/undo_edit.lua": ["pcall(cmsgpack.unpack, "],
     "foreign/step_rows.lua": ["pcall(cmsgpack.unpack, "],
     "foreign/trash.lua": ["pcall(cmsgpack.unpack, "],
     # Reads only: what can't be read is put off, or ends a call that has already written.
@@ -55,7 +54,7 @@ TRIES = {
     # Who hasn't the right to publish changes an entry all the same.
     "request/control_request.lua": ["redis.pcall('PUBLISH', "],
     "request/request_completion.lua": ["redis.pcall('PUBLISH', "],
-    "delay/results.lua": ["redis.pcall('PUBLISH', "],
+    "results.lua": ["redis.pcall('PUBLISH', "],
     "request/retire_requests.lua": ["pcall(request_get, "],
     # What can't be read is left to the scripts that say what is wrong.
     "request/fast_path.lua": ["redis.pcall("],

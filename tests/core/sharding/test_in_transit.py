@@ -26,7 +26,7 @@ KINDS: dict[str, tuple[Any, str, Callable[[Any], object]]] = {
     "delay": (
         ShardedDelaySet,
         "later",
-        lambda queue: queue.schedule([(id, id.encode()) for id in IDS], after_ms=0),
+        lambda queue: queue.schedule([(id, id.encode()) for id in IDS], after=0),
     ),
     "circular": (
         ShardedCircularQueue,
@@ -148,7 +148,7 @@ def test_what_arrives_while_it_is_counted_is_not_left_out(opened: Opener, clock:
     process.counts()  # so that it knows of the change
     counting = process.counts.op()
     replies = exchange(queue.client, counting.send(None))
-    clock.advance(5)
+    clock.advance(0.005)
     stopped(queue, opened, arrived)
     with pytest.raises(StopIteration) as ended:
         while True:
@@ -164,7 +164,7 @@ def test_fsck_names_what_lies_between_two_shards_and_what_ends_that(
         return ShardedDelaySet(client, "later")
 
     redisq = Redisq(url, capsys)
-    later().schedule([(id, b"x") for id in IDS], after_ms=600_000)
+    later().schedule([(id, b"x") for id in IDS], after=600)
     later().resize(3)
     assert redisq("fsck") == "later: adds up\n"
     lying = stopped(later(), later, lambda queue: transit(queue) and not arrived(queue))

@@ -52,7 +52,7 @@ def test_the_commands_that_are_named_complete_it(
     if helps == "purge":
         redisq("purge", "mail", "--state", "dead", "--yes")
         assert "1 in the trash in shards that it removes" in redisq("ls")
-        redisq("trash", "empty", "mail", "--yes")
+        redisq("trash", "rm", "mail", "--yes")
     else:
         redisq("replay", "mail", "--yes")
         (delivery,) = queue.take(1, consumer="w").deliveries

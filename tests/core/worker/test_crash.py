@@ -65,7 +65,7 @@ def run_worker(url: str, kind: str, log: Path, over: Path) -> None:
             time.sleep(chance.random() * PAUSE_S)
 
     client = connect(url)
-    Worker(opened(client, kind), handle, concurrency=3, batch=2, lease_ms=LEASE_MS).run()
+    Worker(opened(client, kind), handle, concurrency=3, batch=2, lease=LEASE_MS / 1000).run()
 
 
 def opened(client: BlockingClient, kind: str) -> Queue[BlockingClient]:
@@ -189,7 +189,7 @@ def fill(queue: Queue[BlockingClient]) -> set[str]:
     if isinstance(queue, CarmineQueue):
         for start in range(0, ENTRIES, 100):
             rows = [(f"e{n}", b"x") for n in range(start, start + 100)]
-            queue.enqueue(rows, backoff_ms=start)
+            queue.enqueue(rows, backoff=start / 1000)
         return {f"e{n}" for n in range(ENTRIES)}
     if isinstance(queue, CircularQueue):
         for start in range(0, ENTRIES, 100):
@@ -198,7 +198,7 @@ def fill(queue: Queue[BlockingClient]) -> set[str]:
     if isinstance(queue, DelaySet):
         for start in range(0, ENTRIES, 100):
             rows = [(f"e{n}", b"x") for n in range(start, start + 100)]
-            queue.schedule(rows, after_ms=start)
+            queue.schedule(rows, after=start / 1000)
         return {f"e{n}" for n in range(ENTRIES)}
     assert isinstance(queue, RequestQueue)
     for number in range(REQUESTS):

@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 
 from redisq_ops.core.model.entry import Delivery, Failure, Settlement
 from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.model.retry_policy import RetryPolicy
 from redisq_ops.core.model.settings import MAX_RESULT
 from redisq_ops.core.worker.handler import (
     Handler,
@@ -23,7 +24,8 @@ from redisq_ops.core.worker.handler import (
     load_handler,
     perform,
 )
-from redisq_ops.core.worker.retry import Reject, Retry, backoff_ms
+from redisq_ops.core.worker.retry import Reject, Retry, decided
+from redisq_ops.tasks import Tasks
 
 
 def work(payload: bytes = b"payload", failures: int = 0) -> Work:
@@ -32,7 +34,7 @@ def work(payload: bytes = b"payload", failures: int = 0) -> Work:
 
 
 def done(function: Callable[[Work], Any] | Handler, given: Work | None = None) -> Settlement:
-    return perform(as_handler(function), given or work(), lambda: 0.5)
+    return perform(as_handler(function), given or work())
 
 
 def error(settlement: Settlement) -> Failure:
@@ -115,18 +117,20 @@ def test_no_handler_ends_its_worker(error_: BaseException) -> None:
 
 def test_retry_says_when_and_reject_never() -> None:
     later = done(raising(Retry(after=2.5, reason="busy")))
-    assert (later.outcome, later.delay_ms, error(later).message) == ("fail", 2500, "busy")
-    assert done(raising(Retry(after=0))).delay_ms == 0
-    assert done(raising(Retry()), work(failures=3)).delay_ms == 8000
+    assert (later.outcome, later.delay, error(later).message) == ("fail", 2.5, "busy")
+    assert done(raising(Retry(after=0))).delay == 0
+    assert done(raising(Retry()), work(failures=3)).delay is None, "as the policy says"
     never = done(raising(Reject("no such account")))
     assert (never.outcome, error(never)) == ("reject", Failure("Reject", "no such account"))
 
 
 def test_back_off_doubles_from_a_second_to_a_quarter_of_an_hour() -> None:
-    assert [backoff_ms(n, lambda: 0.5) for n in (0, 1, 2, 9)] == [1000, 2000, 4000, 512_000]
-    assert (backoff_ms(3, lambda: 0.0), backoff_ms(3, lambda: 1.0)) == (7200, 8800)
-    for n in (10, 19, 999):
-        assert 810_000 <= backoff_ms(n, lambda: 0.0) <= backoff_ms(n, lambda: 1.0) == 900_000
+    assert [RetryPolicy().wait_s(n) for n in (1, 2, 3, 10, 11, 999)] == [1, 2, 4, 512, 900, 900]
+    failed = done(raising(ValueError()), work(failures=3))
+    many = [failed._replace(delivery=failed.delivery._replace(id=f"e{n}")) for n in range(200)]
+    waits: list[Any] = [decided(each, None, None).delay for each in many]
+    assert 7.2 <= min(waits) < 7.3 and 8.7 < max(waits) <= 8.8, "± 10 %"
+    assert waits == [decided(each, None, None).delay for each in many], "the same each time"
 
 
 def test_async_handlers_are_known_in_every_shape() -> None:
@@ -141,6 +145,61 @@ def test_async_handlers_are_known_in_every_shape() -> None:
     assert as_handler(Both()).is_async
     assert as_handler(partial(more, extra=1)).is_async
     assert not as_handler(lambda _: None).is_async
+
+
+class Shapes:
+    def method(self, work: Work) -> None: ...
+
+    @staticmethod
+    async def stream(work: Work) -> AsyncIterator[int]:
+        yield 1
+
+    @staticmethod
+    def generator(work: Work) -> Iterator[int]:
+        yield 1
+
+
+async def coroutine() -> None: ...
+
+
+jobs = Tasks("jobs")
+
+
+@jobs.task()
+def a_task(x: int) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (lambda: None, "handler <lambda>() is called with one argument, the entry: too many"),
+        (lambda work, config: None, "(work, config) is called with one argument, the entry: miss"),
+        (Shapes.method, "handler method(self, work) is called with one argument, the entry: miss"),
+        (partial(print, sep=""), ""),
+        (Shapes().method, ""),
+        (len, ""),
+        (Shapes, "Shapes is a class: a handler is a function, or an object with __call__"),
+        (Shapes.stream, "handler stream yields: a handler returns its result"),
+        (Shapes.generator, "handler generator yields: a handler returns its result"),
+        (7, "a handler must be callable; a int is not"),
+        (jobs, "Tasks is no handler: its tasks run by TASKS.worker(), or redisq work MODULE:TASKS"),
+        (a_task, "<task a_task of jobs> is no handler: it runs by TASKS.worker(), or redisq work"),
+    ],
+)
+def test_a_handler_that_would_always_fail_is_refused_at_the_start(function: Any, said: str) -> None:
+    if not said:
+        as_handler(function)
+        return
+    with pytest.raises(BadInput) as refused:
+        as_handler(function)
+    assert said in str(refused.value)
+
+
+def test_a_forgotten_await_is_named() -> None:
+    made = coroutine()
+    failure = error(done(lambda work: made))
+    made.close()
+    assert failure.message == "the handler returned a coroutine: write async def, or await"
 
 
 # --- importing ------------------------------------------------------------------------------------
@@ -164,7 +223,8 @@ def test_a_handler_is_imported_by_name_also_from_here(
         ("colours", "module:function"),
         ("no_such_colours:paint", "ModuleNotFoundError: No module named 'no_such_colours'"),
         ("json:no_such_name", "no attribute 'no_such_name'"),
-        ("broken_colours:paint", "ZeroDivisionError: first second"),
+        ("queue:paint", "queue.py, not the queue.py of this folder: rename yours"),
+        ("broken_colours:paint", "ZeroDivisionError: first second (broken_colours.py, line 1)"),
         ("leaving_colours:paint", "SystemExit: 0"),
         ("json:__doc__", "a handler must be callable; a str is not"),
     ],
@@ -174,7 +234,9 @@ def test_a_handler_that_cannot_be_had_is_one_clear_line(
 ) -> None:
     (tmp_path / "broken_colours.py").write_text("raise ZeroDivisionError('first\\nsecond')")
     (tmp_path / "leaving_colours.py").write_text("raise SystemExit(0)")
-    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "queue.py").write_text("def paint(delivery): ...")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
     with pytest.raises(BadInput) as refused:
         load_handler(spec)
     assert words in str(refused.value)
@@ -209,6 +271,14 @@ def test_a_failing_program_is_known_by_its_code_and_its_last_words() -> None:
 def test_exit_100_is_dead_at_once() -> None:
     settlement = done(shell("echo no account >&2; exit 100"))
     assert (settlement.outcome, error(settlement).message) == ("reject", "no account")
+
+
+def test_a_program_that_is_gone_fails_and_says_so(tmp_path: Path) -> None:
+    program = tmp_path / "convert"
+    program.write_text("#!/no/such/interpreter\n")
+    program.chmod(0o755)
+    failure = error(done(exec_handler([str(program)])))
+    assert failure == Failure("FileNotFoundError", "it can't be run: No such file or directory")
 
 
 def test_a_killed_program_is_named_by_its_signal() -> None:

@@ -10,49 +10,74 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from random import Random
 from typing import Any
 
+import fakeredis
 import pytest
 import redis
 
 from redisq_ops import aconnect, connect
+from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import server_ms
+from redisq_ops.core.foreign.ruby_jobs import Job
+from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Entry, Failure, Settlement
 from redisq_ops.core.model.errors import BadInput, Unreachable, WrongKind
 from redisq_ops.core.queues.delay import DelaySet, Periodic
 from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.redis.operation import run
 from redisq_ops.core.worker import Worker, loop, queue_source, upkeep, wake_up
-from redisq_ops.core.worker.handler import Handler, Work, exec_handler
+from redisq_ops.core.worker.handler import Handler, Work, exec_handler, name_entry
+from redisq_ops.core.worker.lease_reclaimer import LeaseReclaimer
+from redisq_ops.core.worker.queue_source import Tally
 from redisq_ops.core.worker.retry import Reject, Retry
 from redisq_ops.core.worker.wake_up import WakeUp, WakeUpListener
 from redisq_ops.demo.server import EmbeddedServer
+from redisq_ops.ops.deployment import Deployment
 
 from ...proxy import FlakyProxy
 from ...queue_steps import numbered
+from ..own_specimens import OWN
 
 Client = redis.Redis
 
 # A worker process: its handler says that it began, and ends when it is allowed to.
 PROCESS = """
-import logging, sys, time
+import asyncio, logging, signal, sys, time
 from pathlib import Path
 from redisq_ops import RequestQueue, Worker, connect
-url, where, lease_ms, grace_s, batch = sys.argv[1], Path(sys.argv[2]), *sys.argv[3:]
+url, where, lease, grace, batch, loop = sys.argv[1], Path(sys.argv[2]), *sys.argv[3:]
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 def handle(delivery):
     (where / "began").touch()
     while not (where / "go").exists():
         time.sleep(0.01)
     return b"of the process"
+async def handle_later(delivery):
+    (where / "began").touch()
+    while not (where / "go").exists():
+        await asyncio.sleep(0.01)
+    return b"of the process"
 queue = RequestQueue(connect(url), "mail")
-Worker(
-    queue, handle, consumer="process", lease_ms=int(lease_ms), grace_s=float(grace_s),
-    batch=int(batch),
-).run()
+worker = Worker(
+    queue, handle_later if loop == "loop" else handle, consumer="process", lease=float(lease),
+    grace=float(grace), batch=int(batch),
+)
+async def main():
+    task = asyncio.current_task()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    try:
+        await worker.run_async()
+    except asyncio.CancelledError:
+        pass
+asyncio.run(main()) if loop == "loop" else worker.run()
 """
 
 
@@ -86,10 +111,16 @@ def working(queues: Any, handler: Any, **options: Any) -> Iterator[Worker]:
 
 @contextmanager
 def process(
-    url: str, where: Path, lease_ms: int = 30_000, grace_s: float = 25, batch: int = 1
+    url: str,
+    where: Path,
+    lease: float = 30,
+    grace: float = 25,
+    batch: int = 1,
+    how: str = "threads",
 ) -> Iterator[Any]:
-    """A worker process, killed when the block ends; `.stderr` has its log."""
-    options = map(str, (lease_ms, grace_s, batch))
+    """A worker process, killed when the block ends; `.stderr` has its log. ``how``: ``loop`` for
+    `Worker.run_async`."""
+    options = map(str, (lease, grace, batch, how))
     command = [sys.executable, "-c", PROCESS, url, str(where), *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
         try:
@@ -361,8 +392,8 @@ def no_other_look(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_other_look")
 def test_a_delay_set_is_worked_off_at_its_times(client: Client) -> None:
     queue = DelaySet(client, "later")
-    queue.schedule([("b", b"2")], after_ms=150)
-    queue.schedule([("a", b"1")], after_ms=50)
+    queue.schedule([("b", b"2")], after=0.15)
+    queue.schedule([("a", b"1")], after=0.05)
     served: list[bytes] = []
     with working(queue, lambda delivery: served.append(delivery.payload)):
         until(lambda: len(served) == 2)
@@ -379,7 +410,7 @@ def test_a_clock_that_was_set_back_is_asked_again_and_no_queue_besieged(
         return await server_ms() + (ahead_ms.pop() if ahead_ms else 0)
 
     monkeypatch.setattr(loop, "server_ms", told)
-    DelaySet(client, "later").schedule([("a", b"")], after_ms=500)
+    DelaySet(client, "later").schedule([("a", b"")], after=0.5)
     served: list[str] = []
     with counted(url) as (near, proxy):
         with working(DelaySet(near, "later"), lambda work: served.append(work.id)):
@@ -398,10 +429,11 @@ def test_a_failure_waits_out_its_back_off_and_is_kept(
 
     queue = mail(client, b"secret")
     with caplog.at_level(logging.INFO, "redisq_ops.worker"):
-        Worker(queue, handle, burst=True, random=lambda: 0.5).run()
+        Worker(queue, handle, burst=True).run()
     failed = entry(queue)
     assert failed.since_ms is not None
-    assert (failed.state, failed.at_ms) == ("delayed", failed.since_ms + 1000)
+    assert failed.state == "delayed" and failed.at_ms is not None
+    assert 900 <= failed.at_ms - failed.since_ms <= 1100
     assert failed.error is not None
     assert (failed.error.type, failed.error.message) == ("ValueError", "bad: b'secret'")
     assert lines(caplog, "retry") == ["retry: mail/r1/1 in 1.0 s: ValueError: bad: b'secret'"]
@@ -415,11 +447,12 @@ def test_the_log_shows_a_failure_in_one_short_line(
         raise ValueError("no \x1b[31msuch\ncustomer " + "x" * 1000 + " in line 7")
 
     with caplog.at_level(logging.DEBUG, "redisq_ops.worker"):
-        Worker(mail(client, b""), handle, burst=True, random=lambda: 0.5).run()
+        Worker(mail(client, b""), handle, burst=True).run()
     (line,) = lines(caplog, "retry")
     assert line.startswith(r"retry: mail/r1/1 in 1.0 s: ValueError: no \x1b[31msuch\ncustomer xxx")
     assert line.endswith("xxx in line 7") and len(line) < 260
-    (trace,) = lines(caplog, "traceback of mail/r1/1:\nTraceback (most recent call last):\n")
+    (trace,) = [record.exc_text for record in caplog.records if record.exc_text]
+    assert trace.startswith("Traceback (most recent call last):\n")
     assert ", in handle\n" in trace and "\x1b" not in trace
 
 
@@ -438,21 +471,59 @@ def test_the_log_shows_of_a_failure_what_may_be_shown(
         "dead letter: mail/r1/1 after attempt 1: Reject: no customer ***"
     ]
     assert "ann@example.org" not in caplog.text
+    assert [r.exc_info for r in caplog.records if r.levelname == "ERROR"] == [None]
 
 
-def test_the_first_failure_of_a_type_is_news(
-    client: Client, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_worker_logs_what_is_in_force_each_failure_and_what_it_did(
+    client: Client, caplog: pytest.LogCaptureFixture, is_async: bool
 ) -> None:
-    def handle(delivery: Work) -> None:
-        raise {b"v": ValueError, b"k": KeyError}[delivery.payload]
+    def handle(work: Work) -> bytes | None:
+        logging.getLogger("shop").info("of the handler")
+        if work.payload == b"secret retry":
+            raise ValueError("try later")
+        if work.payload == b"secret dead":
+            raise Reject("never")
+        return b"ok"
 
-    queue = mail(client, b"v", b"v", b"k", b"v")
-    with caplog.at_level(logging.WARNING, "redisq_ops.worker"):
-        Worker(queue, handle, burst=True, random=lambda: 0.5).run()
-    assert lines(caplog, "retry") == [
-        "retry: mail/r1/1 in 1.0 s: ValueError",
-        "retry: mail/r1/3 in 1.0 s: KeyError",
+    async def handle_later(work: Work) -> bytes | None:
+        return handle(work)
+
+    queue = mail(client, b"ok", b"secret retry", b"secret dead", b"secret retry")
+    queue.configure("op", 1, {"max_failures": "7"})
+    handler = handle_later if is_async else handle
+    naming: Any = name_entry
+    with (
+        caplog.filtering(naming),
+        caplog.at_level(logging.INFO),
+        caplog.at_level(logging.INFO, "redisq_ops"),
+    ):
+        tally = Worker(queue, handler, consumer="me", lease=20, burst=True).run()
+    assert tally == Tally("no entry is left to take", done=1, retried=2, dead=1)
+    told = [r for r in caplog.records if r.name == "redisq_ops.worker"]
+    kind = "tasks" if is_async else "threads"
+    assert [(r.levelname, r.getMessage()) for r in told] == [
+        (
+            "INFO",
+            f"started as me: concurrency 1 ({kind}), batch 1, lease 20 s, grace 25 s, no time-out",
+        ),
+        ("INFO", "queue mail: an entry is dead after 7 failures, or after 3 lost leases"),
+        ("WARNING", "retry: mail/r1/2 in 1.0 s: ValueError: try later"),
+        ("ERROR", "dead letter: mail/r1/3 after attempt 1: Reject: never"),
+        ("WARNING", "retry: mail/r1/4 in 1.0 s: ValueError: try later"),
+        ("INFO", "stopped, no entry is left to take: 1 done, 2 to be retried, 1 dead"),
     ]
+    retry, dead = vars(told[2]), vars(told[3])
+    assert 900 <= retry["wait_ms"] <= 1100
+    assert (retry["error"], retry["exc_info"]) == ("ValueError", None)
+    assert isinstance(dead["exc_info"][1], Reject) and ", in handle\n" in dead["exc_text"]
+    for number, record in ((2, retry), (3, dead)):
+        assert (record["queue"], record["entry"]) == ("mail", f"r1/{number}")
+        assert (record["task"], record["attempt"]) == (None, 1)
+        assert record["duration_ms"] >= 0
+    own = [vars(r)["entry"] for r in caplog.records if r.name == "shop"]
+    assert own == [f"r1/{n}" for n in range(1, 5)]
+    assert "secret" not in caplog.text
 
 
 @pytest.mark.usefixtures("no_other_look")
@@ -495,7 +566,7 @@ def test_a_thread_that_takes_too_long_fails_its_entry_and_keeps_its_slot(client:
             go.wait()
 
     queue = mail(client, b"", b"")
-    with working(queue, handle, timeout_s=0.1):
+    with working(queue, handle, timeout=0.1):
         until(lambda: entry(queue).state == "delayed")
         failed = entry(queue)
         assert failed.error is not None and failed.error.type == "Timeout"
@@ -515,7 +586,7 @@ def test_a_handler_that_hangs_behind_quick_ones_is_noticed(client: Client) -> No
         if work.number == 5:
             released.wait()
 
-    with working(queue, handle, timeout_s=0.2):
+    with working(queue, handle, timeout=0.2):
         until(lambda: entry(queue, "r1/5").state == "delayed")
         released.set()
     error = entry(queue, "r1/5").error
@@ -529,7 +600,7 @@ def test_a_time_out_counts_behind_a_handler_that_has_none_and_exits(client: Clie
 
     def handle(work: Work) -> None:
         if work.number == 2:
-            released.wait(10)
+            released.wait(90)
         time.sleep(0.05)  # the loop rests by now, and the slot takes the next entry itself
         sys.exit(3)
 
@@ -572,7 +643,7 @@ def test_a_task_that_takes_too_long_is_cancelled(client: Client) -> None:
             raise
 
     queue = mail(client, b"")
-    Worker(queue, handle, timeout_s=0.05, burst=True).run()
+    Worker(queue, handle, timeout=0.05, burst=True).run()
     failed = entry(queue)
     assert failed.error is not None and failed.error.type == "Timeout"
     assert cancelled == ["r1/1"]
@@ -584,14 +655,14 @@ def test_a_time_out_of_the_handlers_own_is_a_failure_like_any_other(client: Clie
             await asyncio.sleep(60)
 
     queue = mail(client, b"")
-    Worker(queue, handle, timeout_s=60, burst=True).run()
+    Worker(queue, handle, timeout=60, burst=True).run()
     failed = entry(queue)
     assert failed.error is not None and failed.error.type == "TimeoutError"
 
 
 def test_a_program_that_takes_too_long_is_killed(client: Client) -> None:
     queue = mail(client, b"")
-    worker = Worker(queue, exec_handler(["sleep", "60"]), timeout_s=0.1, burst=True)
+    worker = Worker(queue, exec_handler(["sleep", "60"]), timeout=0.1, burst=True)
     worker.run()
     failed = entry(queue)
     assert failed.error is not None and failed.error.type == "Timeout"
@@ -610,7 +681,7 @@ def test_a_handler_may_take_longer_than_its_lease(client: Client) -> None:
 
     queue = mail(client, b"")
     # The other one looks for lost leases all the time.
-    with working(queue, handle, lease_ms=300), working(queue, handle, lease_ms=300):
+    with working(queue, handle, lease=0.3), working(queue, handle, lease=0.3):
         until(lambda: is_done(queue))
     assert runs == [1]
 
@@ -629,7 +700,7 @@ def test_a_handler_learns_that_its_lease_is_lost(
         return b"late"
 
     queue = mail(client, b"")
-    with working(queue, handle, lease_ms=300) as worker:
+    with working(queue, handle, lease=0.3) as worker:
         began.wait()
         client.hset("redisq:{mail}:cfg", "paused", "so that it stays where it is put")
         (word,) = queue.move(
@@ -661,11 +732,12 @@ def test_a_result_that_comes_too_late_is_dropped(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("how", ["threads", "loop"])
 def test_the_work_of_a_killed_process_is_done_by_another(
-    client: Client, url: str, tmp_path: Path
+    client: Client, url: str, tmp_path: Path, how: str
 ) -> None:
     queue = mail(client, b"")
-    with process(url, tmp_path, lease_ms=300) as running:
+    with process(url, tmp_path, lease=0.3, how=how) as running:
         until((tmp_path / "began").exists)
         running.send_signal(signal.SIGKILL)
     attempts: list[int] = []
@@ -679,19 +751,18 @@ def test_a_process_that_slept_through_its_lease_is_told_and_changes_nothing(
     client: Client, url: str, tmp_path: Path
 ) -> None:
     queue = mail(client, b"")
-    with process(url, tmp_path, lease_ms=300) as running:
+    with process(url, tmp_path, lease=0.3) as running:
         until((tmp_path / "began").exists)
         running.send_signal(signal.SIGSTOP)
         with working(queue, lambda _: b"of the other"):
             until(lambda: is_done(queue))
         (tmp_path / "go").touch()
         running.send_signal(signal.SIGCONT)
-        said = running.stderr.readline()
+        until(lambda: running.stderr.readline() == "lost lease: mail/r1/1, its result is dropped\n")
         running.send_signal(signal.SIGTERM)
         rest = running.stderr.read()
         assert running.wait() == 0
-    assert said == "lost lease: mail/r1/1, its result is dropped\n"
-    assert "lost lease" not in rest
+    assert rest == "stopped, SIGTERM: 1 lost leases\n"
     assert numbered(queue.results("r1", 1, 1)) == [(1, b"of the other")]
 
 
@@ -741,9 +812,7 @@ def test_what_does_not_end_in_time_is_given_back_without_counting(
         await asyncio.sleep(3600)
 
     queue = mail(client, b"")
-    worker = Worker(
-        queue, handle_later if is_async else handle, grace_s=0.1 if stops == 1 else 3600
-    )
+    worker = Worker(queue, handle_later if is_async else handle, grace=0.1 if stops == 1 else 3600)
     thread = threading.Thread(target=worker.run)
     thread.start()
     began.wait()
@@ -767,12 +836,13 @@ def test_leaving_kills_a_program_before_its_entry_is_given_back(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("how", ["threads", "loop"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_lets_the_process_finish(
-    client: Client, url: str, tmp_path: Path, number: int
+    client: Client, url: str, tmp_path: Path, number: int, how: str
 ) -> None:
     queue = mail(client, b"")
-    with process(url, tmp_path) as running:
+    with process(url, tmp_path, how=how) as running:
         until((tmp_path / "began").exists)
         running.send_signal(number)
         mail(client, b"", id="r2")
@@ -783,9 +853,12 @@ def test_a_signal_lets_the_process_finish(
 
 
 @pytest.mark.slow
-def test_the_second_signal_does_not_wait(client: Client, url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["threads", "loop"])
+def test_the_second_signal_does_not_wait(
+    client: Client, url: str, tmp_path: Path, how: str
+) -> None:
     queue = mail(client, b"", b"")
-    with process(url, tmp_path, grace_s=3600, batch=2) as running:
+    with process(url, tmp_path, grace=3600, batch=2, how=how) as running:
         until((tmp_path / "began").exists)
         running.send_signal(signal.SIGTERM)
         # Two signals that are pending together arrive as one, so the first one is seen to do its
@@ -794,6 +867,83 @@ def test_the_second_signal_does_not_wait(client: Client, url: str, tmp_path: Pat
         running.send_signal(signal.SIGTERM)
         assert running.wait() == 0
     assert (entry(queue).state, entry(queue).attempts) == ("waiting", 0)
+
+
+# --- in an event loop -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_cancelled_at_any_time_it_ends_what_is_begun_and_gives_back_the_rest(
+    client: Client, is_async: bool
+) -> None:
+    queue, chance, ran = mail(client, *[b""] * 150), Random(7), Counter[str]()
+    running, loops = set[str](), set[int]()
+
+    async def handle_later(work: Work) -> None:
+        running.add(work.id)
+        await asyncio.sleep(chance.random() * 0.01)
+        running.discard(work.id)
+        ran[work.id] += 1
+        loops.add(id(asyncio.get_running_loop()))
+
+    def handle(work: Work) -> None:
+        running.add(work.id)
+        time.sleep(chance.random() * 0.01)
+        running.discard(work.id)
+        ran[work.id] += 1
+
+    async def main() -> int:
+        rounds = 0
+        while not await asyncio.to_thread(is_done, queue):
+            worker = Worker(queue, handle_later if is_async else handle, concurrency=5, batch=3)
+            task = asyncio.create_task(worker.run_async())
+            await asyncio.sleep(chance.random() * 0.1)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert not running
+            assert (await asyncio.to_thread(queue.counts)).pending == 0
+            rounds += 1
+        assert loops <= {id(asyncio.get_running_loop())}
+        return rounds
+
+    assert asyncio.run(main()) > 2
+    assert len(ran) == 150 and set(ran.values()) == {1}
+    assert {entry(queue, f"r1/{n}").attempts for n in range(1, 151)} == {0}  # none failed
+    assert queue.invariants() == []
+
+
+@pytest.mark.parametrize("how", ["the loop ends", "cancelled twice"])
+def test_a_handler_that_is_cut_off_in_its_loop_has_its_entry_given_back(
+    client: Client, how: str
+) -> None:
+    queue = mail(client, b"", b"")
+
+    async def main() -> None:
+        began = asyncio.Event()
+
+        async def handle(_: Work) -> None:
+            began.set()
+            await asyncio.sleep(3600)
+
+        worker = Worker(queue, handle, batch=2, grace=3600)
+        task = asyncio.create_task(worker.run_async())
+        await began.wait()
+        if how == "cancelled twice":
+            for _ in range(2):
+                task.cancel()
+                await asyncio.wait([task], timeout=0.1)
+            assert task.cancelled()
+
+    asyncio.run(main())
+    for number in (1, 2):
+        given_back = entry(queue, f"r1/{number}")
+        assert (given_back.state, given_back.attempts) == ("waiting", 0)
+
+
+def test_in_a_loop_what_can_not_work_raises_as_elsewhere() -> None:
+    with connect("redis://127.0.0.1:1") as nowhere, pytest.raises(Unreachable):
+        asyncio.run(Worker(RequestQueue(nowhere, "mail"), upper).run_async())
 
 
 # --- idling ---------------------------------------------------------------------------------------
@@ -851,7 +1001,7 @@ def test_where_much_is_past_its_time_a_worker_comes_again_soon(
     queue = RequestQueue(client, "mail", clock=clock)
     for n in range(120):
         queue.submit([], id=f"r{n}")
-    clock.advance(24 * 3_600_000)
+    clock.now_ms += 24 * 3_600_000
     leaps.worker = worker = Worker(queue, upper, random=lambda: 0.5)
     monkeypatch.setattr(worker, "_inbox", leaps)
     worker.run()
@@ -1049,6 +1199,24 @@ def test_what_cannot_work_is_refused(client: Client) -> None:
         Worker(queue, "not a function")  # type: ignore[arg-type]
 
 
+def test_on_fakeredis_a_worker_is_refused_in_one_sentence() -> None:
+    with fakeredis.FakeRedis() as fake:
+        queues = [kind(fake, kind.__name__) for kind in (RequestQueue, DelaySet, FairQueue)]
+        calls: list[Callable[[], object]] = [lambda: mail(fake, b"one")]
+        for queue in queues:
+            calls += [
+                Worker(queue, print, burst=True).run,
+                partial(asyncio.run, Worker(queue, print, burst=True).run_async()),
+            ]
+        for call in calls:
+            with pytest.raises(BadInput, match=r"^that server can't run our scripts .* fakeredis"):
+                call()
+        for queue in queues:  # nothing is there, and nothing can be
+            assert queue.take(1, consumer="me").deliveries == ()
+            assert LeaseReclaimer(queue).look() == {}
+        assert fake.keys() == []
+
+
 SUPERVISOR = """
 import os, sys, time
 from pathlib import Path
@@ -1063,7 +1231,7 @@ def handle(delivery):
             time.sleep(0.01)
     return str(os.getpid())
 def work(index):
-    Worker(RequestQueue(connect(url), "mail"), handle, lease_ms=300).run()
+    Worker(RequestQueue(connect(url), "mail"), handle, lease=0.3).run()
 if __name__ == "__main__":
     sys.exit(run_processes(2, work))
 """
@@ -1137,31 +1305,52 @@ def test_a_burst_runs_periodic_entries_that_were_missed(url: str, client: redis.
     assert ran == [b"rotate"]
 
 
-def test_a_result_that_a_queue_would_drop_is_refused_or_told(
-    client: Client, caplog: pytest.LogCaptureFixture
+def kept(queue: Any, ids: list[str]) -> list[bytes | None]:
+    """The results that a queue keeps of entries."""
+    return [each.result for each in queue.outcomes(ids)]
+
+
+def specimen_of(client: Client, kind: str) -> tuple[Queue[Client], list[str]]:
+    """A queue of a kind, and the ids that wait there."""
+    if kind == "sidekiq":
+        queue = SidekiqQueue(client, "sidekiq:q")
+        queue.push([Job("E", [n], f"e{n}") for n in range(3)])
+        return queue, ["e0", "e1", "e2"]
+    waiting = OWN[kind].fill(client)["waiting"]
+    return run(client, Deployment(client).queue(OWN[kind].queue)), [*waiting]
+
+
+@pytest.mark.parametrize("kind", [*OWN, "sidekiq"])
+def test_a_result_is_kept_or_refused_at_the_start_or_its_loss_is_told(
+    client: Client, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    queue = FairQueue(client, "turns")
+    queue, waiting = specimen_of(client, kind)
 
-    def declared(work: Work) -> int:
-        return 1
+    def declared(work: Work) -> str:
+        return work.id
 
-    async def adeclared(work: Work) -> "str": ...  # type: ignore[empty-body]
+    async def adeclared(work: Work) -> "str":
+        return work.id
 
     def none(work: Work) -> None: ...
 
-    for handler in (declared, adeclared):
-        with pytest.raises(BadInput, match="queue turns keeps none: let it return None, or use"):
-            Worker(queue, handler)
-        Worker([RequestQueue(client, "mail"), DelaySet(client, "later")], handler)
     Worker(queue, none)
-    queue.submit("ann", [("a", b"1"), ("b", b""), ("c", b"3")])
-    with caplog.at_level(logging.WARNING):
-        Worker(queue, lambda work: work.payload, burst=True).run()
-    told = [r.getMessage() for r in caplog.records if "keeps no results" in r.getMessage()]
-    assert told == [
-        "queue turns keeps no results: what the handler returned for a is dropped; let it return "
-        "None, or use a request queue or a delay set"
-    ]
+    if kind in ("request", "delay", "fair"):
+        Worker(queue, adeclared)
+        assert Worker(queue, declared, burst=True).run().dropped == 0
+        assert waiting and kept(queue, waiting) == [id.encode() for id in waiting]
+        return
+    for handler in (declared, adeclared):
+        with pytest.raises(BadInput, match=f"queue {queue.name} keeps none: let it return None"):
+            Worker([queue, RequestQueue(client, "other")], handler)
+    with caplog.at_level(logging.INFO, "redisq_ops"):
+        tally = Worker(queue, lambda work: work.id, burst=True).run()
+    assert tally.dropped == tally.done == len(waiting)
+    (told,) = lines(caplog, f"queue {queue.name} keeps no results: what the handler returned for ")
+    assert told.endswith(
+        " is dropped; let it return None, or use a request queue, a delay set or a fair queue"
+    )
+    assert lines(caplog, "stopped")[0].endswith(f", {tally.dropped} results dropped")
 
 
 def test_in_order_the_first_queue_is_asked_first(client: Client) -> None:

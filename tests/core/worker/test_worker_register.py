@@ -30,7 +30,7 @@ def test_a_worker_is_listed_with_what_it_holds_until_it_stops(
 
     def handle(work: object) -> None:
         begun.set()
-        go_on.wait(30)
+        go_on.wait(90)
 
     own = connect(url)
     served: Any = type(queue)(own, "q")  # type: ignore[arg-type]

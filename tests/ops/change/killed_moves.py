@@ -136,7 +136,7 @@ class Story:
         if self.kind == "request":
             queue.submit(payloads, id=f"r{self.born}", limit=100)
         elif self.kind == "delay":
-            queue.schedule(pairs, after_ms=self.rng.choice([0, 60_000]))
+            queue.schedule(pairs, after=self.rng.choice([0, 60_000]) / 1000)
         elif self.kind == "fair":
             queue.submit(self.rng.choice(["ann", "bob"]), pairs)
         elif self.kind == "circular":
@@ -149,7 +149,7 @@ class Story:
         queue = self.queue()
         for d in queue.take(self.rng.choice([3, 20]), consumer="w").deliveries:
             outcome: Any = self.rng.choice(["ack", "fail", "reject", "reject", "release"])
-            wait = 60_000 if outcome == "fail" else 0
+            wait = 60 if outcome == "fail" else 0
             (said,) = queue.settle([Settlement(d, outcome, b"boom", wait)])
             if said == "done":
                 assert d.payload in self.alive, f"{d.payload!r} was done twice"
@@ -194,7 +194,7 @@ class Story:
         run(self.client, TransferRecoverer().look(queue))
 
     def pass_time(self) -> None:
-        self.clock.advance(self.rng.choice([1000, 5000, 20_000, 3_600_000, 26 * 3_600_000]))
+        self.clock.now_ms += self.rng.choice([1000, 5000, 20_000, 3_600_000, 26 * 3_600_000])
 
     # --- those who are killed ------------------------------------------------------------------
 
@@ -279,7 +279,7 @@ class Story:
 
     def come_to_rest(self) -> None:
         """Whoever was killed stays away; workers keep the queues up."""
-        self.clock.advance(60_000)
+        self.clock.advance(60)
         for name in self.names:
             found = run(self.client, recover(self.queue(name), most=1000))
             assert not [one for one in found if one.problem], found
@@ -323,7 +323,7 @@ class Story:
     def work_off(self) -> None:
         """Also what is dead: then every request has its end."""
         for _ in range(60):
-            self.clock.advance(DAY_MS)
+            self.clock.now_ms += DAY_MS
             n = 0
             for name in self.names:
                 queue = self.queue(name)
@@ -335,7 +335,7 @@ class Story:
         if self.kind == "request":
             for name in self.names:
                 left = [r for r in self.queue(name).requests(0, 500) if r.state == "sealed"]
-                assert not left, f"wait request would never end: {left[:2]}"
+                assert not left, f"wait would never end: {left[:2]}"
 
 
 def stories(kills: int, url: str, seed: int, signals: bool) -> Counter[str]:

@@ -102,7 +102,7 @@ def remove(redisq: Redisq, client: redis.Redis, name: str) -> list[str]:
     queue = RequestQueue(client, name)
     queue.submit([b"x"] * 5, id="r1", limit=5)
     queue.take(5, consumer="gone")
-    return ["consumers", "remove", name, "gone"]
+    return ["workers", "rm", name, "gone"]
 
 
 @pytest.mark.parametrize("change", [replay, purge, undo, import_, remove])

@@ -120,7 +120,7 @@ def test_every_verb_can_be_planned(
     redisq: Redisq, client: redis.Redis, words: str, state: State
 ) -> None:
     queues: dict[str, Queue[Any]] = {"mail": everywhere(client), "later": DelaySet(client, "later")}
-    queues["later"].schedule([("e1", b"x"), ("e2", b"y")], after_ms=60_000)  # type: ignore[attr-defined]
+    queues["later"].schedule([("e1", b"x"), ("e2", b"y")], after=60)  # type: ignore[attr-defined]
     queue = queues["later" if "later" in words else "mail"]
     before = queue.counts().of(state) or 0
     redisq(*words.split(), "--plan", "p")
@@ -486,7 +486,7 @@ def test_calls_of_every_shard_are_counted(redisq: Redisq, client: redis.Redis) -
     from redisq_ops.core.queues.delay.sharded import ShardedDelaySet
 
     wide = ShardedDelaySet(client, "wide", shards=4)
-    wide.schedule([(f"e{n}", b"x") for n in range(73)], after_ms=60_000)
+    wide.schedule([(f"e{n}", b"x") for n in range(73)], after=60)
     assert "server: ≈ 8 calls, " in redisq("delay", "purge", "wide", "--dry-run")
     client.config_resetstat()
     redisq("delay", "purge", "wide", "--yes")
@@ -544,11 +544,11 @@ def test_what_an_undo_brought_back_is_late_in_the_dry_run_too(
 def test_another_entry_of_the_same_id_is_late(redisq: Redisq, client: redis.Redis) -> None:
     """Delay sets keep no record of an entry that nobody took: its time tells it."""
     later = DelaySet(client, "later")
-    later.schedule([("e1", b"old"), ("e2", b"old")], after_ms=0)
+    later.schedule([("e1", b"old"), ("e2", b"old")], after=0)
     redisq("purge", "later", "--state", "waiting", "--plan", "p")
     for delivery in later.take(1, consumer="w").deliveries:
         later.settle([Settlement(delivery, "ack")])
-    later.schedule([(delivery.id, b"new")], at_ms=later.now() - 1000)
+    later.schedule([(delivery.id, b"new")], at=(later.now() - 1000) / 1000)
     assert redisq.rows("apply", "p", "--dry-run")[0]["now"] == {"late": 1, "waiting": 1}
     (outcome,) = redisq.rows("apply", "p", "--yes", code=3)
     assert (outcome["done"], outcome["skipped"]) == (1, {"changed": 1})
@@ -670,7 +670,7 @@ def test_the_same_step_of_two_is_told_by_who_was_first(
     from redisq_ops.core.queues.delay.sharded import ShardedDelaySet
 
     made: Any = DelaySet(client, "q") if shards == 1 else ShardedDelaySet(client, "q", shards=4)
-    made.schedule([(f"e{n}", b"x") for n in range(100)], after_ms=60_000)
+    made.schedule([(f"e{n}", b"x") for n in range(100)], after=60)
     redisq("delay", "purge", "q", "--plan", "p")
     rows: dict[str, list[tuple[str, str]]] = {"a1": [], "b2": [], "c3": []}
 
@@ -717,7 +717,7 @@ def test_what_is_being_undone_is_not_applied_further(
 
     made: Any = DelaySet(client, "q") if shards == 1 else ShardedDelaySet(client, "q", shards=4)
     for at in range(0, 400, 100):
-        made.schedule([(f"e{at + n}", b"x") for n in range(100)], after_ms=60_000)
+        made.schedule([(f"e{at + n}", b"x") for n in range(100)], after=60)
     redisq("delay", "purge", "q", "--plan", "p")
     zombie = applying(client)
     assert not drive(client, zombie, 3)
@@ -748,7 +748,7 @@ def test_nobody_is_told_to_go_on_with_what_another_ended(
     dead_letters(client, 300)
     redisq("replay", "mail", "--plan", "p")
     (op,) = {line["op"] for line in lines() if "op" in line}
-    words = {"undo": ["undo", op], "destroy": ["queue", "destroy", "mail", "--hard"]}
+    words = {"undo": ["undo", op], "destroy": ["queue", "rm", "mail", "--hard"]}
     step, steps = ChangeRun.step, count(1)
 
     async def meanwhile(self: ChangeRun[Any]) -> bool:
@@ -760,7 +760,7 @@ def test_nobody_is_told_to_go_on_with_what_another_ended(
     monkeypatch.setattr(ChangeRun, "step", meanwhile)
     redisq("apply", "p", "--yes", code=1)
     assert "go on with" not in redisq.err
-    assert ("undone" if ends == "undo" else "destroyed") in redisq.err
+    assert ("undone" if ends == "undo" else "removed") in redisq.err
 
 
 def test_two_undos_at_once_share_the_work(redisq: Redisq, client: redis.Redis) -> None:
@@ -811,7 +811,7 @@ def test_a_step_of_which_a_shard_never_heard_is_sent_again(client: redis.Redis) 
     from redisq_ops.core.queues.delay.sharded import ShardedDelaySet
 
     made = ShardedDelaySet(client, "q", shards=4)
-    made.schedule([(f"e{n}", b"x") for n in range(100)], after_ms=60_000)
+    made.schedule([(f"e{n}", b"x") for n in range(100)], after=60)
     queue = run(client, Deployment(client).queue("q"))
     with Draft("p", "purge-x") as draft:
         chosen, weight = run(client, select_entries(queue, "delayed", Filter(), keep=draft.add))
@@ -1122,13 +1122,13 @@ def test_a_plan_from_another_server(
 def test_a_plan_of_a_queue_that_is_another_by_now(redisq: Redisq, client: redis.Redis) -> None:
     dead_letters(client, 3)
     redisq("replay", "mail", "--plan", "p")
-    redisq("queue", "destroy", "mail", "--hard", "--yes")
+    redisq("queue", "rm", "mail", "--hard", "--yes")
     assert "no queue 'mail'" in redisq.refusal("apply", "p", "--yes", code=1)
     queue = dead_letters(client, 3)
     assert "created again" in redisq.refusal("apply", "p", "--yes", code=1)
     assert states(queue) == (3, 0)
-    redisq("queue", "destroy", "mail", "--hard", "--yes")
-    DelaySet(client, "mail").schedule([("e", b"x")], after_ms=1000)
+    redisq("queue", "rm", "mail", "--hard", "--yes")
+    DelaySet(client, "mail").schedule([("e", b"x")], after=1)
     assert "delay queue" in redisq.refusal("apply", "p", "--yes", code=1)
     assert "prefix" in redisq.refusal("--prefix", "other", "apply", "p", "--yes", code=1)
 

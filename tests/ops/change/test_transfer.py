@@ -91,7 +91,7 @@ def put(queue: Any, ids: list[str], payload: bytes = b"x") -> None:
     ids = ids[:300]
     pairs = [(id, payload + id.encode()) for id in ids]
     if queue.kind == "delay":
-        queue.schedule(pairs, after_ms=0)
+        queue.schedule(pairs, after=0)
     elif queue.kind == "circular":
         queue.push(pairs)
     elif queue.kind == "fair":
@@ -111,7 +111,7 @@ def filled(client: Any, kind: str, name: str, n: int = 6, shards: int = 1) -> An
     error = ERROR.encoded()
     queue.settle(
         [
-            Settlement(d, "reject", error) if i < n else Settlement(d, "fail", error, 600_000)
+            Settlement(d, "reject", error) if i < n else Settlement(d, "fail", error, 600)
             for i, d in enumerate(taken)
         ]
     )
@@ -325,7 +325,7 @@ def test_what_a_worker_had_stays_done_when_its_queue_is_destroyed(
     redisq("undo", op, "--yes", code=3)
     told = "1 of them was changed by operators there; once that is undone, it comes back with: "
     assert f"\n{told}redisq undo {op}\n" in redisq.err
-    redisq("queue", "destroy", target.name, "--hard", "--yes")
+    redisq("queue", "rm", target.name, "--hard", "--yes")
     (plan,) = redisq.rows("undo", op, "--dry-run")
     assert plan["untouched"] == 1 and "1 come back" in redisq("undo", op, "--dry-run")
     (outcome,) = redisq.rows("undo", op, "--yes", code=3)
@@ -341,7 +341,7 @@ def test_what_a_worker_had_stays_done_when_its_queue_is_destroyed(
 def test_a_full_target_takes_what_fits(redisq: Redisq, client: redis.Redis, kind: str) -> None:
     source, target = filled(client, kind, "a", 7), made(client, kind, named(kind, "b"))
     put(target, ["there"])
-    redisq("retention", target.name, "max_waiting=4", "--yes")
+    redisq("settings", target.name, "max_waiting=4", "--yes")
     redisq("move", source.name, "--to", target.name, "--state", "waiting", "--plan", "p")
     (outcome,) = redisq.rows("apply", "p", "--yes", code=3)
     assert (outcome["done"], outcome["left"], outcome["halted"]) == (3, 4, "full")
@@ -359,7 +359,7 @@ def test_a_full_target_takes_what_fits(redisq: Redisq, client: redis.Redis, kind
         redisq.rows("move", source.name, "--to", target.name, "--state", "dead", "--yes")[0]["done"]
         == 7
     )
-    redisq("retention", target.name, "max_waiting=", "--yes")
+    redisq("settings", target.name, "max_waiting=", "--yes")
     assert redisq.rows("apply", "p", "--yes")[0]["done"] == 7
     sound(source, target)
 
@@ -391,7 +391,7 @@ def test_what_is_refused_on_arrival_is_put_back(
     if word == "closed":
         redisq("queue", "drain", target.name, "--yes")
     else:
-        redisq("retention", target.name, setting, "--yes")
+        redisq("settings", target.name, setting, "--yes")
 
     async def open_(self: Any) -> str:
         return ""
@@ -440,7 +440,7 @@ def test_a_move_and_a_move_back(redisq: Redisq, client: redis.Redis, kind: str) 
 
 def test_several_queues_go_to_one(redisq: Redisq, client: redis.Redis) -> None:
     one, other = filled(client, "delay", "a"), made(client, "delay", "c")
-    other.schedule([("o1", b"x"), ("o2", b"x")], after_ms=0)
+    other.schedule([("o1", b"x"), ("o2", b"x")], after=0)
     target = made(client, "delay", "b")
     first, second = redisq.rows("move", "a", "c", "--to", "b", "--state", "waiting", "--yes")
     assert (first["done"], second["done"]) == (6, 2) and len(entries(target, "waiting")) == 8
@@ -452,7 +452,7 @@ def test_several_queues_go_to_one(redisq: Redisq, client: redis.Redis) -> None:
 def test_a_move_whose_copies_were_emptied_stays(redisq: Redisq, client: redis.Redis) -> None:
     source, target = filled(client, "fair", "a"), made(client, "fair", "b")
     redisq("move", "a", "--to", "b", "--state", "dead", "--yes")
-    redisq("trash", "empty", "a", "--max", "2", "--yes")
+    redisq("trash", "rm", "a", "--max", "2", "--yes")
     op = next(row["id"] for row in redisq.rows("log") if row["verb"] == "move")
     (outcome,) = redisq.rows("undo", op, "--yes", code=3)
     assert (outcome["done"], outcome["skipped"]) == (4, {"changed": 2})
@@ -469,7 +469,7 @@ def test_what_runs_again_goes_along(redisq: Redisq, client: redis.Redis, kind: s
     put(target, ["there"])
     (delivery,) = source.take(1, consumer="w").deliveries
     if kind == "delay":
-        source.schedule([("e1", b"second")], after_ms=0, mode="move")
+        source.schedule([("e1", b"second")], after=0, mode="move")
     elif kind == "circular":
         source.push([("e1", b"second")])
     else:
@@ -560,7 +560,7 @@ def test_not_while_shards_change(redisq: Redisq, client: redis.Redis) -> None:
     put(source, ["e1", "e2", "e3"])
     other = DelaySet(client, "b")
     put(other, ["there"])
-    source.take(3, consumer="w", lease_ms=600_000)
+    source.take(3, consumer="w", lease=600)
     assert source.resize(3)
     said = redisq.refusal("move", "b", "--to", "a", "--state", "waiting", "--yes", code=1)
     assert "changing its shards" in said
@@ -702,7 +702,7 @@ def test_an_undo_that_is_killed_anywhere_is_mended(
     redisq("move", "a", "--to", "b", "--state", "waiting", "--plan", "p")
     change = applied(client)
     finish(client, change)
-    taken = target.take(3, consumer="w", lease_ms=3_600_000).deliveries
+    taken = target.take(3, consumer="w", lease=3600).deliveries
     target.settle([Settlement(d, "ack") for d in taken[:2]])
     gone, op = Counter(d.id for d in taken), change.op
     scene = Database(client)
@@ -1327,16 +1327,16 @@ def test_what_can_not_be_moved(
 def test_a_trash_that_keeps_nothing_is_no_way(redisq: Redisq, client: redis.Redis) -> None:
     filled(client, "delay", "a")
     made(client, "delay", "b")
-    redisq("retention", "a", "trash_ms=5s", "--yes")
+    redisq("settings", "a", "trash_ms=5s", "--yes")
     said = redisq.refusal("move", "a", "--to", "b", "--state", "dead", "--yes", code=1)
-    assert "keeps its trash for 5s only" in said and "retention" in said
+    assert "keeps its trash for 5s only" in said and "settings" in said
 
 
 def test_a_plan_is_for_that_target(redisq: Redisq, client: redis.Redis) -> None:
     source = filled(client, "delay", "a")
     made(client, "delay", "b")
     redisq("move", "a", "--to", "b", "--state", "dead", "--plan", "p")
-    redisq("queue", "destroy", "b", "--hard", "--yes")
+    redisq("queue", "rm", "b", "--hard", "--yes")
     assert "no queue 'b'" in redisq.refusal("apply", "p", "--yes", code=1)
     time.sleep(0.002)
     target = made(client, "delay", "b")
@@ -1345,11 +1345,11 @@ def test_a_plan_is_for_that_target(redisq: Redisq, client: redis.Redis) -> None:
     assert len(entries(source, "dead")) == 6 and not entries(target, "dead")
     # And one that was carried out comes back whole when its target is gone.
     redisq("move", "a", "--to", "b", "--state", "dead", "--yes")
-    redisq("queue", "destroy", "b", "--hard", "--yes")
+    redisq("queue", "rm", "b", "--hard", "--yes")
     (plan,) = redisq.rows("undo", "--dry-run")
     assert (plan["untouched"], plan["list"]) == (6, "")
     said = redisq("undo", "--yes") + redisq.err
-    assert "b was destroyed since" in said and len(entries(source, "dead")) == 6
+    assert "b was removed since" in said and len(entries(source, "dead")) == 6
     sound(source)
 
 

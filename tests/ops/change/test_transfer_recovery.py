@@ -134,10 +134,10 @@ def test_nobody_takes_over_from_one_that_is_alive(redisq: Redisq, client: redis.
     clock = FakeClock(int(at) + transfer_recovery.IDLE_MS - 1)
     later = Deployment(client, clock=clock)
     assert run(client, recover(run(client, later.queue("a")))) == []
-    clock.advance(1)
+    clock.advance(0.001)
     (one,) = run(client, recover(run(client, later.queue("a"))))
     assert one.entries == 4 and len(entries(target, "dead")) == 10
-    clock.advance(-3 * DAY_MS)  # a clock that falls back holds nothing up
+    clock.now_ms -= 3 * DAY_MS  # a clock that falls back holds nothing up
     at_rest(client, source, target)
 
 
@@ -182,7 +182,7 @@ def test_the_sweep_frees_nothing_that_is_on_its_way(
     assert payloads(source, target) == before
     assert (payloads(source) == before) is (point in ("put away", "put back"))
     at_rest(client, *queues)
-    clock.advance(2 * DAY_MS)
+    clock.now_ms += 2 * DAY_MS
     for queue in queues:
         run(client, queue.sweep.op(100))
         assert not entries(queue, "trash")  # held no longer
@@ -207,11 +207,11 @@ def test_emptying_the_trash_leaves_it(redisq: Redisq, client: redis.Redis) -> No
     source, target = filled(client, "delay", "a", 10), made(client, "delay", "b")
     redisq("purge", "a", "--state", "waiting", "--yes")
     killed(redisq, "out", 1, *MOVE)
-    (outcome,) = redisq.rows("trash", "empty", "a", "--yes", code=3)
+    (outcome,) = redisq.rows("trash", "rm", "a", "--yes", code=3)
     assert outcome["done"] == 10 and outcome["skipped"] == {"away": 10}
     run(client, recover(source, idle_ms=0))
     assert len(entries(target, "dead")) == 10
-    assert redisq.rows("trash", "empty", "a", "--yes")[0]["done"] == 10
+    assert redisq.rows("trash", "rm", "a", "--yes")[0]["done"] == 10
     at_rest(client, source, target)
 
 
@@ -271,11 +271,11 @@ def test_destroying_a_queue_finishes_what_is_on_its_way(
     filled(client, "delay", "a", 10)
     target, third = made(client, "delay", "b"), made(client, "delay", "c")
     killed(redisq, "out", 1, *MOVE)
-    redisq("queue", "destroy", "a", "--hard", "--yes")
+    redisq("queue", "rm", "a", "--hard", "--yes")
     assert len(entries(target, "dead")) == 10
     at_rest(client, target)
     killed(redisq, "out", 1, "move", "b", "--to", "c", "--state", "dead", "--yes")
-    redisq("queue", "destroy", "c", "--yes")
+    redisq("queue", "rm", "c", "--yes")
     assert len(entries(target, "dead")) == 10
     at_rest(client, target)
     assert not client.keys("redisq:{c}:land*") and third.counts().dead == 0
@@ -287,8 +287,8 @@ def test_a_move_notices_that_its_target_was_destroyed(redisq: Redisq, client: re
     all_ids = ours(source)
     change = moving(client, "a", "b")
     assert run(client, change.step())
-    redisq("queue", "destroy", "b", "--hard", "--yes")
-    with pytest.raises(Refused, match="destroyed"):
+    redisq("queue", "rm", "b", "--hard", "--yes")
+    with pytest.raises(Refused, match="removed"):
         finish(client, change)
     assert ours(source) == all_ids  # of the last step nobody can tell what had arrived
     run(client, change.reached())
@@ -394,7 +394,7 @@ def test_killed_anywhere_it_is_finished_by_others(
             queue, operation = run(client, audit_log.find(deployment, change.op))
             change = ChangeRun(run(client, undo_of(deployment, queue, operation)), ME)
         dead = link.until(nth, lambda change=change: finish(client, change))  # type: ignore[misc]
-        clock.advance(3 * DAY_MS)
+        clock.now_ms += 3 * DAY_MS
         queues = [run(client, Deployment(client, clock=clock).queue(name)) for name in "ab"]
         for queue in (*queues, *queues):
             run(client, queue.sweep.op(100))
@@ -410,7 +410,7 @@ def test_an_undo_that_begins_again_keeps_the_step_where_the_first_was_killed(
 ) -> None:
     """Undo goes from the last step to the first; the killed step may have entries in transit."""
     queue = DelaySet(client, "a")
-    queue.schedule([("e1", b"x")], after_ms=60_000)
+    queue.schedule([("e1", b"x")], after=60)
     for step, recorded in ((4, b"4"), (2, b"2"), (4, b"2"), (1, b"1")):
         run(client, list_unfinished(queue, "move-0123456789", step))
         assert client.hget("redisq:{a}:op:move-0123456789", "taking") == recorded

@@ -71,7 +71,7 @@ def filled(client: Any, name: str, n: int = 3, shards: int = 1, payload: bytes =
         taken = queue.take(2 * n, consumer="w1").deliveries
         queue.settle(
             [
-                Settlement(d, "reject", error) if i < n else Settlement(d, "fail", error, 600_000)
+                Settlement(d, "reject", error) if i < n else Settlement(d, "fail", error, 600)
                 for i, d in enumerate(taken)
             ]
         )
@@ -134,7 +134,7 @@ def test_they_are_worked_on_there_and_their_requests_end_here(
     source.control("stop", 1, "pause", "held")
     op = redisq.rows("move", "a", "--to", "b", "--state", "waiting", "--yes")[0]["op"]
     assert not source.take(10, consumer="w").deliveries
-    said = redisq("wait", "request", "r1", "--queue", "a", "--timeout", "1s")
+    said = redisq("wait", "a/r1", "--timeout", "1s")
     assert said == "r1 done: 0 done, 3 purged or moved to another queue\n"
     assert requests(source)["r1"].state == "done"
     taken = target.take(10, consumer="w").deliveries
@@ -199,7 +199,7 @@ def test_undo_takes_no_namesake(redisq: Redisq, client: redis.Redis) -> None:
     forgotten(client, target)
     redisq("apply", "p", "--yes")
     assert set(entries(target, "waiting")) == {f"r0.{op}/1"}
-    redisq("trash", "empty", "a", "--where", "payload=x2", "--yes")
+    redisq("trash", "rm", "a", "--where", "payload=x2", "--yes")
     (outcome,) = redisq.rows("undo", op, "--yes", code=1)
     assert (outcome["done"], outcome["skipped"]) == (0, {"changed": 2})
     assert not entries(source, "waiting") and set(of_payload(target, "waiting")) == {b"x2"}
@@ -238,7 +238,7 @@ def test_what_was_said_there_is_kept_as_long_as_it_can_be_put_back(
     """Also when the source is told to keep its trash longer while the move goes on."""
     source, target = filled(client, "a"), made(client, "b")
     way = run(client, route_to(Deployment(client), source, "b"))
-    redisq("retention", "a", "trash_ms=7d", "--yes")
+    redisq("settings", "a", "trash_ms=7d", "--yes")
     order = transfer.MoveAction(source, "move", "dead", source.now(), route=way)
     op, dead = "move-00000000aa", sorted(entries(source, "dead"))
     run(client, order.move(op, 1, [Pick(id) for id in dead], (0, 6)))
@@ -423,7 +423,7 @@ def test_a_request_waits_for_a_move_until_somebody_finishes_it(
     assert (requests(source)["r0"].state, requests(source)["r0"].moving) == ("sealed", 2)
     run(client, recover(source, idle_ms=0))
     assert (requests(source)["r0"].state, requests(source)["r0"].moving) == ("done", 0)
-    redisq("wait", "request", "a/r0")
+    redisq("wait", "a/r0")
     assert len(entries(target, "waiting")) == 2
     sound(source, target)
 
@@ -536,7 +536,7 @@ def test_plan_log_and_explain_say_where_it_went(redisq: Redisq, client: redis.Re
     assert gone["command"] == f"redisq explain b/r1.{op}"
     (here,) = redisq.rows("explain", f"b/r1.{op}/1")
     assert any("moved here from a" in one["sentence"] for one in here["also"])
-    (shown,) = redisq.rows("inspect", "request", f"r1.{op}")
+    (shown,) = redisq.rows("inspect", f"r1.{op}")
     assert (shown["queue"], shown["dead"]) == ("b", 3)
 
 

@@ -82,8 +82,8 @@ def test_a_setting_that_was_set_again_since_stays(
     assert queue.take(1, consumer="w").deliveries == ()
     assert "undone already" in redisq.refusal("undo", mine["op"], "--yes", code=1)
 
-    (mine,) = redisq.rows("retention", "mail", "max_failures=5", "max_lost=6", "--yes")
-    redisq("retention", "mail", "max_failures=7", "--yes")
+    (mine,) = redisq.rows("settings", "mail", "max_failures=5", "max_lost=6", "--yes")
+    redisq("settings", "mail", "max_failures=7", "--yes")
     assert "1 of 2" in redisq("undo", mine["op"], "--yes", code=3)
     assert "left alone: mail/max_failures\n" in redisq.err
     have = [run(client, part.settings.op()) for part in queue._all_shards()]
@@ -180,9 +180,9 @@ def test_what_an_import_put_in_is_counted_once_and_named(
     """Over shards too, where each counts what it moved."""
     file = str(tmp_path / "file")
     wide = ShardedDelaySet(client, "wide", shards=3)
-    wide.schedule([(f"e{n}", b"x") for n in range(20)], after_ms=0)
+    wide.schedule([(f"e{n}", b"x") for n in range(20)], after=0)
     redisq("export", "wide", "-o", file)
-    redisq("queue", "destroy", "wide", "--hard", "--yes")
+    redisq("queue", "rm", "wide", "--hard", "--yes")
     wide = ShardedDelaySet(client, "wide", shards=3)
     redisq("import", file, "--yes")
     taken = {delivery.id for delivery in wide.take(3, consumer="w").deliveries}

@@ -165,7 +165,7 @@ def test_a_step_and_its_undo_take_the_same_commands_however_large(
             queue: Any = dead_letters(client, n)
         else:
             queue = DelaySet(client, "later")
-            queue.schedule([(f"e{k}", b"x") for k in range(n)], after_ms=0)
+            queue.schedule([(f"e{k}", b"x") for k in range(n)], after=0)
             some = queue.take(n, consumer="w").deliveries
             queue.settle([Settlement(one, "reject", ERROR.encoded()) for one in some])
         say = {"source": "dead", "target": "waiting", "high_water_ms": queue.now()}
@@ -413,7 +413,7 @@ def test_steps_are_as_large_as_they_may_be_for_how_many_fly(
 ) -> None:
     """To several shards one goes at a time though more were allowed, and is measured so."""
     made = DelaySet(client, "q") if shards == 1 else ShardedDelaySet(client, "q", shards=shards)
-    made.schedule([(f"e{n}", b"x") for n in range(200)], after_ms=0)
+    made.schedule([(f"e{n}", b"x") for n in range(200)], after=0)
     while taken := made.take(100, consumer="w").deliveries:
         made.settle([Settlement(one, "reject", ERROR.encoded()) for one in taken])
     chosen, _ = run(client, scope.select_whole_state(made, "dead", Filter()))
@@ -546,7 +546,7 @@ def test_max_is_kept_where_shards_are_added_meanwhile(
     redisq: Redisq, client: redis.Redis, meanwhile: Callable[[Callable[[], object]], None]
 ) -> None:
     queue = ShardedDelaySet(client, "later", shards=2)
-    queue.schedule([(f"e{n}", b"x") for n in range(300)], after_ms=0)
+    queue.schedule([(f"e{n}", b"x") for n in range(300)], after=0)
     while taken := queue.take(100, consumer="w").deliveries:
         queue.settle([Settlement(one, "reject", ERROR.encoded()) for one in taken])
     assert queue.resize(1) == 0
@@ -563,7 +563,7 @@ def test_what_left_is_counted_and_what_came_later_is_left(
     redisq: Redisq, client: redis.Redis, meanwhile: Callable[[Callable[[], object]], None]
 ) -> None:
     queue = DelaySet(client, "later")
-    queue.schedule([(f"e{n}", b"x") for n in range(100)], after_ms=0)
+    queue.schedule([(f"e{n}", b"x") for n in range(100)], after=0)
     taken = queue.take(100, consumer="w").deliveries
     queue.settle([Settlement(one, "reject", ERROR.encoded()) for one in taken[:90]])
 
@@ -583,7 +583,7 @@ def test_what_left_is_counted_and_what_came_later_is_left(
 @pytest.mark.parametrize("shards", [1, 3])
 def test_a_change_undone_while_it_runs_stops(client: redis.Redis, shards: int) -> None:
     made = DelaySet(client, "q") if shards == 1 else ShardedDelaySet(client, "q", shards=shards)
-    made.schedule([(f"e{n}", b"x") for n in range(300)], after_ms=0)
+    made.schedule([(f"e{n}", b"x") for n in range(300)], after=0)
     while taken := made.take(100, consumer="w").deliveries:
         made.settle([Settlement(one, "reject", ERROR.encoded()) for one in taken])
     author = Author("me", "here")
@@ -616,7 +616,7 @@ def test_a_filter_goes_by_name(redisq: Redisq, client: redis.Redis, words: tuple
 
 def test_payloads_are_weighed_by_the_first_ones(redisq: Redisq, client: redis.Redis) -> None:
     queue = DelaySet(client, "later")
-    queue.schedule([(f"e{n}", b"x" * (100 if n < 60 else 40)) for n in range(80)], after_ms=60_000)
+    queue.schedule([(f"e{n}", b"x" * (100 if n < 60 else 40)) for n in range(80)], after=60)
     (few,) = redisq.rows("purge", "later", "--state", "delayed", "--max", "30", "--dry-run")
     assert (few["consequences"]["bytes"], few["consequences"]["weighed"]) == (3000, 30)
     (shown,) = redisq.rows("purge", "later", "--state", "delayed", "--dry-run")

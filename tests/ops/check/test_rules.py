@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -91,12 +92,12 @@ def test_what_breaks_a_rule_is_found_the_worst_first() -> None:
     found = broken(rules, row("a", dead=1), row("b", 150, age_ms=2 * HOUR), row("c", dead=11))
     assert found == [
         ("c", "condition", "dead>10"),
-        ("a", "dead", "1 dead"),
-        ("a", "condition", "dead>0"),
         ("b", "old", "oldest waits 2 h"),
         ("b", "deep", "150 waiting"),
         ("c", "dead", "11 dead"),
         ("c", "condition", "dead>0"),
+        ("a", "dead", "1 dead"),
+        ("a", "condition", "dead>0"),
     ]
 
 
@@ -130,3 +131,21 @@ def test_of_the_server_only_what_is_wrong_counts() -> None:
     ]
     found = broken_rules(server_standings(server))
     assert [(one.queue, one.rule) for one in found] == [(None, "eviction")]
+
+
+@pytest.mark.parametrize(
+    "unread, rules",
+    [
+        (QueueRow("mail", "request", None, None, "no permission"), {"condition", "dead", "missed"}),
+        (replace(row("mail"), problem="no permission"), {"missed", "unfinished", "resizing"}),
+        (row("mail", problem="x", unknown=frozenset({"dead"})), {"condition", "dead"}),
+    ],
+    ids=["queue", "parts", "states"],
+)
+def test_a_rule_whose_numbers_cannot_be_read_neither_holds_nor_is_broken(
+    unread: QueueRow, rules: set[str]
+) -> None:
+    given = Rules().with_options([], [], ["dead>5"])
+    found = {one.rule: one for one in standings(Overview(NOW, (unread,)), given)}
+    assert all(not found[rule].known and found[rule].reason is None for rule in rules)
+    assert found["unreadable"].reason is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
@@ -26,6 +27,7 @@ from redisq_ops.core.model.entry import STATES, Outcome, Settlement, State
 from redisq_ops.core.model.errors import WrongKind
 from redisq_ops.core.model.states import Verb
 from redisq_ops.core.queues.delay import DelaySet
+from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue, ShardedRequestQueue
 from redisq_ops.core.queues.request.digest import Digest
 from redisq_ops.core.redis.operation import run
@@ -204,7 +206,7 @@ def ended(outcome: Outcome) -> Situation:
     def situation(client: Client, redisq: Redisq, kind: str) -> str:
         queue = add(new(client, kind))
         taken = queue.take(30, consumer="w").deliveries
-        queue.settle([Settlement(one, outcome, b"", 9_000_000) for one in taken[1:]])
+        queue.settle([Settlement(one, outcome, b"", 9000) for one in taken[1:]])
         return str(queue.name)
 
     return situation
@@ -213,7 +215,7 @@ def ended(outcome: Outcome) -> Situation:
 def busy(client: Client, redisq: Redisq, kind: str) -> str:
     """The only worker has had an entry for an hour, and its lease goes on."""
     queue, _ = queue_at(client, add(new(client, kind)).name)
-    queue.take(1, consumer="w", lease_ms=2 * HOUR)
+    queue.take(1, consumer="w", lease=7200)
     return str(queue.name)
 
 
@@ -223,14 +225,14 @@ def lost(client: Client, redisq: Redisq, kind: str) -> str:
     for _ in range(3):
         queue.take(5, consumer="w1")
         queue.take(5, consumer="w2")
-        clock.advance(31_000)
+        clock.advance(31)
     return str(queue.name)
 
 
 def due(client: Client, redisq: Redisq, kind: str) -> str:
     queue, _ = queue_at(client, add(new(client, kind), 3).name)
     taken = queue.take(9, consumer="w").deliveries
-    queue.settle([Settlement(one, "fail", b"", 1000) for one in taken])
+    queue.settle([Settlement(one, "fail", b"", 1) for one in taken])
     return str(queue.name)
 
 
@@ -288,6 +290,10 @@ def tight(client: Client, redisq: Redisq, kind: str) -> str:
     return "tight"
 
 
+def at_their_rate(client: Client) -> None:
+    FairQueue(client, "fair").take(5, consumer="w")
+
+
 def broken(client: Client) -> None:
     """A request that has no entry left to do, and is not done."""
     queue = RequestQueue(client, "mail")
@@ -320,6 +326,16 @@ def wrong(key: str) -> Situation:
 def later_sidekiq(client: Client) -> None:
     client.sadd("processes", "odd:2:cd")
     client.hset("odd:2:cd", "info", '{"version": "9.1.0"}')
+
+
+def batch(client: Client) -> None:
+    """A dead job of Sidekiq and those that are delayed are in a batch."""
+    for key in ("dead", "schedule"):
+        found: Any = client.zrange(key, 0, 0 if key == "dead" else -1, withscores=True)
+        for job, score in found:
+            client.zrem(key, job)
+            client.zadd(key, {json.dumps({**json.loads(job), "bid": "b1"}): score})
+    client.hset("BID-b1", "pending", 6)
 
 
 def later_rq(client: Client) -> None:
@@ -391,15 +407,16 @@ PERIODIC = "periodic add {0}/each --every 1h x"
 CANT_OCCUR: list[tuple[str, Callable[[Queue[Any]], bool], str]] = [
     ("has no requests", lambda q: not isinstance(q, HasRequests),
      "cancelled done-dead limit open request-paused sealed"),
-    ("has no clients", lambda q: not isinstance(q, HasClients), "blocked cap turn"),
+    ("has no clients", lambda q: not isinstance(q, HasClients), "blocked cap client-rate turn"),
     ("holds nothing back", lambda q: not isinstance(q, HasRequests | HasClients), "held"),
     ("has no periodic entries of ours", lambda q: not isinstance(q, DelaySet),
      "periodic periodic-corrupt periodic-held periodic-overdue periodic-paused periodic-run"),
     ("has no consumer groups", lambda q: not isinstance(q, HasConsumerGroups), "group trimmed"),
     ("has no entries that wait for others", lambda q: q.kind not in ("bullmq", "rq"), "children"),
     ("lets none die with others", lambda q: q.kind != "bullmq", "parent"),
+    ("has no batches", lambda q: q.kind != "sidekiq", "batch"),
     ("is of another program", lambda q: isinstance(q, ForeignQueue),
-     "closed moved moving removed resizing touched unfinished"),
+     "closed moved moving rate removed resizing touched unfinished"),
     ("is ours", lambda q: not isinstance(q, ForeignQueue), "only-shown unread"),
     ("keeps no release that redisq reads",
      lambda q: isinstance(q, ForeignQueue) and not (q.releases and q.releases.told), "only-shown"),
@@ -457,6 +474,7 @@ MORE: dict[str, list[Situation]] = {
         after("client block {0} ann"),
         after("client block {0} ann", "client block {0} bob"),
         after("client cap {0} ann 1"),
+        added(at_their_rate, "client rate {0} ann 1/h"),
     ],
     "delay": [
         after(PERIODIC),
@@ -503,6 +521,7 @@ MORE: dict[str, list[Situation]] = {
         jobs_only,
         wrong("dead"),
         added(later_sidekiq),
+        added(batch),
         added(lambda client: client.sadd("paused", "low")),
     ],
     "resque": [
@@ -525,6 +544,7 @@ def situations(kind: str) -> Iterator[Situation]:
         yield after(*["purge {0} --state dead --max 1 --hard"] * 2)
         yield after("queue pause {0}")
         yield after("queue drain {0}")
+        yield after("settings {0} rate=5/h")
     yield from MORE.get(kind, ())
 
 
@@ -562,7 +582,13 @@ def test_every_command_that_explain_prints_does_what_it_says(
     }
     if not isinstance(queue, HasRequests):
         harmless.add("behind")  # only a request has a priority to change
-    open_ = {*get_args(Rule)} - said - cant - ONLY_LOOKS - harmless
+    open_ = (
+        {word for words in get_args(Rule) for word in get_args(words)}
+        - said
+        - cant
+        - ONLY_LOOKS
+        - harmless
+    )
     assert open_ == set()
 
 
@@ -574,8 +600,8 @@ def test_every_command_that_explain_prints_does_what_it_says(
             {"consumer": "geo-3:777", "pending": 8},
             "Requeue the 8 entries of geo-3:777",
         ),
-        ("consumers claim s gone --group g --to NAME", {"pending": 1}, "Claim the 1 entry of gone"),
-        ("consumers claim s gone --group g --to NAME", {}, "Claim what gone has"),
+        ("workers claim s gone --group g --to NAME", {"pending": 1}, "Claim the 1 entry of gone"),
+        ("workers claim s gone --group g --to NAME", {}, "Claim what gone has"),
         ("replay mail/r1", {"dead": 3}, "Replay the 3 dead entries of request mail/r1"),
         # In the facts of an entry, `dead` counts the queue's.
         ("replay mail/r1/2", {"dead": 3, "group": "e54ad454"}, "Replay mail/r1/2"),

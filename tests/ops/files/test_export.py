@@ -78,10 +78,10 @@ def test_a_delay_set_comes_back_as_it_was(client: redis.Redis, redisq: Redisq, f
     queue.settle(
         [
             Settlement(deliveries["dead"], "reject", ERROR.encoded()),
-            Settlement(deliveries["back"], "fail", ERROR.encoded(), 60_000),
+            Settlement(deliveries["back"], "fail", ERROR.encoded(), 60),
         ]
     )
-    queue.schedule([("soon", "é".encode())], after_ms=3_600_000)
+    queue.schedule([("soon", "é".encode())], after=3600)
     queue.schedule([("due", b"")])
     before = everything(queue)
     redisq("export", "later", "-o", file)
@@ -107,7 +107,7 @@ def test_a_circular_queue_comes_back_as_it_was(
     queue.settle(
         [
             Settlement(deliveries["dead"], "reject", ERROR.encoded()),
-            Settlement(deliveries["back"], "fail", ERROR.encoded(), 60_000),
+            Settlement(deliveries["back"], "fail", ERROR.encoded(), 60),
         ]
     )
     queue.push(["a", "b", ("c", b"with")])
@@ -148,7 +148,7 @@ def test_a_fair_queue_keeps_clients_and_their_order(
 def test_a_carmine_queue_comes_back(client: redis.Redis, redisq: Redisq, file: str) -> None:
     queue = CarmineQueue(client, "carmine:q")
     queue.enqueue([("m1", b"one")])
-    queue.enqueue([("m2", BYTES)], backoff_ms=60_000)
+    queue.enqueue([("m2", BYTES)], backoff=60)
     redisq("export", "carmine:q", "-o", file)
     client.flushall()
 
@@ -201,7 +201,7 @@ def test_dead_sub_requests_are_a_request_of_their_own(
     [
         (
             lambda c: ShardedDelaySet(c, "q", shards=3),
-            lambda q, ids: q.schedule([(i, i.encode()) for i in ids], after_ms=3_600_000),
+            lambda q, ids: q.schedule([(i, i.encode()) for i in ids], after=3600),
         ),
         (
             lambda c: ShardedCircularQueue(c, "q", shards=3),
@@ -319,11 +319,11 @@ def test_on_stdout_is_nothing_but_the_export(client: redis.Redis, redisq: Redisq
 
 def test_run_again_it_adds_nothing(client: redis.Redis, redisq: Redisq, file: str) -> None:
     queue = DelaySet(client, "later")
-    queue.schedule([(f"e{n}", b"x") for n in range(120)], after_ms=3_600_000)
+    queue.schedule([(f"e{n}", b"x") for n in range(120)], after=3600)
     redisq("export", "later", "-o", file)
     again = redisq.rows("import", file, "--yes")
     assert again[-1] | {"op": ""} == {"op": "", "matched": 120, "done": 0, "skipped": {"same": 120}}
-    queue.schedule([("e7", b"y")], at_ms=there(queue, "e7").at_ms)  # exists: nothing happens
+    queue.schedule([("e7", b"y")], after=3600)  # exists: nothing happens
     assert queue.counts().delayed == 120
 
 
@@ -331,7 +331,7 @@ def test_what_becomes_due_during_an_export_is_in_it(
     client: redis.Redis, redisq: Redisq, file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = DelaySet(client, "later")
-    queue.schedule([(f"e{n}", b"x") for n in range(20)], after_ms=300)
+    queue.schedule([(f"e{n}", b"x") for n in range(20)], after=0.3)
     step = Export.step
 
     async def slow(self: Export) -> bool:
@@ -351,11 +351,11 @@ def test_what_is_there_with_other_content_is_told_line_by_line(
     client: redis.Redis, redisq: Redisq, file: str
 ) -> None:
     queue = DelaySet(client, "later")
-    queue.schedule([("a", b"1"), ("b", b"2"), ("c", b"3")], after_ms=3_600_000)
+    queue.schedule([("a", b"1"), ("b", b"2"), ("c", b"3")], after=3600)
     redisq("export", "later", "-o", file)
     client.flushall()
     queue = DelaySet(client, "later")
-    queue.schedule([("b", b"other")], after_ms=3_600_000)
+    queue.schedule([("b", b"other")], after=3600)
 
     told = redisq.rows("import", file, "--yes", code=3)
     line = next(n for n, row in enumerate(rows(file), 1) if row.get("id") == "b")
@@ -370,7 +370,7 @@ def test_undo_takes_back_what_nobody_touched(
     client: redis.Redis, redisq: Redisq, file: str
 ) -> None:
     queue = DelaySet(client, "later")
-    queue.schedule([("kept", b"1"), ("a", b"1"), ("b", b"2")], at_ms=10**12)
+    queue.schedule([("kept", b"1"), ("a", b"1"), ("b", b"2")], at=10**9)
     redisq("export", "later", "-o", file)
     client.flushall()
     queue = DelaySet(client, "later")
@@ -428,7 +428,7 @@ def test_more_than_can_be_undone_is_said_before_it_begins(
 ) -> None:
     monkeypatch.setattr("redisq_ops.ops.files.import_preview.UNDOABLE", 3)
     queue = DelaySet(client, "later")
-    queue.schedule([(id, b"1") for id in "abcde"], at_ms=10**12)
+    queue.schedule([(id, b"1") for id in "abcde"], at=10**9)
     redisq("export", "later", "-o", file)
     client.flushall()
     assert "  more than 3: there is no undo\n" in redisq("import", file, "--dry-run")
@@ -452,16 +452,16 @@ def test_a_full_queue_takes_what_it_has_room_for(
     client: redis.Redis, redisq: Redisq, file: str
 ) -> None:
     queue = DelaySet(client, "later")
-    queue.schedule([(f"e{n}", b"x") for n in range(30)], after_ms=3_600_000)
+    queue.schedule([(f"e{n}", b"x") for n in range(30)], after=3600)
     redisq("export", "later", "-o", file)
     client.flushall()
     queue = DelaySet(client, "later")
     queue.schedule([("first", b"x")])
-    redisq("retention", "later", "max_waiting=10", "--yes")
+    redisq("settings", "later", "max_waiting=10", "--yes")
     told = redisq.rows("import", file, "--yes", code=3)
     assert told[-1]["done"] == 9 and told[-1]["skipped"] == {"full": 21}
     assert "max_waiting" in told[0]["problem"]
-    redisq("retention", "later", "max_waiting=0", "--yes")
+    redisq("settings", "later", "max_waiting=0", "--yes")
     redisq("import", file, "--yes")
     assert queue.counts().delayed == 30
 
@@ -481,7 +481,7 @@ def test_a_queue_that_takes_no_new_work_takes_none_of_it(
 
 
 def test_a_dry_run_writes_nothing(client: redis.Redis, redisq: Redisq, file: str) -> None:
-    DelaySet(client, "later").schedule([("a", b"1")], after_ms=3_600_000)
+    DelaySet(client, "later").schedule([("a", b"1")], after=3600)
     redisq("export", "later", "-o", file)
     client.flushall()
     (plan,) = redisq.rows("import", file, "--dry-run")
@@ -531,7 +531,7 @@ def test_a_file_that_can_not_be_used_changes_nothing(
 
 
 def test_a_file_that_was_cut_off_says_so(client: redis.Redis, redisq: Redisq, file: str) -> None:
-    DelaySet(client, "later").schedule([("a", b"1"), ("b", b"2")], after_ms=3_600_000)
+    DelaySet(client, "later").schedule([("a", b"1"), ("b", b"2")], after=3600)
     redisq("export", "later", "-o", file)
     whole = Path(file).read_text().splitlines(keepends=True)
     assert "cut off" not in redisq("import", file, "--dry-run")
@@ -542,7 +542,7 @@ def test_a_file_that_was_cut_off_says_so(client: redis.Redis, redisq: Redisq, fi
 def test_a_pipe_is_read_as_well(
     client: redis.Redis, redisq: Redisq, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    DelaySet(client, "later").schedule([("a", b"1")], after_ms=3_600_000)
+    DelaySet(client, "later").schedule([("a", b"1")], after=3600)
     out = redisq("export", "later")
     client.flushall()
 
@@ -622,7 +622,7 @@ def test_an_import_that_was_killed_goes_on(
 ) -> None:
     queue = DelaySet(client, "later")
     for k in range(10):
-        queue.schedule([(f"e{k}-{n}", b"%d" % n) for n in range(500)], after_ms=3_600_000)
+        queue.schedule([(f"e{k}-{n}", b"%d" % n) for n in range(500)], after=3600)
     redisq("export", "later", "-o", file)
     client.flushall()
     done = command(url, "import", file, "--yes", "--rate", "2000/s")
@@ -646,7 +646,7 @@ def test_an_import_that_was_killed_goes_on(
 def test_an_import_stopped_by_ctrl_c_says_how_far_it_came(
     url: str, client: redis.Redis, redisq: Redisq, file: str
 ) -> None:
-    DelaySet(client, "later").schedule([(f"e{n}", b"x") for n in range(400)], after_ms=3_600_000)
+    DelaySet(client, "later").schedule([(f"e{n}", b"x") for n in range(400)], after=3600)
     redisq("export", "later", "-o", file)
     client.flushall()
     done = command(url, "import", file, "--yes", "--rate", "50/s")
@@ -698,7 +698,7 @@ def test_what_is_redacted_can_not_come_back(
     configuration.write_text('[redact]\nkeys = ["password"]\n')
     queue = DelaySet(client, "later")
     secret, plain = b'{"password": "hunter2", "n": 1}', b'{"n": 2}'
-    queue.schedule([("a", secret), ("b", plain)], after_ms=3_600_000)
+    queue.schedule([("a", secret), ("b", plain)], after=3600)
     redisq("export", "later", "-o", file)
     assert "1 are redacted" in redisq.err
     assert "hunter2" not in Path(file).read_text()

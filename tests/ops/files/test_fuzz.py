@@ -138,7 +138,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def recording(client: redis.Redis, here: Path) -> Path:
     everywhere(client)
-    DelaySet(client, "later").schedule([("e1", b"x")], after_ms=60_000)
+    DelaySet(client, "later").schedule([("e1", b"x")], after=60)
     sampler = Sampler(Deployment(client))
     path = here / "r"
     with closing(RecordingFile(str(path), 1 << 30)) as file:
@@ -149,10 +149,10 @@ def recording(client: redis.Redis, here: Path) -> Path:
 
 def played_back(redisq: Redisq, k: int, path: Path) -> set[int]:
     looks = [
-        ("playback", str(path)),
-        ("playback", str(path), "consumers"),
-        ("playback", str(path), "log", "--diff", "1s"),
-        ("playback", str(path), "--diff", "5s", "--json"),
+        ("recording", "show", str(path)),
+        ("recording", "show", str(path), "workers"),
+        ("recording", "show", str(path), "log", "--diff", "1s"),
+        ("recording", "show", str(path), "--diff", "5s", "--json"),
     ]
     codes = {ends_well(redisq, k, *words) for words in looks}
     with soon(), suppress(BadInput):
@@ -194,7 +194,7 @@ def test_a_small_recording_does_not_unpack_to_anything(redisq: Redisq, recording
     bomb = b"".join(pack.compress(b" " * (1 << 20)) for _ in range(80)) + pack.flush()
     with closing(sqlite3.connect(recording)) as db, db:
         db.execute("UPDATE sample SET line = ?", (bomb,))
-    assert "is damaged: sample 1" in redisq.refusal("playback", str(recording), code=2)
+    assert "is damaged: sample 1" in redisq.refusal("recording", "show", str(recording), code=2)
 
 
 # --- plans ---------------------------------------------------------------------------------------
@@ -258,7 +258,7 @@ def test_exports(
     change: Callable[[bytes, random.Random], bytes],
 ) -> None:
     everywhere(client)
-    DelaySet(client, "later").schedule([("e1", b"x"), ("e2", b"\xff")], after_ms=60_000)
+    DelaySet(client, "later").schedule([("e1", b"x"), ("e2", b"\xff")], after=60)
     redisq("export", "mail", "later", "--raw-payloads", "-o", "x")
     data, codes = Path("x").read_bytes(), set[int]()
     for k, rng in each("export"):

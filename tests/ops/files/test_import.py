@@ -149,7 +149,7 @@ def test_one_file_has_queues_of_several_kinds(
     client: redis.Redis, redisq: Redisq, file: str, order: tuple[str, ...]
 ) -> None:
     FairQueue(client, "jobs").submit("acme", [("j1", b"x"), ("j2", b"y")])
-    DelaySet(client, "later").schedule([("e1", b"1"), ("e2", b"2")], after_ms=3_600_000)
+    DelaySet(client, "later").schedule([("e1", b"1"), ("e2", b"2")], after=3600)
     RequestQueue(client, "mail").submit([b"a", b"b", b"c"], id="r1")
     redisq("export", *order, "-o", file)
     client.flushall()
@@ -190,7 +190,7 @@ def test_an_import_goes_on_when_nobody_reads_its_lines_any_more(
     assert json.loads(going.stdout.readline())["id"] == "e0000"
     going.stdout.close()
     said = going.stderr.read().decode()
-    assert going.wait(30) == 3
+    assert going.wait(90) == 3
     assert queue.counts().waiting == 600
     assert DelaySet(client, "second").counts().waiting == 1
     first, second = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
@@ -299,7 +299,7 @@ def test_a_done_message_can_be_imported_unless_equal_ones_are_refused(
     queue = CarmineQueue(client, "carmine:q")
     queue.enqueue([("m1", b"old"), ("m2", b"old")])
     first, second = queue.take(2, consumer="w").deliveries
-    queue.settle([Settlement(first, "ack"), Settlement(second, "ack", delay_ms=60_000)])
+    queue.settle([Settlement(first, "ack"), Settlement(second, "ack", delay=60)])
     write(file, head("carmine:q", "carmine"), *map(entry, ("m1", "m2", "end-of-circle")))
     (outcome,) = (row for row in redisq.rows("import", file, "--yes", code=3) if "done" in row)
     assert (outcome["done"], outcome["skipped"]) == (1, {"exists": 2})

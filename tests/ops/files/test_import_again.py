@@ -91,7 +91,7 @@ def test_the_trash_is_restored_or_emptied_after_an_undo(redisq: Redisq, receiver
         (outcome,) = redisq.rows("import", receiver.file, "--yes")
         assert outcome["skipped"] == {"same": N}
         redisq("purge", receiver.name, "--state", "waiting", "--yes")
-    redisq("trash", "empty", receiver.name, "--yes")
+    redisq("trash", "rm", receiver.name, "--yes")
     (outcome,) = redisq.rows("import", receiver.file, "--yes")
     assert (outcome["done"], receiver.waiting()) == (N, N)
 

@@ -298,7 +298,7 @@ def test_every_state_is_told_with_its_result_or_error(client: redis.Redis) -> No
             Settlement(d[0], "result", b"one"),
             Settlement(d[1], "ack"),
             Settlement(d[2], "reject", why),
-            Settlement(d[3], "fail", why, 60_000),
+            Settlement(d[3], "fail", why, 60),
             Settlement(d[4], "release"),
             Settlement(d[6], "result", b"\xff\xfe"),
         ]

@@ -165,7 +165,7 @@ def test_lost_entries_share_a_group_and_are_counted(client: redis.Redis) -> None
     queue = RequestQueue(client, "mail")
     queue.configure("op", 1, {"max_lost": "0"})
     queue.submit([b"a", b"b"], id="r1")
-    queue.take(2, consumer="w1", lease_ms=0)
+    queue.take(2, consumer="w1", lease=0)
     assert not queue.take(2, consumer="w2").deliveries
     (group,) = run(client, groups(queue)).groups.ranked()
     assert (group.type, group.form, group.count, group.lost) == (None, "lost", 2, 2)
@@ -329,7 +329,7 @@ def test_one_group_with_its_traits_and_commands(redisq: Redisq, client: redis.Re
     assert f"group {name} of mail: 15 of 30 dead entries (50 %)" in said
     assert "100 % have payload.region=eu, 0 % of the rest" in said
     assert "payloads of 15 of 15 looked at, and of 15 of 15 others" in said
-    assert f"redisq dlq replay mail --where group={name}" in said
+    assert f"redisq replay mail --where group={name}" in said
     (row,) = redisq.rows("dlq", "group", "mail", name)
     assert row["contrast"][0]["rest"] == 0.0 and len(row["samples"]) == 5
     assert "redisq dlq groups mail" in redisq.refusal("dlq", "group", "mail", "00000000", code=1)
@@ -344,7 +344,7 @@ def test_group_name_in_a_filter_selects_its_entries(redisq: Redisq, client: redi
     queue = dies(client, orders(30), of_region)
     queue.submit([b"y"], id="r2")
     queue.configure("op", 1, {"max_lost": "0"})
-    queue.take(1, consumer="w1", lease_ms=0)
+    queue.take(1, consumer="w1", lease=0)
     assert not queue.take(1, consumer="w2").deliveries
     rows = redisq.rows("dlq", "groups", "mail")
     assert sorted(row["entries"] for row in rows) == [1, 15, 15]

@@ -154,7 +154,7 @@ def test_queues_with_leases_list_consumers_by_lease(client: redis.Redis) -> None
     (kept,) = jobs.take(1, consumer="w2").deliveries
     jobs.take(2, consumer="w1")
     for _ in range(30):
-        clock.advance(20_000)
+        clock.advance(20)
         jobs.extend([kept])
     seen = report(jobs)
     assert [(load.lag, load.pending) for load in seen.loads] == [(3, 3)]
@@ -189,7 +189,7 @@ def test_examined_window_is_reported(
     monkeypatch.setattr("redisq_ops.ops.inspect.consumers.PENDING_PAGE", 4)
     seen = report(orders)
     assert (seen.looked, seen.pending) == (4, 10)
-    assert "of the first 4 of 10 pending" in redisq("consumers", "ls", "stream:orders")
+    assert "of the first 4 of 10 pending" in redisq("workers", "ls", "stream:orders")
     assert [one.pending for one in seen.consumers] == [7, 3]  # the group's own numbers are whole
 
 
@@ -197,19 +197,19 @@ def test_ls_as_text_and_json(
     orders: StreamQueue[redis.Redis], client: redis.Redis, redisq: Redisq
 ) -> None:
     aged(client, sorted(pel(client))[0], "w1", 400_000, 11)
-    lines = redisq("consumers", "ls", "stream:orders", "--silent-for", "0s").splitlines()
+    lines = redisq("workers", "ls", "stream:orders", "--silent-for", "0s").splitlines()
     assert lines[0] == "queue stream:orders, group bill"
     assert lines[1] == "  lag 10 (not delivered yet), pending 10 (delivered, not settled)"
     assert lines[3].split() == ["consumer", "pending", "idle", "oldest", "leases", "over"]
     assert lines[4].split()[:2] == ["w1", "7"] and "6m 40s" in lines[4] and "silent" in lines[4]
     assert any(line.split() == ["10+", "1"] for line in lines)
     assert lines[-1].startswith("  poison: ") and "delivered 11 times, w1 has it" in lines[-1]
-    (row,) = redisq.rows("consumers", "ls", "stream:orders")
+    (row,) = redisq.rows("workers", "ls", "stream:orders")
     assert (row["group"], row["lag"], row["pending"], row["scanned"]) == ("bill", 10, 10, 10)
     assert row["heat"]["counts"][4] == [0, 1, 0, 0, 0]
     assert row["consumers"][0]["silent"] is False and row["poison"][0]["deliveries"] == 11
-    assert redisq("consumers", "ls") == ""  # the registry knows no queue
-    assert redisq.err == "no consumer holds an entry\n"
+    assert redisq("workers", "ls") == ""  # the registry knows no queue
+    assert redisq.err == "no worker process is registered, and no consumer holds an entry\n"
 
 
 # --- claim --------------------------------------------------------------------
@@ -229,6 +229,18 @@ def test_claim_by_age_leaves_the_rest(
     for row in rows:  # who claims by age later finds them as old as they are
         assert row["time_since_delivered"] >= 600_000 and row["times_delivered"] == 3
     assert "w1" in names(client)
+
+
+def test_an_empty_name_does_not_mean_all_consumers(
+    orders: StreamQueue[redis.Redis], redisq: Redisq, client: redis.Redis
+) -> None:
+    """As a shell writes it for a variable that isn't set."""
+    before = pel(client)
+    for words in (("claim", "--to", "w9"), ("ack",), ("rm",)):
+        verb, *more = words
+        redisq("workers", verb, "stream:orders", "", *more, "--yes", code=2)
+        assert "no name of a consumer is given" in redisq.err
+    assert pel(client) == before
 
 
 def test_each_entry_is_checked_again_before_it_moves(
@@ -270,7 +282,7 @@ def test_claim_in_a_queue_of_ours_voids_the_old_receipts(client: redis.Redis) ->
     old = queue.take(3, consumer="w1").deliveries
     queue.take(1, consumer="w2")
     began = clock.now_ms
-    clock.advance(5_000)
+    clock.advance(5)
     change, op = taken_from(queue, "w1", "w3")
     assert change.outcome.done == 3
     assert queue.settle([Settlement(d, "ack") for d in old]) == ["stale"] * 3
@@ -362,7 +374,7 @@ def test_stream_undo_counts_entries_and_names_skipped_ones(
 ) -> None:
     """Two of the three steps were touched, one of them in part: that is no undo of a step."""
     (ended,) = redisq.rows(
-        "consumers", "claim", "stream:orders", "w1", "--to", "w2", "--min-idle", "0s", "--yes"
+        "workers", "claim", "stream:orders", "w1", "--to", "w2", "--min-idle", "0s", "--yes"
     )
     stay: list[Any] = [f"{n}-0" for n in range(1, 71)]
     client.xclaim("orders", "bill", "w4", 0, stay[:60], justid=True)
@@ -481,7 +493,7 @@ def test_consumer_is_not_removed_while_it_holds_entries(client: redis.Redis) -> 
     queue.submit([b"x"] * 2, id="r1")
     (given,) = queue.take(1, consumer="w1").deliveries
     assert queue.remove_consumer("r1", "w1") == "holds"
-    queue.settle([Settlement(given, "fail", b"{}", 60_000)])
+    queue.settle([Settlement(given, "fail", b"{}", 60)])
     assert queue.remove_consumer("r1", "w1") == "gone"
     assert queue.remove_consumer("r1", "w1") == "absent"  # sent again
     assert queue.remove_consumer("r9", "w1") == "absent"
@@ -504,7 +516,7 @@ def test_shards_and_kinds_without_groups(client: redis.Redis) -> None:
     assert (change.outcome.done, change.steps.removed) == (given, 6)
     assert wide.counts().pending == 0 and wide.invariants() == []
     later = DelaySet(client, "later")
-    later.schedule([(f"e{n}", b"x") for n in range(3)], after_ms=0)
+    later.schedule([(f"e{n}", b"x") for n in range(3)], after=0)
     later.take(3, consumer="w1")
     change, _ = taken_from(later, "w1", None, remove=True)
     assert (change.outcome.done, change.steps.removed) == (3, 0)
@@ -525,7 +537,7 @@ def test_entries_to_retry_are_counted_in_every_shard(client: redis.Redis, shards
         held = queue.take(3, consumer="w").deliveries
         had |= {d.id for d in held}
         queue.settle([Settlement(d, "release") for d in held[:2]])
-        queue.settle([Settlement(d, "fail", b"{}", 60_000) for d in held[2:]])
+        queue.settle([Settlement(d, "fail", b"{}", 60) for d in held[2:]])
     again = Counter(id.partition("/")[0] for id in had)
     loads = queue.group_loads()
     assert {load.group: (load.pending, load.lag, load.again) for load in loads} == {
@@ -657,7 +669,7 @@ queue = RequestQueue(redis.Redis.from_url(sys.argv[1]), "mail")
 print("ready", flush=True)
 empty = 0
 while empty < 20:
-    taken = queue.take(4, consumer="w1", lease_ms=300_000).deliveries
+    taken = queue.take(4, consumer="w1", lease=300).deliveries
     empty = 0 if taken else empty + 1
     queue.settle([Settlement(d, "ack") for d in taken[1:]])
 """
@@ -736,14 +748,14 @@ def test_a_preview_says_whether_the_old_consumer_can_still_settle(
     orders: StreamQueue[redis.Redis], client: redis.Redis, redisq: Redisq
 ) -> None:
     claim = ("--to", "w3", "--min-idle", "0s", "--dry-run")
-    said = redisq("consumers", "claim", "stream:orders", "w1", *claim)
+    said = redisq("workers", "claim", "stream:orders", "w1", *claim)
     assert said.startswith("claim 7 pending entries of consumer w1 of group bill in queue ")
     assert "  w3 receives them\n" in said and "can't settle" not in said  # XACK asks for no owner
     assert "it may be at work on them\n" in said
     later = DelaySet(client, "later")
-    later.schedule([("e1", b"x")], after_ms=0)
+    later.schedule([("e1", b"x")], after=0)
     later.take(1, consumer="w1")
-    said = redisq("consumers", "claim", "later", "w1", *claim)
+    said = redisq("workers", "claim", "later", "w1", *claim)
     assert "w3 receives them; the present consumer can't settle them any more\n" in said
 
 
@@ -751,27 +763,25 @@ def test_claim_and_remove_as_commands(
     orders: StreamQueue[redis.Redis], client: redis.Redis, redisq: Redisq
 ) -> None:
     before = picture(client)
-    (plan,) = redisq.rows("consumers", "remove", "stream:orders", "w1", "--dry-run", "--to", "w2")
+    (plan,) = redisq.rows("workers", "rm", "stream:orders", "w1", "--dry-run", "--to", "w2")
     assert (plan["matched"], plan["to"], plan["group"], plan["groups"]) == (7, "w2", "bill", 1)
     assert "it is removed from 1 group" in redisq(
-        "consumers", "remove", "stream:orders", "w1", "--dry-run"
+        "workers", "rm", "stream:orders", "w1", "--dry-run"
     )
     assert picture(client) == before  # not even a registry entry
-    assert "no terminal" in (
-        redisq("consumers", "remove", "stream:orders", "w1", code=5) and redisq.err
-    )
-    said = redisq("consumers", "claim", "stream:orders", "w1", "--to", "w3", "--yes")
+    assert "no terminal" in (redisq("workers", "rm", "stream:orders", "w1", code=5) and redisq.err)
+    said = redisq("workers", "claim", "stream:orders", "w1", "--to", "w3", "--yes")
     assert said == "0 matched: claim 0 pending entries of consumer w1 of group bill in queue " + (
         "stream:orders; 7 were held for less than 5m 00s: left out\n"
     )
-    said = redisq("consumers", "remove", "stream:orders", "w1", "--yes", "--reason", "it is dead")
+    said = redisq("workers", "rm", "stream:orders", "w1", "--yes", "--reason", "it is dead")
     assert said.startswith("removed consumer w1 of group bill of stream:orders: 7 of 7 entries to ")
     assert "undo with: redisq undo remove-" in redisq.err
     (row,) = redisq.rows("log")
     assert (row["verb"], row["reason"], row["undoable"]) == ("remove", "it is dead", True)
     redisq("undo", "--yes")
     assert sorted(pel(client).values()).count("w1") == 7
-    rows = redisq.rows("consumers", "remove", "stream:orders", "w1", "--yes")
+    rows = redisq.rows("workers", "rm", "stream:orders", "w1", "--yes")
     assert rows[-1] | {"op": None} == {
         "op": None,
         "matched": 7,
@@ -779,7 +789,7 @@ def test_claim_and_remove_as_commands(
         "skipped": {},
         "removed": 1,
     }
-    line = redisq.refusal("consumers", "remove", "stream:orders", "w1", "--yes", code=1)
+    line = redisq.refusal("workers", "rm", "stream:orders", "w1", "--yes", code=1)
     assert "no group of queue stream:orders has a consumer w1" in line
 
 
@@ -788,15 +798,15 @@ def test_remove_in_a_request_queue_as_a_command(redisq: Redisq, client: redis.Re
     queue.submit([b"x"] * 4, id="r1")
     queue.submit([b"x"] * 4, id="r2")
     queue.take(8, consumer="w1")
-    (row,) = redisq.rows("consumers", "remove", "mail", "w1", "--group", "r1", "--yes")
+    (row,) = redisq.rows("workers", "rm", "mail", "w1", "--group", "r1", "--yes")
     assert (row["done"], row["removed"]) == (4, 1)
     assert queue.counts().pending == 4
-    assert redisq("consumers", "remove", "mail", "w1", "--to", "w2", "--yes").startswith(
+    assert redisq("workers", "rm", "mail", "w1", "--to", "w2", "--yes").startswith(
         "removed consumer w1 of mail: 4 of 4 entries to w2"
     )
     assert queue.counts().pending == 4 and queue.invariants() == []
     assert "no consumer w1 in queue mail" in redisq.refusal(
-        "consumers", "remove", "mail", "w1", "--yes", code=1
+        "workers", "rm", "mail", "w1", "--yes", code=1
     )
 
 
@@ -820,12 +830,12 @@ def test_reports_need_read_permission_only_and_escape_names(
     viewer = Redisq(url.replace("//", "//viewer:any@"), capsys)
     before = picture(client)
     try:
-        assert "w\\x1b[31m" in viewer("consumers", "ls", "stream:orders")
-        viewer("consumers", "ls")
-        viewer("consumers", "claim", "stream:orders", "w1", "--to", "w2", "--dry-run")
-        viewer("consumers", "remove", "stream:orders", "w1", "--dry-run")
+        assert "w\\x1b[31m" in viewer("workers", "ls", "stream:orders")
+        viewer("workers", "ls")
+        viewer("workers", "claim", "stream:orders", "w1", "--to", "w2", "--dry-run")
+        viewer("workers", "rm", "stream:orders", "w1", "--dry-run")
         assert picture(client) == before
-        viewer("consumers", "remove", "stream:orders", "w1", "--yes", code=1)
+        viewer("workers", "rm", "stream:orders", "w1", "--yes", code=1)
         assert "ACL says no" in viewer.err and picture(client) == before
     finally:
         client.acl_deluser("viewer")
@@ -835,7 +845,7 @@ def test_one_broken_queue_hides_no_other(redisq: Redisq, client: redis.Redis) ->
     for name in ("good", "spoilt"):
         FairQueue(client, name).submit("acme", [b"x"])
     client.set("redisq:{spoilt}:lease", "not a sorted set")
-    rows = redisq.rows("consumers", "ls", code=3)
+    rows = redisq.rows("workers", "ls", code=3)
     assert [row["queue"] for row in rows] == ["good"] and "spoilt: " in redisq.err
 
 
@@ -851,7 +861,7 @@ def test_a_claim_is_planned_and_applied(
     held = queue.take(6, consumer="w1").deliveries
     queue.take(2, consumer="w2")
     before, file = picture(client), tmp_path / "p.ndjson"
-    claim = ("consumers", "claim", "mail", "w1", "--to", "w3", "--min-idle", "0s")
+    claim = ("workers", "claim", "mail", "w1", "--to", "w3", "--min-idle", "0s")
     redisq(*claim, "--plan", str(file), "--reason", "its host is gone")
     assert picture(client) == before
     assert f"do it with: redisq apply {file}" in redisq.err
@@ -884,11 +894,11 @@ def test_a_planned_claim_leaves_out_what_a_claim_leaves_out(
 ) -> None:
     clock = FakeClock(1_700_000_000_000)
     later = DelaySet(client, "later", clock=clock)
-    later.schedule([(f"e{n}", b"x") for n in range(4)], at_ms=10**12)
+    later.schedule([(f"e{n}", b"x") for n in range(4)], at=10**9)
     later.take(2, consumer='w"1')
     later.take(1, consumer="w1")
     file = tmp_path / "p.ndjson"
-    claim = ("consumers", "claim", "later", 'w"1', "--to", "w3")
+    claim = ("workers", "claim", "later", 'w"1', "--to", "w3")
     # Held since 2023 by the clock of the queue, and since then by everybody's.
     redisq(*claim, "--plan", str(file))
     assert [json.loads(line)["id"] for line in file.read_text().splitlines()[2:-1]] == ["e0", "e1"]
@@ -901,7 +911,7 @@ def test_a_planned_claim_leaves_out_what_a_claim_leaves_out(
     for id in ("r1", "r2"):
         queue.submit([b"x"], id=id)
     queue.take(2, consumer="w1")
-    redisq("consumers", "claim", "mail", "w1", "--group", "r2", "--to", "w2", "--plan", str(one))
+    redisq("workers", "claim", "mail", "w1", "--group", "r2", "--to", "w2", "--plan", str(one))
     assert [json.loads(line)["id"] for line in one.read_text().splitlines()[2:-1]] == ["r2/1"]
 
 
@@ -909,12 +919,12 @@ def test_refused_plan_writes_no_file(
     orders: StreamQueue[redis.Redis], client: redis.Redis, redisq: Redisq, tmp_path: Path
 ) -> None:
     file = tmp_path / "p.ndjson"
-    DelaySet(client, "later").schedule([("a", b"x")], after_ms=0)
+    DelaySet(client, "later").schedule([("a", b"x")], after=0)
     DelaySet(client, "later").take(1, consumer="w1")
     before = picture(client)
 
     def said(queue: str, consumer: str, to: str, code: int, *more: str) -> str:
-        words = ("consumers", "claim", queue, consumer, "--to", to, "--plan", str(file), *more)
+        words = ("workers", "claim", queue, consumer, "--to", to, "--plan", str(file), *more)
         return redisq.refusal(*words, code=code)
 
     line = said("stream:orders", "w1", "w2", 1)

@@ -20,6 +20,7 @@ from redisq_ops.ops.inspect.rolling_overview import RollingOverview
 from redisq_ops.ops.inspect.snapshot import DeadLetters
 from redisq_ops.ops.redaction import NO_REDACTION, Redaction
 
+from ...command_line import dead_letters
 from ...fleet import cards_die, mail_dies, orders_die
 
 pytestmark = pytest.mark.alike
@@ -121,6 +122,16 @@ def test_of_a_long_list_the_latest_are_read_fewer_of_large_payloads(
     assert seen.total == 390 and seen.looked == min(250, dead_reader.BYTES // (size + 32))
     (group,) = seen.groups
     assert group.count == seen.looked and not group.exact  # there may be more of it
+
+
+def test_of_queues_that_are_not_read_whole_the_one_with_more_dead_comes_first(
+    client: redis.Redis,
+) -> None:
+    """Of both as many are read."""
+    dead_letters(client, 2_000, "large")
+    dead_letters(client, 400, "small")  # died later
+    seen = Refreshes(client).all()
+    assert [(group.queue, group.count) for group in seen.groups] == [("large", 250), ("small", 250)]
 
 
 def test_entries_that_vanish_or_are_corrupt_are_not_counted(client: redis.Redis) -> None:

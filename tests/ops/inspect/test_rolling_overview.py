@@ -14,6 +14,7 @@ from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import run
 from redisq_ops.core.redis.transport import exchange
+from redisq_ops.demo.other_programs import register_found
 from redisq_ops.ops.change import control
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.deployment import Deployment
@@ -21,6 +22,8 @@ from redisq_ops.ops.inspect import rolling_overview
 from redisq_ops.ops.inspect.overview import Overview
 from redisq_ops.ops.inspect.rolling_overview import OTHERS_MS, RollingOverview
 from redisq_ops.ops.trouble.judgement import reasons, troubles
+
+from ...fleet import KEY_ERROR, cards_die
 
 pytestmark = pytest.mark.alike
 
@@ -152,6 +155,22 @@ def test_names_in_reasons_cost_no_further_round_trip(client: redis.Redis) -> Non
     assert all("mostly ConnectionError" in words for words in (found[0], found[-1]))
 
 
+def test_the_task_of_most_of_the_latest_dead_is_named_with_their_error(
+    client: redis.Redis,
+) -> None:
+    cards_die(client, 30)
+    register_found(client)
+    assert reason(Refreshes(client).read()[0]) == (
+        "30 dead, latest 20 mostly KeyError in ChargeCard"
+    )
+    queue = RequestQueue(client, "a-queue-of-ours")  # its entries die in as many tasks
+    queue.submit([b"x"] * 2, id="one~1")
+    queue.submit([b"x"] * 2, id="two~1")
+    for delivery in queue.take(4, consumer="w").deliveries:
+        queue.settle([Settlement(delivery, "reject", KEY_ERROR.encoded())])
+    assert reason(Refreshes(client).read()[0]) == "4 dead, mostly KeyError"
+
+
 @pytest.mark.parametrize("other_trouble", [False, True])
 def test_trouble_that_only_its_entries_show_is_found_beside_others_and_stays(
     client: redis.Redis, other_trouble: bool
@@ -165,8 +184,8 @@ def test_trouble_that_only_its_entries_show_is_found_beside_others_and_stays(
     mail = RequestQueue(client, "mail", clock=clock)
     mail.submit([b"x"], id="r")
     for worker in ("w1", "w2", "w3"):
-        mail.take(1, consumer=worker, lease_ms=1_000)
-        clock.advance(2_000)
+        mail.take(1, consumer=worker, lease=1)
+        clock.advance(2)
     if other_trouble:
         run(client, control.drain(mail, Author("root", "db-1", "db migration")))
     refreshes = Refreshes(client)

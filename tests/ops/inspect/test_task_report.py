@@ -118,6 +118,17 @@ def test_a_reader_remembers_runs_that_the_owner_has_removed(client: Client) -> N
     assert figures(found) == {"send": (1, 0, 100, 100, 1)} and found.since_ms == NOW + 60_000
 
 
+def test_a_read_counts_the_queue_once(client: Client) -> None:
+    queue = DelaySet(client, "later")
+    queue.schedule([("a~1", b"")])
+    (delivery,) = queue.take(1, consumer="w").deliveries
+    queue.settle([Settlement(delivery, "reject", Failure("Boom").encoded())])
+    client.config_resetstat()
+    assert report(client, queue, queue.now()).tasks
+    stats: Any = client.info("commandstats")
+    assert stats["cmdstat_zcard"]["calls"] == 4
+
+
 def test_a_kept_reader_is_asked_no_more_often_than_wanted(client: Client) -> None:
     kept, queue = KeptTasks(5_000), mail(client)
     ended(client, "a", NOW)
@@ -218,6 +229,20 @@ def test_celerys_results_have_no_run_times_and_names_only_if_kept(client: Client
     assert any("no run times" in one for one in found.remarks)
 
 
+def test_a_real_celery_worker_keeps_runs_and_no_run_times(client: Client) -> None:
+    SPECIMENS["celery"].fill(client)
+    queue = CeleryQueue(client, "celery:celery")
+    found = report(client, queue, queue.now())
+    tasks = {each.task: each for each in found.tasks}
+    fine, fails = tasks["shop.fine"], tasks["shop.fails"]
+    assert (fine.ended, fine.failed, fine.timed, fine.p50_ms) == (4, 0, 0, None)
+    # The window begins with the oldest run that succeeded; some may have failed before.
+    assert fails.failed and fails.failed <= 4 and fails.timed == 0
+    kept = [json.loads(client.get(key) or b"") for key in client.scan_iter("celery-task-meta-*")]
+    assert {"date_done", "name"} <= kept[0].keys(), "result_extended"
+    assert not {"date_start", "started", "runtime"} & {name for each in kept for name in each}
+
+
 def test_more_results_than_a_look_finds_have_no_window_and_no_rate(client: Client) -> None:
     queue = CeleryQueue(client, "celery:mail")
     for n in range(LATEST + 50):
@@ -225,3 +250,18 @@ def test_more_results_than_a_look_finds_have_no_window_and_no_rate(client: Clien
     (task,) = (found := report(client, queue)).tasks
     assert task.ended == LATEST and found.since_ms is None and found.per_min(task) is None
     assert "since when is unknown" in window_words(found)
+
+
+def test_failures_of_before_the_oldest_kept_success_are_said_not_to_count(client: Client) -> None:
+    """Some programs keep failures for a year, and results for minutes."""
+    for n in range(2):
+        ended(client, f"d{n}", NOW - 2 * MINUTE + n)
+    for n in (10, 20, 59):
+        ended(client, f"f{n}", NOW - (60 - n) * MINUTE, error="no")
+    found = report(client, mail(client))
+    (task,) = found.tasks
+    assert (task.ended, task.failed, found.since_ms) == (3, 1, NOW - 2 * MINUTE)
+    assert found.remarks[0] == (
+        "not counted: 2 failed runs of these tasks before that time, as what succeeded then is no"
+        " longer kept"
+    )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -30,6 +31,11 @@ def standing(
 FINE = standing(reason=None)
 
 
+def births(found: list[Standing]) -> dict[str, int]:
+    """All queues of the check have their data."""
+    return {one.queue: 7 for one in found if one.queue is not None}
+
+
 class Told:
     """A recipient, check by check; ``says``: the words for each."""
 
@@ -38,9 +44,10 @@ class Told:
         self.episodes: list[Episode] = []
 
     def check(self, at_ms: int, checked: Checked | list[Standing], *, fails: bool = False) -> str:
-        checked = checked if isinstance(checked, Checked) else Checked(checked)
+        if isinstance(checked, list):
+            checked = Checked(checked, births=births(checked))
         self.episodes = seen(self.episodes, checked, self.recipient, at_ms)
-        found = news(self.episodes, checked, self.recipient, at_ms)
+        found = news(self.episodes, self.recipient, at_ms)
         if found and not fails:
             self.episodes = told(self.episodes, self.recipient, at_ms)
         return " ".join(f"{one.word} {one.episode.queue}" for one in found)
@@ -110,7 +117,7 @@ def test_a_target_of_critical_trouble_hears_of_nothing_else() -> None:
     pager = Told(replace(RECIPIENT, severity=Severity.CRITICAL))
     assert pager.check(0, [warning]) == ""
     assert pager.check(1, [standing()]) == "new mail"
-    assert [pager.check(2 + n * MINUTE, [warning]) for n in range(2)] == ["", "resolved mail"]
+    assert [pager.check(2 + n * MINUTE, [warning]) for n in range(2)] == ["", "eased mail"]
 
 
 def test_figures_may_change_but_each_condition_is_a_trouble_of_its_own() -> None:
@@ -118,7 +125,8 @@ def test_figures_may_change_but_each_condition_is_a_trouble_of_its_own() -> None
     assert team.check(0, [standing(reason="no worker for 8 m")]) == "new mail"
     assert team.check(1, [standing(reason="no worker for 9 m")]) == ""
     assert team.episodes[0].reason == "no worker for 9 m"
-    conditions = [standing(reason=text, rule="condition") for text in ("dead>1", "waiting>5")]
+    texts = ("dead>1", "waiting>5")
+    conditions = [replace(standing(reason=t, rule="condition"), condition=t) for t in texts]
     assert team.check(2, [standing(), *conditions]) == "new mail new mail"
 
 
@@ -130,7 +138,7 @@ def test_what_cannot_be_judged_neither_ends_nor_begins() -> None:
     assert [team.check(n * MINUTE + 1, down) for n in (1, 2)] == ["", ""]
     assert team.check(3 * MINUTE, [standing(reason=None, known=False)]) == ""  # the server is back
     assert team.check(4 * MINUTE, [standing(reason=None, known=False)]) == "resolved None"
-    other = Checked([standing("other", None)], pattern="oth*")
+    other = Checked([standing("other", None)], names=("oth*",))
     assert [team.check(n * MINUTE, other) for n in (6, 8)] == ["still mail", ""]
     assert [team.check(n * MINUTE, [FINE]) for n in (9, 10)] == ["", "resolved mail"]
 
@@ -149,16 +157,62 @@ def test_rules_of_the_server_end_only_by_a_check_of_the_server() -> None:
     assert [team.check(n * MINUTE, fine) for n in (6, 7)] == ["", "resolved None"]
 
 
-def test_a_queue_that_is_gone_has_no_trouble() -> None:
+HOLDS = replace(standing(reason=None, rule="condition"), condition="dead>5")
+
+
+@pytest.mark.parametrize(
+    "then, word",
+    [
+        (Checked([HOLDS], births={"mail": 7}), "resolved mail"),
+        (Checked([], births={}), "lost mail"),
+        (Checked([HOLDS], births={}), "lost mail"),
+        (Checked([HOLDS], births={"mail": 8}), "lost mail"),
+        (Checked([HOLDS], births={"mail": 0}), "resolved mail"),
+        (Checked([FINE], births={"mail": 7}), "unchecked mail"),
+        (Checked([replace(HOLDS, ignored=True)], births={"mail": 7}), "unchecked mail"),
+        (Checked([replace(HOLDS, known=False)], births={"mail": 7}), ""),
+        (Checked([], names=("other",), births={}), ""),
+        (Checked.failed("can't reach the server"), "new None"),
+    ],
+    ids=[
+        "kept",
+        "gone",
+        "keys gone",
+        "made anew",
+        "undated",
+        "no rule",
+        "ignored",
+        "unread",
+        "other",
+        "down",
+    ],
+)
+def test_only_a_check_that_found_the_rule_kept_resolves(then: Checked, word: str) -> None:
+    team = Told()
+    team.check(0, [replace(HOLDS, reason="dead>5")])
+    assert "".join(team.check(n * MINUTE, then) for n in (1, 2)) == word
+
+
+def test_what_is_there_again_within_a_minute_was_not_lost() -> None:
     team = Told()
     team.check(0, [standing()])
-    assert [team.check(n * MINUTE, []) for n in (1, 2)] == ["", "resolved mail"]
+    assert team.check(1, Checked([])) == ""
+    assert [team.check(n * MINUTE, [FINE]) for n in (1, 2)] == ["", "resolved mail"]
+
+
+def test_a_clock_that_is_set_back_holds_up_no_step_and_no_end() -> None:
+    team = Told()
+    assert team.check(900 * MINUTE, [standing()]) == "new mail"
+    assert [team.check(n * MINUTE, [standing()]) for n in (10, 15)] == ["", "still mail"]
+    assert team.check(900 * MINUTE, [FINE]) == ""
+    assert [team.check(n * MINUTE, [FINE]) for n in (20, 21)] == ["", "resolved mail"]
 
 
 def test_dead_letters_that_somebody_acknowledged_are_not_called_resolved() -> None:
     team = Told()
     team.check(0, [standing(rule="dead")])
-    checked = Checked([standing(reason=None, rule="dead")], acknowledged={"mail"})
+    fine = [standing(reason=None, rule="dead")]
+    checked = Checked(fine, acknowledged={"mail"}, births=births(fine))
     assert [team.check(n * MINUTE, checked) for n in (1, 2, 3)] == ["", "acknowledged mail", ""]
 
 
@@ -175,10 +229,28 @@ def test_in_quiet_hours_nothing_is_told_and_afterwards_what_still_holds() -> Non
     team, late = Told(quiet), standing("late")
     assert team.check(at("2026-01-10T20:59"), [standing()]) == "new mail"  # 21:59 in Berlin
     assert team.check(at("2026-01-10T21:00"), [standing(), late]) == ""
-    assert team.check(at("2026-01-11T02:00"), [standing("brief"), late]) == ""
-    assert team.check(at("2026-01-11T05:59"), [late]) == ""
-    assert team.check(at("2026-01-11T06:00"), [late]) == "new late resolved mail"
+    assert team.check(at("2026-01-11T02:00"), [standing("brief"), late, FINE]) == ""
+    assert team.check(at("2026-01-11T05:59"), [late, FINE]) == ""
+    assert team.check(at("2026-01-11T06:00"), [late, FINE]) == "new late resolved mail"
     assert team.check(at("2026-07-10T20:00"), [standing("summer")]) == ""  # 22:00 in Berlin
+
+
+@pytest.mark.parametrize(
+    "when, held",
+    [
+        ("2026-03-29T00:59", False),  # 01:59
+        ("2026-03-29T01:00", True),  # 03:00: there is no 02:30 in this night
+        ("2026-10-25T00:29", False),  # 02:29, in summer time
+        ("2026-10-25T00:59", True),
+        ("2026-10-25T01:00", False),  # 02:00 again
+        ("2026-10-25T01:30", True),
+    ],
+)
+def test_quiet_hours_are_those_of_the_clock_on_the_wall_when_it_is_changed(
+    when: str, held: bool
+) -> None:
+    quiet = QuietHours(time(2, 30), time(7), ZoneInfo("Europe/Berlin"))
+    assert quiet.has(at(when)) is held
 
 
 @pytest.mark.parametrize("hour, held", [(11, False), (12, True), (12.99, True), (13, False)])

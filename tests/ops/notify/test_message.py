@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redisq_ops.ops.notify.episode import Episode, News, Word
+from redisq_ops.ops.notify.episode import End, Episode, News, Word
 from redisq_ops.ops.notify.message import FINDINGS, LINES, message
 
 MINUTE = 60_000
@@ -15,8 +15,9 @@ def one(
     severity: int = 2,
     rule: str = "no-worker",
     gone_ms: int | None = None,
+    end: End | None = None,
 ) -> News:
-    return News(word, Episode(queue, rule, "", severity, reason, 0, gone_ms))
+    return News(word, Episode(queue, rule, "", severity, reason, 0, gone_ms, end=end))
 
 
 def lines(*found: News, now_ms: int = 60 * MINUTE) -> list[str]:
@@ -31,12 +32,16 @@ def test_each_news_is_a_line_the_worst_first() -> None:
         one("worse", "img"),
         one(queue=None, reason="can't reach the server: refused.", rule="unread"),
         one("acknowledged", "old", "9 dead", 1, "dead", gone_ms=2 * MINUTE),
+        one("lost", "img2", end="lost", gone_ms=9 * MINUTE),
+        one("unchecked", "few", "dead>5", gone_ms=MINUTE),
     )
     assert said == [
         "Fix mail, in trouble for 1 h: no worker for 8 m. Type: redisq explain mail",
         "Fix img, now critical: no worker for 8 m. Type: redisq explain img",
         "Fix the server: can't reach the server: refused. Type: redisq doctor",
         "Look at later: 3 dead, mostly SMTP. Type: redisq explain later",
+        "Lost img2 after 9 m, the data is gone. Before: no worker for 8 m. Type: redisq doctor",
+        "No longer checked few after 1 m: dead>5",
         "Resolved done after 12 m: no worker for 8 m",
         "Acknowledged old after 2 m: 9 dead",
     ]
@@ -64,6 +69,8 @@ def test_the_title_counts_what_is_wrong() -> None:
     assert message(found, "prod", 1).title == "redisq prod: 1 critical, 2 warnings, 1 resolved"
     assert message(found, "prod", 1).severity == 2
     assert message(found[-1:], "prod", 1).severity is None
+    lost = message([one("lost", "d", gone_ms=1)], "prod", 1)
+    assert (lost.title, lost.severity) == ("redisq prod: 1 lost", 2)
 
 
 def test_a_message_is_bounded_and_says_what_it_leaves_out() -> None:

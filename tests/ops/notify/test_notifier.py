@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from redisq_ops.ops.check.evaluation import Standing
 from redisq_ops.ops.notify.episode import Checked
+from redisq_ops.ops.notify.message import Message
 from redisq_ops.ops.notify.notifier import Notifier
 from redisq_ops.ops.notify.sending import Sender
 from redisq_ops.ops.notify.settings import Recipient
@@ -20,8 +22,9 @@ from redisq_ops.ops.trouble.finding import Severity
 
 from ...hook import Hook
 
-BROKEN = Checked([Standing("mail", "no-worker", Severity.CRITICAL, "no worker for 8 m")])
-FINE = Checked([Standing("mail", "no-worker", Severity.CRITICAL, None)])
+TROUBLE = Standing("mail", "no-worker", Severity.CRITICAL, "no worker for 8 m")
+BROKEN = Checked([TROUBLE], births={"mail": 1})
+FINE = Checked([Standing("mail", "no-worker", Severity.CRITICAL, None)], births={"mail": 1})
 
 
 @pytest.fixture
@@ -110,7 +113,7 @@ def test_a_check_while_another_one_tells_is_silent(hook: Hook, path: Path) -> No
 
 @pytest.mark.parametrize(
     "damage",
-    [b"{", b"\xff", b"[]", b'{"team": [{}]}', b'{"team": 5}'],
+    [b"{", b"\xff", b"[" * 100_000, b"[]", b'{"team": [{}]}', b'{"team": 5}'],
 )
 def test_a_damaged_file_is_named_and_all_is_told_again(
     damage: bytes, hook: Hook, path: Path
@@ -150,4 +153,44 @@ def test_targets_of_another_configuration_are_kept(hook: Hook, path: Path) -> No
     notifier(hook, path).tell(BROKEN)
     Notifier((Recipient("other", webhook=hook.url),), "prod", path, lambda: 0).tell(BROKEN)
     notifier(hook, path).tell(BROKEN)
+    assert len(hook.got) == 2
+
+
+@pytest.mark.parametrize("spoilt", [False, True])
+def test_a_daemon_tells_once_also_while_its_file_cannot_be_written(
+    spoilt: bool, hook: Hook, tmp_path: Path
+) -> None:
+    """``spoilt``: the file was fine before."""
+    path, clock = tmp_path / "state" / "notify.json", iter(range(0, 1_000_000, 20_000))
+    to = (Recipient("team", webhook=hook.url),)
+    daemon = Notifier(to, "prod", path, lambda: next(clock), Sender(30), lasting=True)
+    if spoilt:
+        daemon.tell(BROKEN)
+        shutil.rmtree(path.parent)
+    path.parent.write_text("no folder")
+    said = [line for _ in range(3) for line in daemon.tell(BROKEN)]
+    assert len(said) == 3 and all("forgotten when this process ends" in line for line in said)
+    for _ in range(5):
+        daemon.tell(FINE)
+    assert [each["findings"][0]["news"] for each in hook.got] == ["new", "resolved"]
+
+
+def test_what_cannot_be_written_down_after_it_was_sent_is_not_called_untold(
+    hook: Hook, path: Path
+) -> None:
+    class Removing(Sender):
+        def send(self, messages: Mapping[Recipient, Message]) -> dict[str, str | None]:
+            failed = super().send(messages)
+            shutil.rmtree(path.parent)
+            return failed
+
+    one = Notifier((Recipient("team", webhook=hook.url),), "prod", path, lambda: 0, Removing(30))
+    (line,) = one.tell(BROKEN)
+    assert line.endswith("what was told now may be told again") and len(hook.got) == 1
+
+
+def test_a_file_that_was_removed_is_begun_anew(hook: Hook, path: Path) -> None:
+    for _ in range(2):
+        assert notifier(hook, path).tell(BROKEN) == []
+        path.unlink()
     assert len(hook.got) == 2

@@ -68,6 +68,12 @@ def test_a_target_that_hangs_is_given_up_and_not_sent_more(hook: Hook, answer: s
     with_other.close()
 
 
+def test_a_long_answer_is_not_read(hook: Hook) -> None:
+    hook.answer = "big"
+    assert sent(Recipient("t", webhook=hook.url)) is None
+    assert hook.written < 8_000_000, "what the kernel buffers"
+
+
 def test_a_connection_that_breaks_is_named(hook: Hook) -> None:
     hook.answer = "close"
     assert sent(Recipient("t", webhook=hook.url)) == "it closed the connection without an answer"

@@ -14,4 +14,6 @@ do
     end
     config[name] = value
   end
+  -- What the code states goes before the default, and an operator's setting before both.
+  config.max_failures = rawget(config, 'max_failures') or tonumber(config.stated_attempts)
 end

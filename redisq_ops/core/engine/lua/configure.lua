@@ -7,8 +7,7 @@
 -- FLAGS: allow-oom
 -- Returns one word per row: the field's value before, or - for absent.
 registered_check()
-local reply, late = idempotency_replayed()
-if late then return idempotency_superseded end
+local reply = idempotency_replayed()
 if reply then return reply end
 history_by = caller
 reply = {}

@@ -2,7 +2,7 @@
 -- deadline of the leases is `deliver_deadline`.
 -- KEYS: lease meta
 -- NEEDS: lease_ms seq consumer
--- USES: take_reply bulk_write number_words counters record
+-- USES: take_reply bulk_write number_words counters record take_rate
 local deliver_deadline = string.format('%.0f', now + tonumber(lease_ms))
 
 -- `lines`: the entries' records, nil or false for none. `contents`: payloads. `ready`: ready times, for
@@ -22,9 +22,7 @@ local function deliver(ids, lines, contents, ready)
       r.receipt, r.consumer, r.op, r.since = fence + i .. tail, consumer, '-', now
       if ready then r.ready = ready[i] end
       if r.first <= RECORD_REPLAYED then r.first = now end
-      if r.failures + r.lost > 0 then
-        odd[#odd + 1] = i .. ' ' .. r.failures .. ' ' .. r.lost
-      end
+      take_reply_tell_attempts(odd, i, r)
       line = record_pack(r)
     else
       line = ready and made[i] .. ready[i] or made[i]
@@ -33,6 +31,7 @@ local function deliver(ids, lines, contents, ready)
   end
   bulk_write_scores(lease, leases)
   bulk_write_fields(meta, kept)
+  take_rate_count(n)
   return {'0', '0', deliver_deadline, fence + 1 .. tail, take_reply_ids(ids), table.concat(odd, ' '),
     contents}
 end

@@ -9,8 +9,7 @@
 -- ENTRIES: op_{caller}=hash undo_{caller}:{seq}=list
 -- Returns one word per row: moved | changed (other state or payload) | late (entered the state later).
 audit_log_check(caller)
-local reply, late = idempotency_replayed()
-if late then return idempotency_superseded end
+local reply = idempotency_replayed()
 -- mutant an edit done twice
 if reply then return reply end
 history_by = caller

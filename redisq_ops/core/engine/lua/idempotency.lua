@@ -6,7 +6,8 @@
 -- USES: corrupt_values
 -- FIRST: HGET
 
--- Returns the stored reply if this call was carried out before; nil, true if a later one was; else nil.
+-- Returns the stored reply if this call was carried out before; nil if it is new. Fails the call if a
+-- later one was carried out.
 local function idempotency_replayed()
   -- mutant no guard against re-sending: redis.call('HGET', callers, caller) => nil
   local slot = redis.call('HGET', callers, caller)
@@ -15,7 +16,9 @@ local function idempotency_replayed()
   if not last then corrupt_values_fail(callers, caller, "a call's number, time and reply") end
   last = tonumber(last)
   if tonumber(seq) > last then return nil end
-  if tonumber(seq) < last then return nil, true end
+  if tonumber(seq) < last then
+    error({err = 'SUPERSEDED a later call of this caller was already carried out'})
+  end
   local reply = {}
   for word in words:gmatch('%S+') do reply[#reply + 1] = word end
   return reply
@@ -34,5 +37,3 @@ local function idempotency_remember_words(results, ...)
   end
   return idempotency_remember({results[1]}, ...)
 end
-
-local idempotency_superseded = {err = 'SUPERSEDED a later call of this caller was already carried out'}

@@ -16,8 +16,7 @@
 -- | away (in another queue, or on its way: only the undo of that move brings it back) | theirs (moved,
 -- when another run sent this very step).
 audit_log_check(caller)
-local reply, late = idempotency_replayed()
-if late then return idempotency_superseded end
+local reply = idempotency_replayed()
 if reply then return concurrent_step(reply) end
 history_by = consumer
 reply = {}
@@ -51,7 +50,7 @@ for k, r in ipairs(record_read(ids)) do
       target = r.reason ~= '-' and 'dead' or r.ready > now and 'delayed' or 'waiting'
       at = target == 'delayed' and r.ready or now
     elseif to == 'waiting' and from == 'dead' then
-      r.failures, r.lost, r.first, r.consumer, r.reason = 0, 0, RECORD_REPLAYED, '-', '-' -- as new
+      record_renew(r)
     elseif to == 'pending' then
       r.consumer = consumer
       r.receipt = counters_reserve('fence', 1) + 1 .. '-' .. caller

@@ -16,8 +16,7 @@
 -- Returns how many were moved, how many could not be (both 0: that was all), and how many all steps of
 -- the operation moved. It moves nothing if the operation is being undone: a step may arrive after the
 -- undo began.
-local reply, late = idempotency_replayed()
-if late then return idempotency_superseded end
+local reply = idempotency_replayed()
 -- mutant a front step done twice
 if reply then return reply end
 history_by = caller
@@ -52,17 +51,20 @@ if moved > 0 then
     counters_add('gone', moved)
   else
     local lines, find, match = redis.call('HMGET', meta, unpack(ids)), string.find, string.match
-    -- mutant attempts kept by a whole replay: 0 0 => 1 0
-    -- mutant delivered before a replay, and forgotten: RECORD_REPLAYED => 0
-    local fresh = table.concat({'- 0 0', RECORD_REPLAYED, at, '-', caller, '- 0'}, ' ')
+    local r = record_unpack(nil)
+    r.since, r.op = at, caller
+    if to == 'waiting' then record_renew(r) end
+    local new = record_pack(r)
     for k = 1, moved do
-      local line, changed = lines[k], fresh
+      local line, changed = lines[k], new
       if not line or line == '' or find(line, '\n', 1, true) then -- removed, or corrupt
-        line = '- 0 0 0 ' .. redis.call('ZSCORE', state_zsets[from], ids[k]) .. ' - - - 0'
+        local was = record_unpack(nil)
+        was.since = redis.call('ZSCORE', state_zsets[from], ids[k])
+        line = record_pack(was)
       end
       if to ~= 'waiting' then
         local counts, who, why = match(line, '^%S+( %d+ %d+ %d+ )%d+( %S+ )%S+( %S+ %d+)$')
-        changed = '-' .. (counts or ' 0 0 0 ') .. at .. (who or ' - ') .. caller .. (why or ' - 0')
+        if counts then changed = '-' .. counts .. at .. who .. caller .. why end
       end
       write_buffer_records[2 * k - 1], write_buffer_records[2 * k], lines[k] = ids[k], changed, line
       if enters then enters[2 * k - 1], enters[2 * k] = at, ids[k] end

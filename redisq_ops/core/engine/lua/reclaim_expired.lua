@@ -2,7 +2,9 @@
 -- a clock that fell back would delay are corrected on the way.
 -- KEYS: lease delay stat
 -- USES: transitions wake_workers clock_correction clock config history record storage_relative_times
--- USES: storage_timed write_buffer
+-- USES: storage_timed write_buffer take_rate
+local reclaim_expired_dead = {} -- ids of those that are dead now
+
 local function reclaim_expired_correct_clock(max)
   local brought = clock_correction({lease, delay}, storage_relative_times, max, function(zset, id, at, r)
     write_buffer_add(zset, at, id)
@@ -28,14 +30,14 @@ local function reclaim_expired(max)
   local late = redis.call('ZRANGE', lease, '-inf', now_text, 'BYSCORE', 'LIMIT', '0', max)
   for i, r in ipairs(record_read(late)) do
     local id = late[i]
-    -- mutant lost leases not counted
-    r.lost = r.lost + 1
+    -- mutant dead one lost lease late: max_lost => max_lost + 1
+    local spent = record_spend(r, 'lost', config.max_lost)
     r.op = '-'
     history_note('lost', id .. '|' .. r.consumer)
-    -- mutant dead one lost lease late: lost >= config => lost > config
-    if r.lost >= config.max_lost then
+    if spent then
       r.reason = 'lost'
       history_note('dead', id .. '|lost')
+      reclaim_expired_dead[#reclaim_expired_dead + 1] = id
       transitions_move(id, 'pending', 'dead', now, r)
     else
       -- mutant order lost with a lease: r.ready > 0 and math.min(r.ready, now) or =>
@@ -46,10 +48,11 @@ local function reclaim_expired(max)
 end
 
 -- One of the idle workers wakes at the next due time; the others sleep as long as they like. Returns the
--- time (ms) when `sleeper` has to look again, 0 if it needn't.
-local function reclaim_expired_watch(sleeper)
-  local due
-  for _, key in ipairs({lease, delay}) do
+-- time (ms) when `sleeper` has to look again, 0 if it needn't. `early`: when something else is due.
+local function reclaim_expired_watch(sleeper, early)
+  local stopped = take_rate_next()
+  local due = stopped or early
+  for _, key in ipairs(stopped and {lease} or {lease, delay}) do
     local top = redis.call('ZRANGE', key, '0', '0', 'WITHSCORES')
     if top[2] and (not due or tonumber(top[2]) < due) then due = tonumber(top[2]) end
   end

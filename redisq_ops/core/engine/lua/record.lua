@@ -27,6 +27,27 @@ local function record_pack(r)
     r.reason, string.format('%.0f', r.ready)}, ' ')
 end
 
+-- How attempts count is said in the next three functions, and nowhere else. `what` ended one: a failure
+-- (`failures`) or a lease that expired (`lost`). Returns whether the entry had as many as it may have.
+local function record_spend(r, what, most)
+  -- mutant attempts not counted
+  r[what] = r[what] + 1
+  return r[what] >= most
+end
+
+-- How many attempts have ended.
+local function record_attempts(r)
+  return r.failures + r.lost
+end
+
+-- As new: a replay begins at the first attempt.
+local function record_renew(r)
+  -- mutant attempts kept by a replay: 0, 0 => 1, 0
+  r.failures, r.lost = 0, 0
+  -- mutant delivered before a replay, and forgotten: RECORD_REPLAYED => 0
+  r.first, r.consumer, r.reason = RECORD_REPLAYED, '-', '-'
+end
+
 -- The record of a first delivery, without the receipt in front; most entries never have another one.
 local function record_first_line(consumer)
   return table.concat({' 0 0', now_text, now_text, consumer, '- - '}, ' ')

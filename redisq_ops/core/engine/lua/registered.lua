@@ -6,6 +6,6 @@
 local function registered_check()
   if not config.registered then
     error({err = 'UNREGISTERED ' .. cfg .. ' has no mark of a registration: the server lost its data, '
-      .. 'or the queue was destroyed'})
+      .. 'or the queue was removed'})
   end
 end

@@ -12,8 +12,7 @@
 -- RUN_BY: worker
 -- FLAGS: allow-oom
 -- Returns one word per delivery, or one for all: done | retry | dead | released | stale.
-local reply, late = idempotency_replayed()
-if late then return idempotency_superseded end
+local reply = idempotency_replayed()
 if reply then return reply end
 history_by = consumer
 reply = {}
@@ -27,11 +26,12 @@ local function missed(id, outcome, value, wait, r)
     transitions_move(id, 'pending', 'waiting', r.ready > 0 and math.min(r.ready, now) or now, r)
     return 'released'
   end
-  r.failures, r.failed = r.failures + 1, true -- a fair queue appends it behind its client's entries
+  -- mutant dead one failure late: max_failures => max_failures + 1
+  local spent = record_spend(r, 'failures', config.max_failures)
+  r.failed = true -- a fair queue appends it behind its client's entries
   history_tally('f', 1)
   errors[#errors + 1], errors[#errors + 2] = id, value
-  -- mutant dead one failure late: failures >= config => failures > config
-  if outcome == 'reject' or outcome == 'give_up' or r.failures >= config.max_failures then
+  if outcome == 'reject' or outcome == 'give_up' or spent then
     r.reason = outcome == 'reject' and 'rejected' or 'failed'
     history_note('dead', id .. '|' .. r.reason)
     transitions_move(id, 'pending', 'dead', now, r)

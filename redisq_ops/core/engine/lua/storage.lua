@@ -63,9 +63,9 @@ local function storage_prepare() end
 -- their place is an id to leave out. Unless `all` it stops early where that is enough for one call.
 -- Returns the ids that were moved, how many could not be, and whether that is enough for one call.
 -- Default: one after the other.
--- USES: storage_moved
+-- USES: record storage_moved
 local function storage_move_range(ids, from, to, all)
-  local moved, stuck, stays, full = {}, 0, {failures = 0, lost = 0, first = 0}, false
+  local moved, stuck, stays, full = {}, 0, record_unpack(nil), false
   for k = 1, #ids do
     local id = ids[k]
     local result = id and storage_moved(id, from, to, stays)

@@ -7,7 +7,7 @@
 -- USES: transitions write_buffer
 -- RUN_BY: worker
 -- FLAGS: allow-oom
--- Returns how many things were removed or taken back; 0 means nothing was due.
+-- Returns how many things were removed or taken back, 0 if nothing was due; then the ids found dead.
 local went = reclaim_expired(tonumber(max))
 local old = redis.call('ZRANGE', trash, '-inf', now - config.trash_ms, 'BYSCORE', 'LIMIT', 0, max)
 for i, r in ipairs(record_read(old)) do
@@ -23,4 +23,4 @@ went = went + storage_retire(tonumber(max), redis.call('EXISTS', unfinished) == 
 transitions_flush()
 redis.call('HSET', callers, CLOCK_FIELD, clock_word())
 expire_bookkeeping()
-return went
+return {went, unpack(reclaim_expired_dead)}

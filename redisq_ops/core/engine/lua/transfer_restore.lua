@@ -11,8 +11,7 @@
 -- Returns one word per row: moved | changed.
 audit_log_check(op)
 audit_log_check(caller)
-local reply, late = idempotency_replayed()
-if late then return idempotency_superseded end
+local reply = idempotency_replayed()
 if reply then return reply end
 history_by, reply = caller, {}
 local list, ids, rows, places, back, state = undo_ .. op .. ':' .. step, {}, {}, {}, 0, nil

@@ -10,8 +10,7 @@
 -- FLAGS: allow-oom
 -- Returns one word per row: moved | changed.
 audit_log_check(op)
-local reply, late = idempotency_replayed()
-if late then return idempotency_superseded end
+local reply = idempotency_replayed()
 if reply then return reply end
 history_by, reply = caller, {}
 local list, marks = land_ .. op .. ':' .. step, {}

@@ -14,8 +14,7 @@
 local MOST, LISTS = 256, 64
 audit_log_check(op)
 audit_log_check(by)
-local reply, late = idempotency_replayed()
-if late then return idempotency_superseded end
+local reply = idempotency_replayed()
 if reply then return reply end
 history_by = by
 gather, step = gather == '1', tonumber(step)

@@ -8,8 +8,7 @@
 -- Returns how many have their payload again, how many had changed, and the ids of these.
 audit_log_check(op)
 audit_log_check(caller)
-local reply, late = idempotency_replayed()
-if late then return idempotency_superseded end
+local reply = idempotency_replayed()
 if reply then return reply end
 history_by = caller
 local ROW = '^(%S+) (%S+) (%S+ %d+ %d+ %d+ %d+ %S+ %S+ %S+ %d+) (.*)$'

@@ -81,7 +81,6 @@ class ArqQueue(SendsCommands[C_co], HasEdits[C_co], HasTimeline[C_co], HasDoneEn
     verbs: ClassVar[Mapping[str, str]] = {
         "requeue": "they are due now",
         "purge": "they go to the trash; their ids can be enqueued again at once",
-        "hard": "they are removed for good: no undo",
     }
     refusals: ClassVar[Mapping[str, str]] = {
         "requeue pending": "nobody can tell whether its worker lives, and a job started twice"

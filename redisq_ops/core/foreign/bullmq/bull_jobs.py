@@ -74,7 +74,6 @@ class BullJobs(
     orphan_states: ClassVar[tuple[State, ...]] = ("pending",)
     verbs: ClassVar[Mapping[str, str]] = {
         "requeue": "they wait for the next worker now",
-        "hard": "they are removed for good: no undo",
     }
     no_commands: ClassVar[Mapping[WorkerWord, str]] = {
         **dict.fromkeys(

@@ -78,7 +78,11 @@ class BullmqQueue(BullJobs[C_co]):
         "done as BullMQ's `queue.pause()` and `resume()` do it: its workers heed it"
     )
     releases: ClassVar[Releases] = Releases(
-        ("5.0", "5.81", "6.7"), told="the member `version` of the queue's `meta`"
+        ("5.20", "5.81", "6.7"), told="the member `version` of the queue's `meta`"
+    )
+    unnamed: ClassVar[str] = (
+        "its `meta` names no release of BullMQ, as before 5.20, and redisq changes queues of BullMQ"
+        f" {releases.bounds}"
     )
     replay_note: ClassVar[str] = "as BullMQ's own retry does it: one more attempt"
     refusals: ClassVar[Mapping[str, str]] = {
@@ -101,11 +105,6 @@ class BullmqQueue(BullJobs[C_co]):
         key = self._key("meta")
         paused = Call(("HEXISTS", key, "paused"), bool, key=key)
         return "queue.pause() in BullMQ" if await paused else None
-
-    async def pause_refused(self) -> str | None:
-        if await self.releases_there():
-            return None
-        return "its `meta` names no release of BullMQ, and each pauses in its own way"
 
     async def releases_there(self) -> Sequence[str]:
         """The release of the program that opened the queue last."""

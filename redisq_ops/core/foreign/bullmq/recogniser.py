@@ -12,9 +12,10 @@ from ..recogniser import KeyLook, NamedQueues
 
 OF_A_QUEUE = (
     rb"wait|paused|active|prioritized|delayed|waiting-children|completed|failed|stalled|marker"
-    rb"|repeat"
+    rb"|repeat|priority"
 )
-"""what follows the name of a queue in the keys of its lists and sets"""
+"""what follows the name of a queue in the keys of its lists and sets; before 4 `priority` orders
+the jobs in `wait`"""
 _OTHER = re.compile(rb"bull:[^:]+:(?!(?:" + OF_A_QUEUE + rb")\Z)[^:]+", re.DOTALL)
 _META = re.compile(rb"(.+:)([^:]+):meta", re.DOTALL)
 MARKS = ("version", "opts.maxLenEvents")

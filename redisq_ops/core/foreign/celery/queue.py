@@ -109,9 +109,6 @@ class CeleryQueue(
         "as new messages of the same ids: what a result doesn't keep is not sent (callbacks, the"
         " rest of a chain, priority, time limits)"
     )
-    verbs: ClassVar[Mapping[str, str]] = {
-        "hard": "they are removed for good: no undo",
-    }
     refusals: ClassVar[Mapping[str, str]] = {
         "requeue": _HELD + "; what a killed worker had is back after the visibility timeout",
         "claim": "only Celery's workers can take a task",

@@ -88,7 +88,6 @@ class DramatiqQueue(HasEdits[C_co], HasDoneEntries[C_co], HasWorkerTraces[C_co])
     replay_note: ClassVar[str] = "they get all their retries again"
     verbs: ClassVar[Mapping[str, str]] = {
         "requeue": "they wait for the next worker now, behind what waits there",
-        "hard": "they are removed for good: no undo",
     }
     refusals: ClassVar[Mapping[str, str]] = {
         "claim": "only Dramatiq's workers can take a message",

@@ -90,7 +90,6 @@ class LaravelQueue(HasEdits[C_co], HasTimeline[C_co], HasDoneEntries[C_co]):
     replay_note: ClassVar[str] = "as Horizon's retries: new jobs, whose attempts count from 0"
     verbs: ClassVar[Mapping[str, str]] = {
         "requeue": "they wait for the next worker now, behind what waits there",
-        "hard": "they are removed for good: no undo",
     }
     refusals: ClassVar[Mapping[str, str]] = {
         "claim": "only Laravel's workers can take a job",

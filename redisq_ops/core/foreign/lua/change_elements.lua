@@ -8,8 +8,7 @@
 -- FLAGS: allow-oom
 -- Returns: ok | changed (an element has another value).
 audit_log_check(caller)
-local reply, late = idempotency_replayed()
-if late then return idempotency_superseded end
+local reply = idempotency_replayed()
 if reply then return reply[1] end
 local rows, word = {}, 'ok'
 for i = first, #ARGV, width do

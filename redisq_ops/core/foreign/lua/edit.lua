@@ -6,12 +6,11 @@
 -- ARGV: caller seq from queue
 -- REST: id why kind key member seen stamp put parts
 -- REPLACES: edit
--- USES: idempotency config history audit_log edited moves_fit moves_take_out
+-- USES: idempotency config history audit_log edited moves_fit moves_take_out step_rows
 -- ENTRIES: op_{caller}=hash undo_{caller}:{seq}=list
 -- Returns one word per row: moved | changed, or another word why not.
 audit_log_check(caller)
-local reply, late = idempotency_replayed()
-if late then return idempotency_superseded end
+local reply = idempotency_replayed()
 if reply then return reply end
 
 local function parts_of(text)
@@ -45,7 +44,10 @@ for k, entry in ipairs(entries) do
     why = ok and edited_holds(e) and 'moved' or refused or 'changed'
   end
   reply[k] = why
-  if why == 'moved' then before[#before + 1] = cmsgpack.pack(edited_write(e)) end
+  if why == 'moved' then
+    local row = edited_write(e)
+    before[#before + 1] = step_rows_pack('edit', row, e.kind == 'list' and e.key, e.put)
+  end
 end
 if #before > 0 then
   local list = undo_ .. caller .. ':' .. seq

@@ -10,7 +10,7 @@ end
 -- Whether everything is as it was read, and the new bytes don't stand for another entry. Reads only.
 local function edited_holds(e)
   if e.kind == 'list' then
-    e.at = position(e.key, e.member, tonumber(e.seen))
+    e.at, e.why = position(e.key, e.member, tonumber(e.seen))
     if not e.at then return false end
   elseif e.kind == 'zset' then
     local score = redis.call('ZSCORE', e.key, e.member)

@@ -15,8 +15,7 @@
 -- FLAGS: allow-oom
 -- Returns one word per row: moved, theirs (see `concurrent_step`), or why not.
 audit_log_check(caller)
-local reply, late = idempotency_replayed()
-if late then return idempotency_superseded end
+local reply = idempotency_replayed()
 if reply then return concurrent_step(reply) end
 history_by, reply = consumer, {}
 local entries, undo, sorted = {}, {}, true

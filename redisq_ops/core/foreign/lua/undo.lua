@@ -16,8 +16,7 @@
 -- Returns, of all calls, how many were put back and how many had been touched; and how many are left.
 audit_log_check(op)
 audit_log_check(caller)
-local reply, late = idempotency_replayed()
-if late then return idempotency_superseded end
+local reply = idempotency_replayed()
 if reply and reply[3] == '0' then return reply end
 history_by = caller
 local key = undo_ .. op .. ':' .. step

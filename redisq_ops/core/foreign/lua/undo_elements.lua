@@ -5,8 +5,7 @@
 -- ENTRIES: undo_{op}:{step}=list
 -- FLAGS: allow-oom
 -- Returns: ok | changed (since then, or what they were is kept no longer).
-local reply, late = idempotency_replayed()
-if late then return idempotency_superseded end
+local reply = idempotency_replayed()
 if reply then return reply[1] end
 local list = undo_ .. op .. ':' .. step
 local rows = redis.call('LRANGE', list, 0, -1)

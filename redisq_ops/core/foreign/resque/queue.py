@@ -34,6 +34,7 @@ class ResqueQueue(RubyJobQueue[C_co]):
     failure's own record.
     """
 
+    public: ClassVar[tuple[str, ...]] = ("push", "worker_processes", "prune_process")
     kind: ClassVar[str] = "resque"
     owner: ClassVar[str] = "Resque"
     package: ClassVar[str] = "foreign.resque"

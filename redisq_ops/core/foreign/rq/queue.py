@@ -44,7 +44,7 @@ from ..json_text import encoded
 from ..list_place import DEPTH
 from ..long_records import LONG_RECORD, bytes_used, not_read, whole_sizes
 from ..owners_pause import HasKeyPause
-from ..places import LocatedEntry, Place
+from ..places import LocatedEntry, Place, Row
 from ..releases import Releases
 from ..schedules import HasSchedules, ScheduleProgram
 from ..worker_commands import Order, SendsCommands
@@ -270,6 +270,18 @@ class RqQueue(
             *python_value("result", value if entry.state == "done" else None),
             *python_value("meta", meta),
             *attached("earlier runs", encoded([*map(ended, earlier)]) if earlier else None),
+        ]
+
+    async def read(self, state: State, place: Place, rows: Sequence[Row]) -> Sequence[Entry | None]:
+        """Without ids that are over their time: the job expired then, and RQ removes the id when
+        it next looks at the registry."""
+        entries = await super().read(state, place, rows)
+        if place.called not in ("finished", "failed") or not any(e and e.orphan for e in entries):
+            return entries
+        now = await self._now() / 1000
+        return [
+            None if entry and entry.orphan and 0 <= row.score < now else entry
+            for entry, row in zip(entries, rows, strict=True)
         ]
 
     def is_whole(self, values: Sequence[bytes | None]) -> bool:

@@ -68,6 +68,10 @@ def jobs_of(given: Iterable[Job]) -> list[Job]:
     for nth, one in enumerate(jobs, 1):
         if not isinstance(one, Job):
             raise mistaken(one, nth, "a Job")
+        if not isinstance(one.options, Mapping) or not all(isinstance(o, str) for o in one.options):
+            raise BadInput(f"job {nth}: options must be a dict of members by their names")
+        if one.jid is not None and not isinstance(one.jid, str):
+            raise BadInput(f"job {nth}: jid must be a str, not {type(one.jid).__name__}")
     return jobs
 
 

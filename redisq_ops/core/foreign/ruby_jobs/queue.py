@@ -17,13 +17,13 @@ from typing import Any, ClassVar
 from ...engine.operator_changes import MoveStep
 from ...engine.queue import Queue
 from ...engine.wire_format import checked_take, ends, taken
-from ...model.clock import Duration, checked_ms
+from ...model.clock import Seconds, duration_ms
 from ...model.entry import Checkup, Delivery, Settlement, TakeResult
 from ...model.errors import Refused, WrongKind
 from ...model.keys import checked_consumer
 from ...model.quoting import text
 from ...model.rates import Rates
-from ...model.settings import LEASE_MS
+from ...model.settings import LEASE_S
 from ...model.worker_process import Pruned, PruneWord
 from ...redis.operation import Arg, C_co, Call, attempt_read, operation
 from ...redis.parsers import row_words, words
@@ -71,7 +71,7 @@ class RubyJobQueue(CountsEnds[C_co], RubyJobReads[C_co], HasEdits[C_co]):
     async def _ready_to_take(self) -> bool:
         return await Queue._ready_to_take(self)
 
-    async def _take(self, n: int, consumer: str, lease_ms: Duration = LEASE_MS) -> TakeResult:
+    async def _take(self, n: int, consumer: str, lease_ms: int) -> TakeResult:
         self._needs_one()
         checked_take(n)
         checked_consumer(consumer)
@@ -83,7 +83,7 @@ class RubyJobQueue(CountsEnds[C_co], RubyJobReads[C_co], HasEdits[C_co]):
             "take",
             read,
             n=n,
-            lease_ms=checked_ms(lease_ms, "lease"),
+            lease_ms=lease_ms,
             consumer=consumer,
             queue=self.own_name,
         )
@@ -135,14 +135,12 @@ class RubyJobQueue(CountsEnds[C_co], RubyJobReads[C_co], HasEdits[C_co]):
         return found
 
     @operation
-    def extend(
-        self, deliveries: Sequence[Delivery], lease_ms: Duration = LEASE_MS
-    ) -> Call[list[bool]]:
+    def extend(self, deliveries: Sequence[Delivery], lease: Seconds = LEASE_S) -> Call[list[bool]]:
         return self._call_script(
             "extend",
             lambda reply: [word == b"ok" for word in reply[1:]],
             [(d.receipt, d.receipt) for d in deliveries],  # kept by ticket, not by id
-            lease_ms=checked_ms(lease_ms, "lease"),
+            lease_ms=duration_ms(lease, "lease"),
         )
 
     @operation

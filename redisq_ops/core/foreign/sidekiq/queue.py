@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Any, ClassVar
 
-from ...engine.optional_features import HasTaskMetrics, HasTimeline
-from ...model.clock import Duration, Moment, checked_moment, checked_ms
+from ...engine.optional_features import HasOwnersPause, HasTaskMetrics, HasTimeline
+from ...engine.relation import Links
+from ...model.clock import Moment, Seconds, duration_ms, ready_words
 from ...model.entry import Entry, Failure, Settlement, State
 from ...model.errors import BadInput, Refused, Unfit
 from ...model.quoting import bytes_of, legal, text
@@ -28,7 +29,7 @@ from ...redis.parsers import optional
 from ...redis.whole_keys import set_members
 from ..declarations import Declared, List, Zset
 from ..edits import Rewrite
-from ..elements import Element
+from ..elements import UNDO, Element
 from ..json_members import replaced
 from ..json_text import decoded, text_member
 from ..long_records import LONG_RECORD
@@ -40,7 +41,7 @@ from ..ruby_jobs.private_lists import PrivateList
 from ..ruby_jobs.queue import RubyJobQueue
 from ..schedules import HasSchedules, ScheduleProgram
 from ..worker_commands import Order, SendsCommands
-from . import metrics
+from . import batches, metrics
 from .processes import TTL_MS, processes
 from .schedules import SidekiqCron, SidekiqScheduler
 
@@ -57,11 +58,13 @@ class SidekiqQueue(
     RubyJobQueue[C_co],
     HasSchedules[C_co],
     SendsCommands[C_co],
+    HasOwnersPause[C_co],
     HasTimeline[C_co],
     HasTaskMetrics[C_co],
 ):
     """``sidekiq:<queue>``, or ``sidekiq``: the deployment with all its queues."""
 
+    public: ClassVar[tuple[str, ...]] = ("push", "worker_processes", "prune_process")
     kind: ClassVar[str] = "sidekiq"
     owner: ClassVar[str] = "Sidekiq"
     package: ClassVar[str] = "foreign.sidekiq"
@@ -81,6 +84,11 @@ class SidekiqQueue(
     replay_note: ClassVar[str] = (
         "with the retries they have left (if none, one attempt), as with Sidekiq's own"
     )
+    pause_note: ClassVar[str] = (
+        "done as `Sidekiq::Queue#pause!` and `unpause!` of Sidekiq Pro and Enterprise do it: their"
+        " workers and redisq's heed it, those of Sidekiq alone go on"
+    )
+    pause_heeded: ClassVar[bool] = False
     metrics_name: ClassVar[str] = "counts and histograms by class, for 8 hours"
     task_figures: ClassVar[str] = (
         "Sidekiq counts its classes from 7.0 on, each in all queues together"
@@ -200,6 +208,10 @@ class SidekiqQueue(
         named = queue if isinstance(queue, str) and queue else self.own_name
         return (_unread(record), named) if named else None
 
+    def stamp(self, entry: Entry) -> bytes:
+        """Its batch, which a purge asks for."""
+        return batches.bid_of(entry)
+
     def rewrite(self, seen: LocatedEntry, values: Mapping[str, bytes]) -> Rewrite:
         record = job.fields(seen.member) or {}
         if not LOCKS.isdisjoint(record):
@@ -256,19 +268,18 @@ class SidekiqQueue(
         return "retry", text, unit, wait * 1000
 
     def _retry_delay_ms(self, settlement: Settlement) -> int | None:
-        """The delay that the handler requested; Sidekiq's own back-off replaces the worker's."""
-        failure = Failure.decoded(settlement.value)
-        asked = checked_ms(settlement.delay_ms, "delay_ms")
-        return asked or None if failure and failure.type == "Retry" else None
+        """The delay that was asked for; without one, or for 0 as in Sidekiq itself, Sidekiq's own
+        back-off decides."""
+        return None if settlement.delay is None else duration_ms(settlement.delay, "delay") or None
 
     # --- producers -----------------------------------------------------------------------------
 
     @operation
     async def push(
-        self, jobs: Iterable[Job], *, at_ms: Moment | None = None, after_ms: Duration | None = None
+        self, jobs: Iterable[Job], *, at: Moment | None = None, after: Seconds | None = None
     ) -> list[str]:
         """Put jobs in, and return their jids; a job without a jid gets one. They are due now, at
-        ``at_ms`` (ms UTC or an aware datetime), or ``after_ms`` (ms or a timedelta) from now.
+        ``at`` (an aware datetime or Unix seconds), or ``after`` (seconds or a timedelta) from now.
 
         One step for all jobs; the same call sent again puts nothing in twice.
         """
@@ -281,16 +292,20 @@ class SidekiqQueue(
                 raise BadInput(f"jid {jid[:140]!a} can't be used as an id")
             named = Job(given.klass, given.args, jid, given.options)
             rows.append((jid, named.encoded(retry=True, queue=self.own_name)[:-1]))
-        at = ""
-        if at_ms is not None and after_ms is not None:
-            raise BadInput("at_ms or after_ms: give one of them")
-        if at_ms is not None:
-            at = str(checked_moment(at_ms, "at_ms"))
-        elif after_ms is not None:
-            at = f"+{checked_ms(after_ms, 'after_ms')}"
-        return await self._push(rows, at)
+        return await self._push(rows, ready_words(at, after))
 
     # --- looking -------------------------------------------------------------------------------
+
+    def beside_it(self, own_name: str) -> SidekiqQueue[C_co]:
+        """Another queue of the deployment; empty: the deployment."""
+        if own_name == self.own_name:
+            return self
+        name = self._name_of(own_name) if own_name else self.kind
+        return SidekiqQueue(self.client, name, at=self.at, prefix=self.prefix)
+
+    @operation
+    async def links(self, entries: Sequence[Entry]) -> list[Links]:
+        return await together(batches.links(self, entry) for entry in entries)
 
     async def releases_there(self) -> Sequence[str]:
         """The releases of its processes."""
@@ -371,6 +386,25 @@ class SidekiqQueue(
             return None
         is_paused = await Call(("SISMEMBER", key, self.own_name), bool, key=key)
         return "paused in Sidekiq" if is_paused else None
+
+    async def pause_refused(self) -> str | None:
+        self._needs_one()
+        return None
+
+    @operation
+    async def set_owners_pause(self, op: str, step: int, paused: bool) -> str:
+        key, name = bytes_of(self.keys["t_paused"]), bytes_of(self.own_name)
+        there = await Call(("SISMEMBER", key, name), bool, key=key)
+        if there is paused:
+            return "same"
+        before, after = (b"1" if one else None for one in (there, paused))
+        note = "pause" if paused else "resume"
+        return await self.change_elements(
+            op, step, note, [Element("set", key, name, before, after)]
+        )
+
+    def pause_inverse(self, op: str, paused: bool) -> str:
+        return f"{UNDO} {op} 1"
 
     async def _oldest_ms(self, waiting: Sequence[Place]) -> int | None:
         """Of the next job of each list; unknown where jobs are large."""

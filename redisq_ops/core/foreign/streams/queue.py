@@ -64,6 +64,7 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
     """One stream. Its entries are never changed; what changes is what its groups hold and where
     they are, and entries with which all groups are done can be trimmed."""
 
+    public: ClassVar[tuple[str, ...]] = ("groups",)
     kind: ClassVar[str] = "stream"
     package: ClassVar[str] = "foreign.streams"
     one_key: ClassVar[bool] = True

@@ -16,15 +16,17 @@ from redis import RedisCluster
 from redis.asyncio import RedisCluster as AsyncCluster
 
 from ...engine.idempotency import CallerSlots
+from ...engine.optional_features import TakesEntries
 from ...engine.queue import Queue
 from ...engine.registry import Registered, find, read_mark
 from ...engine.timed_queue import TimedQueue
 from ...model import record
-from ...model.clock import Clock, Duration, checked_ms
+from ...model.clock import Clock, Moment, Seconds, duration_ms
 from ...model.entry import Entry, State
 from ...model.errors import BadInput, Refused, WrongKind
-from ...model.keys import PREFIX, Keys, known_name
+from ...model.keys import Keys, known_name
 from ...model.quoting import legal
+from ...model.retry_policy import RetryPolicy
 from ...model.settings import BATCH, MAX_PAYLOAD
 from ...model.validation import checked_pairs, pairs
 from ...redis.operation import C_co, Call, Description, both, operation, shortened, together
@@ -52,16 +54,18 @@ class Enqueued:
         return self.word in ("ok", "updated", "requeued")
 
 
-class CarmineQueue(TimedQueue[C_co]):
+class CarmineQueue(TimedQueue[C_co], TakesEntries[C_co]):
     """Messages with ids, each at most once in the queue, readable by Carmine clients.
 
     Delivery is at least once, with back-off times per message.
 
         queue = CarmineQueue(connect("redis://127.0.0.1:6379/0"), "mails")
-        queue.enqueue([("message-1", b"payload")], backoff_ms=5_000)
+        queue.enqueue([("message-1", b"payload")], backoff=5)
     """
 
+    public: ClassVar[tuple[str, ...]] = ("enqueue",)
     kind: ClassVar[str] = "carmine"
+    bounds_delayed: ClassVar[bool] = True
     package: ClassVar[str] = "queues.carmine"
     keys_class: ClassVar[type[Keys]] = CarmineKeys
     importable_states: ClassVar[frozenset[State]] = frozenset({"waiting", "delayed"})
@@ -83,16 +87,24 @@ class CarmineQueue(TimedQueue[C_co]):
         client: C_co,
         name: str,
         *,
-        prefix: str = PREFIX,
+        prefix: str | None = None,
+        retry: RetryPolicy | None = None,
         clock: Clock | None = None,
         callers: CallerSlots | None = None,
         shard: int = 0,
         layout: int = 0,
     ) -> None:
         super().__init__(
-            client, name, prefix=prefix, clock=clock, callers=callers, shard=shard, layout=layout
+            client,
+            name,
+            prefix=prefix,
+            retry=retry,
+            clock=clock,
+            callers=callers,
+            shard=shard,
+            layout=layout,
         )
-        self.keys: CarmineKeys = CarmineKeys(name, prefix, shard)
+        self.keys: CarmineKeys = CarmineKeys(name, self.prefix, shard)
 
     @operation
     async def exists(self) -> bool:
@@ -144,12 +156,12 @@ class CarmineQueue(TimedQueue[C_co]):
         self,
         entries: Iterable[tuple[str, bytes]],
         *,
-        backoff_ms: Duration = 0,
+        backoff: Seconds = 0,
         requeue: bool = False,
         update: bool = False,
         max_payload: int = MAX_PAYLOAD,
     ) -> list[Enqueued]:
-        """Add (id, payload) pairs, up to 500, due ``backoff_ms`` (ms or a timedelta) from now.
+        """Add (id, payload) pairs, up to 500, due ``backoff`` (seconds or a timedelta) from now.
 
         Returns an `Enqueued` for each, in their order. An id that is in the queue is refused, with
         its state as the word; one that is done can be added again. ``requeue``: a message that is
@@ -165,13 +177,23 @@ class CarmineQueue(TimedQueue[C_co]):
             raise BadInput(f"a message can't be called {END}: that is the circle's own mark")
         if not rows:
             return []
-        backoff = checked_ms(backoff_ms, "backoff")
+        wait_ms = duration_ms(backoff, "backoff")
         await self._ensure_registered()
 
-        replies = await self._enqueue(rows, backoff, int(requeue), int(update))
+        replies = await self._enqueue(rows, wait_ms, int(requeue), int(update))
         if any(one.word == "elsewhere" for one in replies):
             raise Refused(f"queue {self.name} has shards now: open it as a sharded queue")
         return replies
+
+    async def _add_entries(
+        self,
+        entries: Sequence[tuple[str, bytes]],
+        client: str | None,
+        at: Moment | None,
+        after: Seconds | None,
+    ) -> list[str]:
+        replies = await self.enqueue.op(entries)
+        return ["ok" if one.accepted else "exists" for one in replies]
 
     async def _enqueue(
         self, entries: Sequence[tuple[str, bytes]], backoff: int, requeue: int, update: int

@@ -16,14 +16,16 @@ from typing import Any, ClassVar
 
 from ...engine.idempotency import CallerSlots
 from ...engine.operator_changes import OperatorChanges
+from ...engine.optional_features import TakesEntries
 from ...engine.queue import Queue
 from ...engine.registry import Registered
 from ...engine.state_scan import WaitingIds
-from ...model.clock import Clock
+from ...model.clock import Clock, Moment, Seconds, duration_ms
 from ...model.entry import Counts, Entry, Page, PageQuery, State, TakeResult
 from ...model.errors import BadInput, Refused
-from ...model.keys import PREFIX, Keys
+from ...model.keys import Keys
 from ...model.queue_position import DEPTH, Ahead, QueuePosition
+from ...model.retry_policy import RetryPolicy
 from ...model.settings import MAX_PAYLOAD
 from ...model.validation import PAIR, checked_pairs, listed, pair
 from ...redis.operation import C_co, Call, Description, both, operation, together
@@ -36,7 +38,7 @@ from .variants import Completed, Idle, Repeats, Residence, Shape, agreed, checke
 _CALLED = {"pending": "in processing"}
 
 
-class CircularQueue(Queue[C_co]):
+class CircularQueue(TakesEntries[C_co]):
     """A first-in, first-out queue of ids that holds each id at most once.
 
     An id is the work (a page to fetch, a record to refresh), with an optional payload. A push of an
@@ -48,12 +50,14 @@ class CircularQueue(Queue[C_co]):
         Worker(queue, lambda work: print(work.id), burst=True).run()
 
     ``residence``, ``completed``, ``repeats``, ``idle``: how the queue is laid out, see `Shape`; set
-    when it is created, `WrongKind` where it has another value. ``turns``, ``pause_ms``: of this
+    when it is created, `WrongKind` where it has another value. ``turns``, ``pause``: of this
     process: after ``turns`` empty takes (``idle="sleep"``) or an empty lap (``idle="lap"``) a
-    worker looks again after ``pause_ms``.
+    worker looks again after ``pause`` (seconds or a timedelta).
     """
 
+    public: ClassVar[tuple[str, ...]] = ("push", "queue_key")
     kind: ClassVar[str] = "circular"
+    pushes_again: ClassVar[bool] = True
     package: ClassVar[str] = "queues.circular"
     key_types: ClassVar[dict[str, str]] = {
         "queue": "list",
@@ -72,27 +76,35 @@ class CircularQueue(Queue[C_co]):
         repeats: Repeats | None = None,
         idle: Idle | None = None,
         turns: int = 3,
-        pause_ms: int = 200,
-        prefix: str = PREFIX,
+        pause: Seconds = 0.2,
+        prefix: str | None = None,
+        retry: RetryPolicy | None = None,
         clock: Clock | None = None,
         callers: CallerSlots | None = None,
         shard: int = 0,
         layout: int = 0,
     ) -> None:
         super().__init__(
-            client, name, prefix=prefix, clock=clock, callers=callers, shard=shard, layout=layout
+            client,
+            name,
+            prefix=prefix,
+            retry=retry,
+            clock=clock,
+            callers=callers,
+            shard=shard,
+            layout=layout,
         )
         self._configured(
-            turns, pause_ms, residence=residence, completed=completed, repeats=repeats, idle=idle
+            turns, pause, residence=residence, completed=completed, repeats=repeats, idle=idle
         )
 
-    def _configured(self, turns: int, pause_ms: int, **options: str | None) -> None:
-        if turns < 1 or pause_ms < 1:
-            raise BadInput("turns and pause must be positive")
+    def _configured(self, turns: int, pause: Seconds, **options: str | None) -> None:
+        if not isinstance(turns, int) or isinstance(turns, bool) or turns < 1:
+            raise BadInput(f"turns must be an int, at least 1, not {turns!r:.60}")
         self.options = checked_options(options)
         self.shape = Shape(**self.options)
         """the layout of the queue, or the one to create it with"""
-        self.turns, self.pause_ms = turns, pause_ms
+        self.turns, self.pause_ms = turns, duration_ms(pause, "pause", 1)
         self._empty: Counter[str] = Counter()
 
     @property
@@ -125,7 +137,7 @@ class CircularQueue(Queue[C_co]):
             await together(Call(("HSETNX", key, "circle", wish), int, key=key) for key in new)
             found = await recorded(places[0])
         if found is None:
-            raise Refused(f"queue {self.name} was destroyed while it was being created")
+            raise Refused(f"queue {self.name} was removed while it was being created")
         return agreed(self.name, found, self.options)
 
     @operation
@@ -165,6 +177,16 @@ class CircularQueue(Queue[C_co]):
         if "elsewhere" in replies:
             raise Refused(f"queue {self.name} has shards now: open it as a sharded queue")
         return replies
+
+    async def _add_entries(
+        self,
+        entries: Sequence[tuple[str, bytes]],
+        client: str | None,
+        at: Moment | None,
+        after: Seconds | None,
+    ) -> list[str]:
+        words = await self.push.op(entries)
+        return ["same" if word == "queued" else "ok" for word in words]
 
     async def _push(self, rows: Sequence[tuple[str, bytes]]) -> list[str]:
         replies: list[str] = await self._call_idempotent(

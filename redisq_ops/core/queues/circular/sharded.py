@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 
 from ...engine.idempotency import CallerSlots
 from ...engine.registry import Registered, find
-from ...model.clock import Clock, Duration
+from ...model.clock import Clock, Seconds
 from ...model.entry import TakeResult
-from ...model.keys import PREFIX
+from ...model.retry_policy import RetryPolicy
 from ...model.settings import BATCH
 from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import scored
@@ -46,9 +46,10 @@ class ShardedCircularQueue(RebalancingQueue[C_co, CircularQueue[None]], Circular
         repeats: Repeats | None = None,
         idle: Idle | None = None,
         turns: int = 3,
-        pause_ms: int = 200,
+        pause: Seconds = 0.2,
         shards: int = SHARDS,
-        prefix: str = PREFIX,
+        prefix: str | None = None,
+        retry: RetryPolicy | None = None,
         clock: Clock | None = None,
         callers: CallerSlots | None = None,
         random: Random | None = None,
@@ -60,13 +61,14 @@ class ShardedCircularQueue(RebalancingQueue[C_co, CircularQueue[None]], Circular
             name,
             shards=shards,
             prefix=prefix,
+            retry=retry,
             clock=clock,
             callers=callers,
             random=random,
             entry=entry,
         )
         self._configured(
-            turns, pause_ms, residence=residence, completed=completed, repeats=repeats, idle=idle
+            turns, pause, residence=residence, completed=completed, repeats=repeats, idle=idle
         )
 
     # --- producers -----------------------------------------------------------------------------
@@ -96,7 +98,7 @@ class ShardedCircularQueue(RebalancingQueue[C_co, CircularQueue[None]], Circular
             return 0, 0
         return min((at for rows in first for _, at in rows), default=NEVER), 1
 
-    async def _take(self, n: int, consumer: str, lease_ms: Duration) -> TakeResult:
+    async def _take(self, n: int, consumer: str, lease_ms: int) -> TakeResult:
         taken = await RebalancingQueue._take(self, n, consumer, lease_ms)
         if self.shape.idle == "wake" or taken.deliveries or taken.more:
             return self._paced(taken, consumer, None)

@@ -54,7 +54,7 @@ def checked_options(given: Mapping[str, str | None]) -> dict[str, Any]:
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     for name, value in options.items():
         if value not in _CHOICES[name]:
-            raise BadInput(f"{name} is {' or '.join(_CHOICES[name])}, not {value!r}")
+            raise BadInput(f"{name} is {' or '.join(_CHOICES[name])}, not {value!r:.60}")
     if options.get("idle") == "lap" and options.get("residence") != "rotate":
         raise BadInput("idle='lap' needs residence='rotate': a list that is emptied has no laps")
     return options

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from random import random
 from typing import TYPE_CHECKING, Any
 
 import redis
@@ -19,12 +18,12 @@ import redis.asyncio as aredis
 from redis.crc import key_slot
 
 from ...engine.transfer import TransferEntry, accept_entries
-from ...model.clock import Duration
+from ...model.clock import Seconds
 from ...model.entry import Delivery, Failure, Settlement
 from ...model.errors import BadInput, Exists, Refused, TooLarge
 from ...model.keys import Keys
 from ...redis.operation import attempt, both, together
-from ...worker.retry import failed
+from ...worker.retry import decided, failed
 
 if TYPE_CHECKING:
     from ..request import RequestQueue
@@ -90,10 +89,10 @@ async def by_transport(
     target: DelaySet[Any] | RequestQueue[Any],
     n: int,
     consumer: str,
-    lease_ms: Duration,
+    lease: Seconds,
 ) -> HandoverResult:
     """Take, submit to the target, acknowledge: three round trips for up to ``n`` entries."""
-    taken = await source.take.op(n, consumer=consumer, lease_ms=lease_ms)
+    taken = await source.take.op(n, consumer=consumer, lease=lease)
     if not taken.deliveries:
         return HandoverResult(0, 0, 0, taken.more)
     answers = await _put(target, taken.deliveries)
@@ -154,22 +153,22 @@ async def to_callable(
     call: Callable[[Delivery], object],
     n: int,
     consumer: str,
-    lease_ms: Duration,
+    lease: Seconds,
 ) -> HandoverResult:
     """Call ``call`` with each of up to ``n`` due entries; an exception fails the attempt.
 
     While ``call`` handles one entry, the others wait: their leases are renewed before each call.
     """
-    taken = await source.take.op(n, consumer=consumer, lease_ms=lease_ms)
+    taken = await source.take.op(n, consumer=consumer, lease=lease)
     ours = [True] * len(taken.deliveries)
     outcomes: list[str] = []
     for k, delivery in enumerate(taken.deliveries):
         if not ours[k]:
             continue
-        end = _called(call, delivery)
+        end = decided(_called(call, delivery), None, source.retry)
         rest = taken.deliveries[k + 1 :]
         if rest:
-            _, ours[k + 1 :] = await both(source.settle.op([end]), source.extend.op(rest, lease_ms))
+            _, ours[k + 1 :] = await both(source.settle.op([end]), source.extend.op(rest, lease))
         else:
             await source.settle.op([end])
         outcomes.append(end.outcome)
@@ -181,5 +180,5 @@ def _called(call: Callable[[Delivery], object], delivery: Delivery) -> Settlemen
     try:
         call(delivery)
     except Exception as error:
-        return failed(delivery, error, random)
+        return failed(delivery, error)
     return Settlement(delivery, "ack")

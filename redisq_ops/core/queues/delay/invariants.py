@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from ...engine.entry_results import misplaced_results
 from ...engine.reads import QueueReads
 from ...model.errors import CORRUPT, BadInput
 from ...model.states import ZSETS
@@ -29,9 +30,7 @@ async def violations(queue: QueueReads[Any]) -> list[str]:
     problems += [f"{id} has a payload and no state" for id in sorted(bodies - set(seen))]
     following = set(await fields(next_))
     problems += [f"{id} is to run again and is not there" for id in sorted(following - set(seen))]
-    kept, ended = await fields(queue.keys["result"]), await members(queue.keys["result_at"])
-    problems += [f"the result of {id} is kept for ever" for id in sorted(set(kept) - set(ended))]
-    problems += [f"{id} has a time and no result" for id in sorted(set(ended) - set(kept))]
+    problems += await misplaced_results(queue)
     planned = set(await members(queue.keys["periodic_at"]))
     for name, line in (await fields(queue.keys["periodic"])).items():
         try:

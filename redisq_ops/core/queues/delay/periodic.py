@@ -59,10 +59,15 @@ class Periodic:
 
     def checked(self) -> Periodic:
         """Return self; raises `BadInput` for a bad name, cron expression, zone or option."""
+        for field, value in (("cron", self.cron), ("zone", self.zone)):
+            if not isinstance(value, str):
+                raise BadInput(f"{field} must be a str, not {type(value).__name__}")
+        if not isinstance(self.overlap, bool):
+            raise BadInput(f"overlap must be a bool, not {type(self.overlap).__name__}")
         checked_name(self.name, "periodic name")
         checked_name(run_id(self.name, 0), "id of a run")
         if self.missed not in ("one", "all", "none"):
-            raise BadInput(f"missed runs must be one, all or none, not {self.missed!r}")
+            raise BadInput(f"missed runs must be one, all or none, not {self.missed!r:.60}")
         next(slots(self, 0))
         return self
 

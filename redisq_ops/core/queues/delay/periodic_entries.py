@@ -262,6 +262,8 @@ def _maybe_text(reply: bytes | None) -> str | None:
 
 def checked_spec(spec: Periodic) -> Periodic:
     """Return ``spec``; raises `BadInput`, or `TooLarge` for its payload."""
+    if not isinstance(spec, Periodic):
+        raise BadInput(f"spec must be a Periodic, not {type(spec).__name__}")
     spec.checked()
     checked_size(spec.name, spec.payload, MAX_PAYLOAD)
     return spec

@@ -15,16 +15,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from ...engine.entry_results import EntryResults
+from ...engine.optional_features import TakesEntries
 from ...engine.queue import Queue
 from ...engine.timed_queue import TimedQueue
-from ...model.clock import Duration, Moment, checked_moment, checked_ms
-from ...model.entry import Delivery, Entry, EntryOutcome, State, task_of
+from ...model.clock import Moment, Seconds, ready_words
+from ...model.entry import Delivery, Entry, State
 from ...model.errors import BadInput, Refused
-from ...model.settings import BATCH, LEASE_MS, MAX_PAYLOAD
+from ...model.settings import BATCH, LEASE_S, MAX_PAYLOAD
 from ...model.states import ZSETS
 from ...model.validation import checked_pairs, pairs
-from ...redis.operation import C_co, Call, Description, both, operation, together
-from ...redis.parsers import moment, number, row_words
+from ...redis.operation import C_co, Call, both, operation, together
+from ...redis.parsers import number, row_words
 from . import handover
 from .handover import HandoverResult
 from .periodic_entries import PeriodicEntries
@@ -44,23 +46,29 @@ class Scheduled:
     """the entry's ready time, ms since 1970 (UTC)"""
 
 
-class DelaySet(PeriodicEntries[C_co], TimedQueue[C_co]):
+class DelaySet(PeriodicEntries[C_co], EntryResults[C_co], TimedQueue[C_co], TakesEntries[C_co]):
     """Entries that are delivered at or after their ready time, in the order of these times.
 
     Each entry has an id and a payload. Periodic entries run on a cron schedule. Delivery is at
     least once; workers take due entries, also without any call at the ready time itself.
 
         delay = DelaySet(connect("redis://127.0.0.1:6379/0"), "later")
-        delay.schedule([("reminder-7", b"hello")], after_ms=60_000)
+        delay.schedule([("reminder-7", b"hello")], after=60)
         delay.set_periodic(Periodic("report", "0 6 * * *", b"daily", zone="Europe/Berlin"))
     """
 
+    public: ClassVar[tuple[str, ...]] = (
+        *("schedule", "outcomes", "hand_over", "tick"),
+        *("set_periodic", "remove_periodic", "periodics", "get_periodic"),
+    )
     kind: ClassVar[str] = "delay"
-    keeps_results: ClassVar[bool] = True
+    takes_ready_times: ClassVar[bool] = True
+    bounds_delayed: ClassVar[bool] = True
     package: ClassVar[str] = "queues.delay"
     key_types: ClassVar[dict[str, str]] = {
-        **dict.fromkeys(("body", "next", "result", "transit", "periodic", "periodic_run"), "hash"),
-        **dict.fromkeys(("seen", "result_at", "periodic_at"), "zset"),
+        **EntryResults.key_types,
+        **dict.fromkeys(("body", "next", "transit", "periodic", "periodic_run"), "hash"),
+        **dict.fromkeys(("seen", "periodic_at"), "zset"),
     }
     importable_states: ClassVar[frozenset[State]] = frozenset({"waiting", "delayed", "dead"})
 
@@ -69,32 +77,33 @@ class DelaySet(PeriodicEntries[C_co], TimedQueue[C_co]):
         self,
         entries: Iterable[tuple[str, bytes]],
         *,
-        at_ms: Moment | None = None,
-        after_ms: Duration | None = None,
+        at: Moment | None = None,
+        after: Seconds | None = None,
         mode: Literal["new", "move"] = "new",
         max_payload: int = MAX_PAYLOAD,
     ) -> list[Scheduled]:
         """Schedule (id, payload) pairs for a time: up to 500, in one atomic step.
 
-        ``at_ms``: ms since 1970 (UTC) or an aware datetime; ``after_ms``: ms or a timedelta from
-        now; with neither they are due now. Returns a `Scheduled` for each, in their order.
+        ``at``: an aware datetime or Unix seconds; ``after``: seconds or a timedelta from now; with
+        neither they are due now. Both are kept in whole ms. Returns a `Scheduled` for each, in
+        their order.
 
         ``mode="new"`` never changes an entry. An id that is there answers ``same`` for the same
         payload and ready time (where it has one: it is delayed), or ``trash`` if it was purged and
-        can be restored, else ``exists``. ``after_ms`` is another time at each call, so repeat a
-        call with ``at_ms``. ``mode="move"`` reschedules: ``moved``, and for a pending entry
+        can be restored, else ``exists``. ``after`` is another time at each call, so repeat a
+        call with ``at``. ``mode="move"`` reschedules: ``moved``, and for a pending entry
         ``again``: it runs again after its ack. Raises `BadInput` before anything is sent (both
-        times, seconds instead of ms, a naive datetime), `TooLarge`, `QueueFull`, `QueueClosed`.
+        times, ms instead of seconds, a naive datetime), `TooLarge`, `QueueFull`, `QueueClosed`.
 
-            delay.schedule([("reminder-7", b"hello")], after_ms=timedelta(minutes=5))
+            delay.schedule([("reminder-7", b"hello")], after=timedelta(minutes=5))
         """
         rows = pairs(entries, "entries")
         checked_pairs(rows, "entry", max_payload)
-        at = _at(at_ms, after_ms)
+        ready = ready_words(at, after) or "+0"
         if not rows:
             return []
         await self._ensure_registered()
-        replies = await self._schedule(rows, at, mode)
+        replies = await self._schedule(rows, ready, mode)
         if any(one.word == "elsewhere" for one in replies):
             raise Refused(f"queue {self.name} has shards now: open it as a sharded queue")
         return replies
@@ -115,6 +124,15 @@ class DelaySet(PeriodicEntries[C_co], TimedQueue[C_co]):
         )
         return done
 
+    async def _add_entries(
+        self,
+        entries: Sequence[tuple[str, bytes]],
+        client: str | None,
+        at: Moment | None,
+        after: Seconds | None,
+    ) -> list[str]:
+        return [one.word for one in await self.schedule.op(entries, at=at, after=after)]
+
     @operation
     async def upkeep(self) -> int:
         return await self.tick.op() + await self.sweep.op()
@@ -128,7 +146,7 @@ class DelaySet(PeriodicEntries[C_co], TimedQueue[C_co]):
         n: int = BATCH,
         *,
         consumer: str = "handover",
-        lease_ms: Duration = LEASE_MS,
+        lease: Seconds = LEASE_S,
     ) -> HandoverResult:
         """Hand up to ``n`` due entries on to ``target``: one round.
 
@@ -138,14 +156,14 @@ class DelaySet(PeriodicEntries[C_co], TimedQueue[C_co]):
         is called at least once. Returns a `HandoverResult`.
         """
         if not isinstance(target, Queue):
-            return await handover.to_callable(self, target, n, consumer, lease_ms)
+            return await handover.to_callable(self, target, n, consumer, lease)
         if target.keys.base == self.keys.base:
             raise BadInput(f"queue {self.name} can't be handed over to itself")
         await self._ensure_registered()
         await target._ensure_registered()
         if isinstance(target, DelaySet) and handover.one_script(self, target):
             return await handover.at_once(self, target, n)
-        return await handover.by_transport(self, target, n, consumer, lease_ms)
+        return await handover.by_transport(self, target, n, consumer, lease)
 
     # --- looking -------------------------------------------------------------------------------
 
@@ -184,75 +202,8 @@ class DelaySet(PeriodicEntries[C_co], TimedQueue[C_co]):
         known |= await self._done([id for id in ids if id not in known])
         return [known.get(id) for id in ids]
 
-    async def _get_waiting(self, id: str) -> Entry | None:
-        return (await self._done([id])).get(id)
-
-    async def _done(self, ids: Sequence[str]) -> dict[str, Entry]:
-        """The entries among these of which only a result is kept."""
-        if not ids:
-            return {}
-        key = self.keys["result_at"]
-        ends, times = await both(self._ends(ids), Call(("ZMSCORE", key, *ids), list[Any], key=key))
-        return {
-            id: Entry(id, "done", since_ms=moment(at), record=result, task=task_of(id))
-            for id, (here, result), at in zip(ids, ends, times, strict=True)
-            # What is here and in no state is on its way to another shard.
-            if not here and result is not None
-        }
-
-    @operation
-    async def outcomes(self, ids: Sequence[str]) -> list[EntryOutcome]:
-        """What became of entries: an `EntryOutcome` for each, in their order; up to 500.
-
-        A result is kept for 24 hours (setting ``keep_ms``). `wait` waits for the ends of entries.
-
-            for outcome in delay.outcomes(["reminder-7", "reminder-8"]):
-                print(outcome.id, outcome.state, outcome.result or outcome.error)
-        """
-        found = await self.get_many.op(ids)
-        gone = [id for id, entry in zip(ids, found, strict=True) if entry is None]
-        # Read later than the states: what has neither a state nor a payload has ended by now.
-        ends = dict(zip(gone, await self._ends(gone), strict=True))
-        outcomes = []
-        for id, entry in zip(ids, found, strict=True):
-            if entry is not None:
-                result = entry.record if entry.state == "done" else None
-                outcomes.append(EntryOutcome(id, entry.state, result, entry.reason, entry.error))
-                continue
-            here, result = ends[id]
-            state: State | None = "pending" if here else None if result is None else "done"
-            outcomes.append(EntryOutcome(id, state, result if state == "done" else None))
-        return outcomes
-
-    async def _ends(self, ids: Sequence[str]) -> list[tuple[bool, bytes | None]]:
-        """For each entry whether it is here, in whatever state, and the result that is kept."""
-        if not ids:
-            return []
-        body, key = self.keys["body"], self.keys["result"]
-        here, results = await both(
-            together(Call(("HEXISTS", body, id), bool, key=body) for id in ids),
-            Call(("HMGET", key, *ids), list[bytes | None], key=key),
-        )
-        return list(zip(here, results, strict=True))
-
-    @property
-    def _end_channels(self) -> str:
-        return self.keys["result"] + ":"
-
-    def _awaited(self, ids: Sequence[str]) -> Description[list[EntryOutcome]]:
-        return self.outcomes.op(ids)
-
     @operation
     async def invariants(self) -> list[str]:
         from .invariants import violations
 
         return await violations(self)
-
-
-def _at(at_ms: Moment | None, after_ms: Duration | None) -> str:
-    """A ready time as the script reads it: ms, or +ms from its now."""
-    if at_ms is None:
-        return f"+{checked_ms(0 if after_ms is None else after_ms, 'after_ms')}"
-    if after_ms is not None:
-        raise BadInput("at_ms or after_ms: give one of them")
-    return str(checked_moment(at_ms, "at_ms"))

@@ -30,6 +30,12 @@ class Account:
     weight: int = 1
     cap: int = 0
     blocked: int = 0
+    rate: int = 0
+    """entries per hour that it is handed at most; 0: no limit"""
+    earned: int = 0
+    """when all that it was handed will have been earned, µs"""
+    rest: int = 0
+    """until when (ms) it isn't served because of its rate; 0: it is"""
 
     @classmethod
     def read(cls, line: bytes | None) -> Account | None:
@@ -48,11 +54,19 @@ class Account:
     @property
     def servable(self) -> bool:
         """Whether it can have a turn."""
-        return self.waiting > 0 and not self.blocked and not 0 < self.cap <= self.pending
+        held = self.blocked or self.rest or 0 < self.cap <= self.pending
+        return self.waiting > 0 and not held
 
     def shown(self, name: str) -> Client:
         return Client(
-            name, self.waiting, self.pending, self.weight, bool(self.blocked), self.cap or None
+            name,
+            self.waiting,
+            self.pending,
+            self.weight,
+            bool(self.blocked),
+            self.cap or None,
+            self.rate,
+            bool(self.rest),
         )
 
 

@@ -58,6 +58,11 @@ class ClientQueue(Bound[C_co]):
         return self._queue.weigh.op(self.name, weight)
 
     @operation
+    def rate(self, rate: str) -> Description[str]:
+        """As `FairQueue.rate`."""
+        return self._queue.rate.op(self.name, rate)
+
+    @operation
     def limit(self, cap: int) -> Description[int]:
         """As `FairQueue.limit`."""
         return self._queue.limit.op(self.name, cap)

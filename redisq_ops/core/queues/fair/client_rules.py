@@ -11,8 +11,8 @@ from ...engine.queue import Queue
 from ...model.entry import Client, Clients, Entry, Limit
 from ...model.errors import BadInput
 from ...model.keys import checked_name
-from ...model.queue_position import OTHERS
 from ...model.quoting import text
+from ...model.rate_limit import MOST, RateLimit
 from ...model.settings import BATCH
 from ...redis.operation import C_co, Call, Description, both, operation
 from ...redis.parsers import words
@@ -20,7 +20,7 @@ from .account import accounts
 from .waiting_pages import window
 
 MAX_WEIGHT = 100
-Rule = Literal["weight", "cap", "blocked"]
+Rule = Literal["weight", "cap", "rate", "blocked"]
 
 
 class ClientRules(HasClients[C_co]):
@@ -29,6 +29,7 @@ class ClientRules(HasClients[C_co]):
     client_rules: ClassVar[Mapping[str, range]] = {
         "weight": range(1, MAX_WEIGHT + 1),
         "cap": range(10**9),
+        "rate": range(MOST * 3600 + 1),
         "blocked": range(2),
     }
 
@@ -44,13 +45,20 @@ class ClientRules(HasClients[C_co]):
         found = await accounts(self.keys, names)
         return Clients(tuple(a.shown(name) for name, a in found.items() if a is not None), total)
 
-    @operation
-    async def limits_reached(self, max: int = OTHERS) -> list[Limit]:
-        return [
+    async def _limits_reached(self, max: int) -> list[Limit]:
+        found = (await self.clients.op(0, max)).clients
+        held = [one for one in found if one.waiting and not one.blocked]
+        capped = [
             Limit("client", one.client, one.cap, one.waiting)
-            for one in (await self.clients.op(0, max)).clients
-            if one.waiting and not one.blocked and one.cap and one.pending >= one.cap
+            for one in held
+            if one.cap and one.pending >= one.cap
         ]
+        rated = [
+            Limit("client", one.client, rate.number, one.waiting, str(rate))
+            for one in held
+            if one.rests and (rate := RateLimit.of_hour(one.rate))
+        ]
+        return capped + rated
 
     @operation
     async def get_client(self, client: str) -> Client | None:
@@ -93,6 +101,17 @@ class ClientRules(HasClients[C_co]):
         return await self._set_rule("cap", client, cap)
 
     @operation
+    async def rate(self, client: str, rate: str) -> str:
+        """Set how many entries a client is handed: ``10/s``, ``600/m``, ``5/h``; ``off``: no limit.
+
+        In any second (minute, hour) it is handed at most that many and those of a tenth of a
+        second, or one; others take its turns meanwhile. Returns the rate before. Raises `BadInput`.
+        """
+        limit = RateLimit.read(rate)
+        before = await self._set_rule("rate", client, limit.per_hour if limit else 0)
+        return str(RateLimit.of_hour(before) or "off")
+
+    @operation
     async def block(self, client: str) -> bool:
         """Stop handing out a client's entries; it can still submit. False: it was blocked."""
         return not await self._set_rule("blocked", client, 1)
@@ -114,7 +133,7 @@ class ClientRules(HasClients[C_co]):
     def control(
         self, op: str, seq: int, rule: Rule, client: str, value: int, since: int | None = None
     ) -> Description[tuple[str, int]]:
-        """Set a rule of a client (weight, cap or blocked) as step ``seq`` of operation ``op``.
+        """Set a rule of a client (weight, cap, rate per hour, blocked) as step ``seq`` of ``op``.
 
         With ``since`` only where that is the present value. Returns (word, the value before):
         ``ok``; ``same``: it had that value; ``changed``: it isn't ``since``.

@@ -10,12 +10,14 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from ...engine.entry_results import misplaced_results
 from ...engine.reads import QueueReads
 from ...model.entry import State
 from ...model.keys import Keys
 from ...model.quoting import text
 from ...model.states import ZSETS
 from ...redis.operation import Call, both, together
+from ...redis.parsers import integers
 from ...redis.whole_keys import elements, fields, members, scores, types_of
 from .account import Account
 
@@ -23,12 +25,12 @@ from .account import Account
 async def violations(queue: QueueReads[Any]) -> list[str]:
     """Every broken rule, in words."""
     keys = queue.keys
-    (zsets, hashes), ring = await both(
+    (zsets, hashes), (ring, resting) = await both(
         both(
             together(members(keys[part]) for part in (*ZSETS.values(), "clients")),
             together(fields(keys[part]) for part in ("owner", "body", "holes", "accounts")),
         ),
-        scores(keys["ring"]),
+        both(scores(keys["ring"]), scores(keys["resting"])),
     )
     *states, by_name = zsets
     owner, body, holes, lines = hashes
@@ -89,13 +91,18 @@ async def violations(queue: QueueReads[Any]) -> list[str]:
     problems += [f"{id} is owned and not there" for id in sorted(set(owner) - set(body))]
     strangers = (set(turns) | set(named) | {n for n, k in pending.items() if k}) - set(accounts)
     problems += [f"client {name} has no account" for name in sorted(strangers)]
+    rests = {name: account.rest for name, account in accounts.items() if account and account.rest}
+    if dict(resting) != rests:
+        problems.append("clients that rest are not those whose accounts say so")
     if by_name != sorted(accounts):
         problems.append("clients by name are not those with accounts")
     stat = keys["stat"]
-    known = await Call(("HGET", stat, "waiting"), lambda n: int(n or 0), key=stat)
+    known, resting_known = await Call(("HMGET", stat, "waiting", "resting"), integers, key=stat)
+    if resting_known != len(resting):
+        problems.append(f"queue: {resting_known} clients rest, counted {len(resting)}")
     if known != waiting:
         problems.append(f"queue: waiting is {known}, counted {waiting}")
-    return problems
+    return problems + await misplaced_results(queue)
 
 
 def _client(content: bytes) -> str:

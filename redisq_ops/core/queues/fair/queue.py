@@ -8,7 +8,8 @@ Keys beside the common ones (docs/explanation/fair-queue.md): ``c:<client>`` its
 ``f:<client>`` their front part while the list is compacted, ``body`` id → client and payload,
 ``owner`` delivered id → client, ``accounts`` client → counts and rules, ``clients`` those by name,
 ``ring`` those that can be served, ``holes`` ids in lists that don't wait there, ``packing`` lists
-with too many holes.
+with too many holes, ``resting`` those at their rate, ``result`` and ``result_at`` what handlers
+returned.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from ...engine.entry_results import EntryResults
+from ...engine.optional_features import TakesEntries
 from ...engine.queue import Queue
 from ...engine.state_scan import WaitingIds
+from ...model.clock import Moment, Seconds
 from ...model.cut_element import is_cut, length, name
 from ...model.entry import Counts, Delivery, Entry, Page, PageQuery, State, not_read
 from ...model.errors import Refused
@@ -58,7 +62,7 @@ class Deleted:
     """entries that it moved to the trash"""
 
 
-class FairQueue(ClientRules[C_co]):
+class FairQueue(ClientRules[C_co], EntryResults[C_co], TakesEntries[C_co]):
     """A queue in which clients take turns, so none waits because another submitted a lot.
 
     Every entry belongs to a client and has an id and a payload. A client has a weight (its share of
@@ -73,12 +77,29 @@ class FairQueue(ClientRules[C_co]):
     'redisq:{jobs}:c:'
     """
 
+    public: ClassVar[tuple[str, ...]] = (
+        *(
+            "submit",
+            "outcomes",
+            "of",
+            "clients",
+            "get_client",
+            "length",
+            "weigh",
+            "limit",
+            "rate",
+            "block",
+        ),
+        *("unblock", "delete"),
+    )
     kind: ClassVar[str] = "fair"
+    of_clients: ClassVar[bool] = True
     package: ClassVar[str] = "queues.fair"
     importable_states: ClassVar[frozenset[State]] = frozenset({"waiting"})
     key_types: ClassVar[dict[str, str]] = {
+        **EntryResults.key_types,
         **dict.fromkeys(("body", "owner", "accounts", "holes"), "hash"),
-        **dict.fromkeys(("clients", "ring", "packing"), "zset"),
+        **dict.fromkeys(("clients", "ring", "packing", "resting"), "zset"),
     }
 
     # --- producers -----------------------------------------------------------------------------
@@ -118,6 +139,16 @@ class FairQueue(ClientRules[C_co]):
         if any(one.word == "elsewhere" for one in replies):
             raise Refused(f"queue {self.name} has shards now: open it as a sharded queue")
         return replies
+
+    async def _add_entries(
+        self,
+        entries: Sequence[tuple[str, bytes]],
+        client: str | None,
+        at: Moment | None,
+        after: Seconds | None,
+    ) -> list[str]:
+        assert client is not None
+        return [one.word for one in await self.submit.op(client, entries)]
 
     async def _submit(
         self, client: str, pairs: Sequence[tuple[str, bytes]], given: Collection[str]
@@ -258,7 +289,7 @@ class FairQueue(ClientRules[C_co]):
     async def _get_waiting(self, id: str) -> Entry | None:
         (body,) = await shortened(self._bodies([id]))
         if body is None:
-            return None
+            return await EntryResults._get_waiting(self, id)
         client, payload = unpacked(body)
         (entry,) = await self._entries("waiting", [(id, None)], payloads=False)
         if is_cut(body):

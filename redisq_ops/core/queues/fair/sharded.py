@@ -13,26 +13,27 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, ClassVar, TypeVar
 
+from ...engine.entry_results import ShardedEntryResults
 from ...model.entry import Client, Clients, Entry
 from ...model.errors import Refused
 from ...model.keys import checked_name
 from ...model.settings import BATCH
 from ...redis.operation import C_co, Call, Description, both, operation, together
+from ...redis.parsers import scored
 from ...redis.whole_keys import members
 from ...sharding.shard_map import Head, home, next_due
-from ...sharding.sharded_queue import ShardedQueue
 from .account import Account, accounts
 from .client_rules import Rule
 from .queue import Deleted, FairQueue, SubmittedEntry, packed
 
 _ATTEMPTS = 4
-USUAL: dict[Rule, int] = {"weight": 1, "cap": 0, "blocked": 0}
+USUAL: dict[Rule, int] = {"weight": 1, "cap": 0, "rate": 0, "blocked": 0}
 _RULES = tuple(USUAL)
 
 T = TypeVar("T")
 
 
-class ShardedFairQueue(ShardedQueue[C_co, FairQueue[None]], FairQueue[C_co]):
+class ShardedFairQueue(ShardedEntryResults[C_co, FairQueue[None]], FairQueue[C_co]):
     """A fair queue over several hash slots, used like one: see `FairQueue`.
 
     ``shards`` (1 to 256): how many a new queue gets; an existing one keeps its number until
@@ -179,8 +180,11 @@ class ShardedFairQueue(ShardedQueue[C_co, FairQueue[None]], FairQueue[C_co]):
 
     async def _peek(self, part: FairQueue[None]) -> Head:
         ring = part.keys["ring"]
-        servable, due = await both(Call(("ZCARD", ring), int, key=ring), next_due(part.keys))
-        return 0 if servable else due, -servable
+        (servable, due), resting = await both(
+            both(Call(("ZCARD", ring), int, key=ring), next_due(part.keys)),
+            scored(part.keys["resting"], "0", "0"),
+        )
+        return 0 if servable else min([due, *(at for _, at in resting)]), -servable
 
     def _share_out(self, n: int, ready: Sequence[int], heads: Sequence[Head]) -> dict[int, int]:
         """By the number of clients each shard can serve; the remainder is random."""
@@ -231,9 +235,7 @@ class ShardedFairQueue(ShardedQueue[C_co, FairQueue[None]], FairQueue[C_co]):
                     await self._bring_rules(part, name, _rules(account))
         return left
 
-    async def _bring_rules(
-        self, part: FairQueue[None], client: str, own: tuple[int, int, int]
-    ) -> None:
+    async def _bring_rules(self, part: FairQueue[None], client: str, own: tuple[int, ...]) -> None:
         there = self._shard(home(client, self.shards))
         known = (await accounts(there.keys, [client]))[client] or _NOBODY
         usual = _rules(_NOBODY)
@@ -254,14 +256,14 @@ class ShardedFairQueue(ShardedQueue[C_co, FairQueue[None]], FairQueue[C_co]):
                 for part in left
             )
             left = [part for part, n in zip(left, gone, strict=True) if n]
-        await ShardedQueue._clear_given_up(self, parts)
+        await super()._clear_given_up(parts)
 
 
 _NOBODY = Account(0, 0, 0, 0)
 
 
-def _rules(account: Account) -> tuple[int, int, int]:
-    return account.weight, account.cap, account.blocked
+def _rules(account: Account) -> tuple[int, ...]:
+    return account.weight, account.cap, account.rate, account.blocked
 
 
 def _in_trash(part: FairQueue[None], ids: Sequence[str]) -> Call[list[bool]]:
@@ -280,6 +282,8 @@ def _joined(one: Client | None, other: Client) -> Client:
         max(one.weight, other.weight),
         one.blocked or other.blocked,
         one.cap or other.cap,
+        one.rate or other.rate,
+        one.rests or other.rests,
     )
 
 

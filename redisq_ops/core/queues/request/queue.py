@@ -59,13 +59,16 @@ class RequestQueue(RequestReads[C_co]):
         Worker(queue, lambda work: work.payload.upper(), burst=True).run()
         [part.result for part in queue.results("monday")]  # [b"ONE", b"TWO"]
 
-    On a client from `aconnect`: ``await queue.submit(…)``. The methods that take ``op`` are what
-    `redisq` and `redisq-top` run for operators.
+    On a client from `aconnect`: ``await queue.submit(…)``. What `redisq` and
+    `redisq-top` run for operators isn't listed here: see `OperatorChanges`.
 
     >>> RequestQueue(None, "mail").keys["s_"]
     'redisq:{mail}:s:'
     """
 
+    public: ClassVar[tuple[str, ...]] = (
+        *("submit", "append", "request", "requests", "results", "outcomes"),
+    )
     keeps_results: ClassVar[bool] = True
     kind: ClassVar[str] = "request"
     package: ClassVar[str] = "queues.request"
@@ -88,13 +91,17 @@ class RequestQueue(RequestReads[C_co]):
         limit: int = LIMIT,
         max_payload: int = MAX_PAYLOAD,
         traceparent: str = "",
+        follows: str = "",
     ) -> SubmittedRequest:
         """Submit a whole request: ``payloads`` in order, numbered from 1, then sealed.
 
         ``id``: 1 to 128 printable ASCII characters. ``priority``: 0 (first) to 99. ``limit``: how
         many of its sub-requests may be pending at a time, 1 to 1000. ``max_payload``: bytes.
-        ``traceparent``: W3C trace context of the producer, kept with a new request. Returns a
-        `SubmittedRequest`. No payloads: the request is done at once.
+        ``traceparent``: W3C trace context of the producer, kept with a new request. ``follows``:
+        a request of this queue; the new one is paused until that one is done, also with dead
+        sub-requests. Until then it can't be resumed, nor the other cancelled. One request may
+        follow another; not in a queue with shards. Returns a `SubmittedRequest`. No payloads: the
+        request is done at once.
 
         Safe to repeat: the same id and content again, also after a crash half way, completes the
         request or answers ``same``; ``trash`` if sub-requests of it were purged or moved meanwhile,
@@ -119,7 +126,18 @@ class RequestQueue(RequestReads[C_co]):
             digest.extend(chunk)
             seal = nth == len(chunks)
             submitted = await self._append(
-                Chunk(id, start + 1, chunk, before, str(digest), seal, priority, limit, traceparent)
+                Chunk(
+                    id,
+                    start + 1,
+                    chunk,
+                    before,
+                    str(digest),
+                    seal,
+                    priority,
+                    limit,
+                    traceparent,
+                    follows=follows,
+                )
             )
             start += len(chunk)
         assert submitted is not None
@@ -193,6 +211,7 @@ class RequestQueue(RequestReads[C_co]):
             trace=chunk.traceparent,
             op=chunk.op,
             rehearse="" if chunk.rehearse is None else chunk.rehearse,
+            follows=chunk.follows,
         )
         return await (self._once_registered(call) if chunk.rehearse is None else call)
 

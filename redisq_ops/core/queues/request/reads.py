@@ -8,14 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 from ...engine.queue import Queue
 from ...engine.state_scan import ScoreRange, WaitingIds, page, score_ranges
-from ...model.clock import Moment, bound_ms
 from ...model.consumer_load import (
     GroupLoad,
     PendingPage,
     PendingQuery,
     pending_delivery,
 )
-from ...model.entry import Consumer, Counts, Entry, Level, Limit, Page, PageQuery, Request, State
+from ...model.entry import (
+    Consumer,
+    Counts,
+    Entry,
+    EntryOutcome,
+    Level,
+    Limit,
+    Page,
+    PageQuery,
+    Request,
+    State,
+)
 from ...model.errors import BadInput
 from ...model.queue_position import OTHERS, QueuePosition
 from ...model.settings import PRIORITIES
@@ -67,8 +77,7 @@ class RequestReads(RequestRecords[C_co]):
         found = await together(self._record(id) for id, _ in rows)
         return [request for request in found if request is not None]
 
-    @operation
-    async def limits_reached(self, max: int = OTHERS) -> list[Limit]:
+    async def _limits_reached(self, max: int) -> list[Limit]:
         return [
             Limit("request", request.id, request.limit, request.waiting)
             for request in await self.requests.op(0, max)
@@ -83,11 +92,10 @@ class RequestReads(RequestRecords[C_co]):
 
     @operation
     async def request_ranges(
-        self, settled: bool, size: int, low_ms: Moment | None = None, high_ms: Moment | None = None
+        self, settled: bool, size: int, low_ms: int | None = None, high_ms: int | None = None
     ) -> list[ScoreRange]:
         key = self.keys["fin" if settled else "open"]
-        low, high = bound_ms(low_ms, "low_ms"), bound_ms(high_ms, "high_ms")
-        return await score_ranges(key, size, low, high)
+        return await score_ranges(key, size, low_ms, high_ms)
 
     @operation
     async def read_request_range(
@@ -204,6 +212,15 @@ class RequestReads(RequestRecords[C_co]):
         for low in range(start, end + 1, _PAGE):
             rows += await outcomes(holder, id, low, min(_PAGE, end - low + 1))
         return rows
+
+    @operation
+    async def outcomes(self, ids: Sequence[str]) -> list[EntryOutcome]:
+        """What became of sub-requests, by their ids: an `EntryOutcome` for each, in their order.
+
+        (outcome,) = queue.outcomes(["monday/2"])
+        """
+        found = await self.get_many.op(ids)
+        return [EntryOutcome.of(id, entry) for id, entry in zip(ids, found, strict=True)]
 
     @operation
     async def levels(self) -> list[Level]:

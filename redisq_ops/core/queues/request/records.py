@@ -8,6 +8,7 @@ from typing import Any
 from ...engine.optional_features import HasPriorityLevels, HasRequests
 from ...model.entry import Request
 from ...model.errors import NotFound
+from ...model.quoting import text
 from ...redis.operation import C_co, Call, attempt, both, operation, together
 from . import stream
 
@@ -32,7 +33,10 @@ _RECORD = (
     "dropped",
     "digest",
     "moving",
+    "follows",
+    "then",
 )
+_TEXTS = ("state", "digest", "follows", "then")
 
 
 class RequestRecords(HasRequests[C_co], HasPriorityLevels[C_co]):
@@ -49,7 +53,7 @@ class RequestRecords(HasRequests[C_co], HasPriorityLevels[C_co]):
             row = dict(zip(_RECORD, reply, strict=True))
             if row["state"] is None:
                 return None
-            n = {name: int(row[name] or 0) for name in _RECORD if name not in ("state", "digest")}
+            n = {name: int(row[name] or 0) for name in _RECORD if name not in _TEXTS}
             state = row["state"].decode()
             trash, waiting = n["trash"] + n["purged"], n["waiting"]
             if state == "cancelled":
@@ -75,6 +79,8 @@ class RequestRecords(HasRequests[C_co], HasPriorityLevels[C_co]):
                 n["dropped"],
                 (row["digest"] or b"").decode(),
                 n["moving"],
+                text(row["follows"] or b""),
+                text(row["then"] or b""),
             )
 
         return Call(("HMGET", key, *_RECORD), read, key=key)

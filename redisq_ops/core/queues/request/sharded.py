@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from ...engine.queue import Queue
 from ...model.consumer_load import PendingPage, PendingQuery
 from ...model.entry import Consumer, Level, Request, State
-from ...model.errors import QueueClosed
+from ...model.errors import QueueClosed, Refused
 from ...model.settings import PRIORITIES
 from ...redis.operation import C_co, Call, both, operation, together
 from ...redis.parsers import scored
@@ -57,6 +57,8 @@ class ShardedRequestQueue(ShardedQueue[C_co, RequestQueue[None]], RequestQueue[C
     # --- producers -----------------------------------------------------------------------------
 
     async def _append(self, chunk: Chunk) -> SubmittedRequest:
+        if chunk.follows:
+            raise Refused("follows: the two requests may be in different shards")
         while True:
             holder, layout = await self._holder(chunk.id), self.layout
             try:

@@ -47,6 +47,7 @@ class Chunk:
     limit: int
     traceparent: str = ""
     op: str = ""
+    follows: str = ""
     rehearse: int | None = None
     """how many payloads to assume; then nothing is written"""
 

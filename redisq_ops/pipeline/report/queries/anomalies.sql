@@ -4,7 +4,8 @@
 -- "How to Detect and Handle Outliers", 1993), and the distance is at least the metric's floor and
 -- `min_share` of the median. If more than half of the values are equal, so that MAD is 0,
 -- z = (value - median) / (1.2533 mean absolute deviation). For failures, waits and run times only
--- high values count, for completions only low ones; a step without events counts as 0. A queue with
+-- high values count, for completions only low ones; a step without events counts as 0, if the queue's
+-- history has such events. A queue with
 -- fewer than `baseline` steps has no rows. Unusual steps with at most `max_gap` steps between them
 -- form one span. Waits and run times count in steps with at least `samples` of them.
 with counted as (
@@ -20,14 +21,17 @@ with counted as (
     case when runs >= {samples} then run_p95_ms end as run_ms
   from {latency}
 ), grid as (
-  select queue, explode(sequence(begun, ended, {step_ms})) as step
+  select queue, known, explode(sequence(begun, ended, {step_ms})) as step
   from (
-    select queue, min(step) as begun, max(step) as ended from counted group by queue
+    select queue, count(done) > 0 as known, min(step) as begun, max(step) as ended
+    from counted
+    group by queue
   ) as extents
 ), dense as (
   select
-    g.queue as queue, g.step as step, coalesce(submitted, 0.0) as submitted,
-    coalesce(done, 0.0) as done, coalesce(failed, 0.0) as failed
+    g.queue as queue, g.step as step,
+    case when known then coalesce(submitted, 0.0) end as submitted,
+    case when known then coalesce(done, 0.0) end as done, coalesce(failed, 0.0) as failed
   from grid as g left join counted as c on g.queue = c.queue and g.step = c.step
 ), samples as (
   select queue, step, metric, value

@@ -13,10 +13,12 @@ with parts as (
 select
   queue, at, op,
   case
-    when first = 'set' then concat(second, ' = ', last)
+    when first = 'set' then concat(second, ' = ', unquoted(last))
     when first = 'undo' then concat('undo ', second)
     when second = 'edit' then concat('edit ', first)
-    when second = 'move' then concat('transfer ', second)
+    when first = 'move' then concat('moved here: ', second)
+    when second = 'trash' and op like 'move-%' then concat('moved away: ', first)
+    when second = 'restore' then 'restored from the trash'
     else concat(first, ' → ', second)
   end as change,
   case when first <> 'set' and last rlike '^[0-9]+$' then try_cast(last as bigint) end as entries

@@ -1,13 +1,16 @@
 -- One row per queue and metric over the whole time: numbers of events, percentiles of waits and run
--- times (ms), the number of workers, and dead letters by error group (fingerprint).
+-- times (ms), the number of workers, and dead letters by error group (fingerprint); none of what a
+-- queue's history doesn't keep.
 with events as (
   select
-    queue,
-    cast(sum(submitted) as double) as submitted, cast(sum(taken) as double) as taken,
-    cast(sum(done) as double) as done, cast(sum(failed) as double) as failed,
-    cast(sum(lost) as double) as lost, cast(sum(dead) as double) as dead
-  from {counts}
-  group by queue
+    c.queue as queue,
+    cast(sum(case when deliveries then submitted end) as double) as submitted,
+    cast(sum(case when deliveries then taken end) as double) as taken,
+    cast(sum(case when deliveries then done end) as double) as done,
+    cast(sum(failed) as double) as failed, cast(sum(lost) as double) as lost,
+    cast(sum(dead) as double) as dead
+  from {counts} as c join {histories} as h on c.queue = h.queue and h.failures
+  group by c.queue
 ), times as (
   select
     queue,

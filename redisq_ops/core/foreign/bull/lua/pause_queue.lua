@@ -8,8 +8,7 @@
 -- FLAGS: allow-oom
 -- Returns: ok | same | unclear (both lists have jobs: one would be lost).
 audit_log_check(caller)
-local reply, late = idempotency_replayed()
-if late then return idempotency_superseded end
+local reply = idempotency_replayed()
 if reply then return reply[1] end
 local mark, meta, from, to = base .. 'meta-paused', base .. 'meta', base .. 'wait', base .. 'paused'
 for key, kind in pairs({[mark] = 'string', [meta] = 'hash', [from] = 'list', [to] = 'list'}) do

@@ -69,11 +69,6 @@ local function flow_refuses(e, leaves, to)
   return replayed and (flow_lacks_child(e) or not flow_remember(e))
 end
 
--- Whether a release before 5 ran the job, and the queue doesn't say that a later release has it now.
-local function is_too_old(e)
-  return jobs_of(e).attemptsMade and redis.call('HEXISTS', jobs_place(e).base .. 'meta', 'version') == 0
-end
-
 -- Whether a job is the one from which its schedule goes on.
 local function is_recurring(e)
   local schedule = jobs_of(e).rjk
@@ -89,7 +84,7 @@ local function beside_refuses(e, leaves, to)
   local stays = to == 'waiting' and place.state == 'delayed' -- as `job.promote()`: the schedule goes on
   if (leaves or place.state == 'delayed' and not stays) and is_recurring(e) then return 'recurring' end
   if flow_refuses(e, leaves, to) then return 'linked' end
-  if is_too_old(e) or to == 'waiting' and not waiting_list(place.base) then return 'unclear' end
+  if to == 'waiting' and not waiting_list(place.base) then return 'unclear' end
 end
 
 local function beside_leaves() end

@@ -8,8 +8,7 @@
 -- FLAGS: allow-oom
 -- Returns: ok | same | unclear (the release is unknown, or both lists have jobs: one would be lost).
 audit_log_check(caller)
-local reply, late = idempotency_replayed()
-if late then return idempotency_superseded end
+local reply = idempotency_replayed()
 if reply then return reply[1] end
 local meta, marker, wait, parked = base .. 'meta', base .. 'marker', base .. 'wait', base .. 'paused'
 for key, kind in pairs({[meta] = 'hash', [marker] = 'zset', [wait] = 'list', [parked] = 'list',

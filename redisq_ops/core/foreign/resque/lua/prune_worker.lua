@@ -8,8 +8,7 @@
 -- FLAGS: allow-oom
 -- Returns pruned | changed | unknown, how many jobs wait again and how many are failures; or
 -- blocked, and the key of another type to which a job would have to go: then nothing was changed.
-local reply, late = idempotency_replayed()
-if late then return idempotency_superseded end
+local reply = idempotency_replayed()
 if reply then return reply end
 history_by = caller:match('^[^:]*')
 if redis.call('SISMEMBER', t_workers, identity) == 0 then return idempotency_remember({'unknown'}) end

@@ -16,6 +16,9 @@ local function jobs_taken_right() return false end
 
 -- jobs_in_list(key): whether a place of the owner's is a list; else it is a sorted set.
 
+-- jobs_linked(stamp): whether something waits until the job has ended; `stamp` is the job's. Reads only.
+local function jobs_linked() return false end
+
 -- jobs_fit(): fails the call if a key to which failed jobs go is of another type.
 local function jobs_fit() end
 

@@ -6,7 +6,7 @@
 -- KEYS: lease body meta t_queue_ t_queues
 -- NEEDS: queue caller
 -- USES: type_check remove_from_list put_into_list leased_jobs job_lists record wake_workers
--- USES: jobs_append jobs_prepend jobs_in_list jobs_taken_right
+-- USES: jobs_append jobs_prepend jobs_in_list jobs_taken_right jobs_linked
 local NEIGHBOUR = 1024 -- bytes: a longer neighbour isn't kept to find a job's place again
 
 local function is_list(key)
@@ -20,9 +20,12 @@ end
 local function moves_fit(e, to)
   -- mutant type check off: to and not e.label => false
   if to and not e.label then type_check_key(e.key, is_list(e.key) and 'list' or 'zset') end
+  local leaves = not e.label and (to == 'trash' or to == 'gone')
+  if leaves and jobs_linked(e.stamp) then e.linked = true end
 end
 
 local function moves_take_out(e, to)
+  if e.linked then return nil, 'linked' end
   if to == 'waiting' and not can_wait(e.queue) then return nil, 'invalid' end
   if e.dry then return true end
   if is_list(e.key) then

@@ -8,8 +8,7 @@
 -- TYPES: once
 -- Returns the word ok, for all jobs.
 registered_check()
-local reply, late = idempotency_replayed()
-if late then return idempotency_superseded end
+local reply = idempotency_replayed()
 if reply then return reply end
 if config.closed then return {err = 'CLOSED the queue is draining and takes no new entries'} end
 local rows = (#ARGV - first + 1) / width

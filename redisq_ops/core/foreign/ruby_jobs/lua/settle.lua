@@ -12,8 +12,7 @@
 -- RUN_BY: worker
 -- FLAGS: allow-oom
 -- Returns one word for each, or one for all: done | retry | dead | released | stale.
-local reply, late = idempotency_replayed()
-if late then return idempotency_superseded end
+local reply = idempotency_replayed()
 if reply then return reply end
 history_by = consumer
 reply = {}

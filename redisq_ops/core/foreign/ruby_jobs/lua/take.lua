@@ -9,8 +9,7 @@
 -- RUN_BY: worker
 -- FLAGS: allow-oom
 -- Returns what `take_reply` describes; a ticket is id and receipt.
-local reply, late = idempotency_replayed()
-if late then return idempotency_superseded end
+local reply = idempotency_replayed()
 history_by = consumer
 
 if reply then return take_reply_again(reply, storage_payload) end

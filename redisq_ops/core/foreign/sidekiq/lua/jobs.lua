@@ -1,7 +1,7 @@
 -- Sidekiq's part of the jobs interface: lists taken from the right, and the sets `retry` and `dead`.
 -- EXTENDS: foreign.ruby_jobs
 -- IMPLEMENTS: jobs_append jobs_prepend jobs_pop jobs_taken_right jobs_paused jobs_in_list jobs_retry
--- IMPLEMENTS: jobs_bury jobs_daily
+-- IMPLEMENTS: jobs_bury jobs_daily jobs_linked
 -- KEYS: t_queues t_queue_ t_paused t_retry t_dead
 -- NEEDS: queue
 -- USES: job_lists calendar
@@ -42,4 +42,12 @@ local function jobs_daily(key, n)
   local year, month, day = calendar_date(now)
   local daily = string.format('%s:%04d-%02d-%02d', key, year, month, day)
   if type(redis.pcall('INCRBY', daily, n)) == 'number' then redis.call('EXPIRE', daily, 157680000) end
+end
+
+-- A batch waits until each of its jobs has succeeded. Its record has one of two names: that of the gem
+-- sidekiq-batch, or that of Sidekiq Pro.
+local function jobs_linked(batch)
+  if batch == '' then return false end
+  local at = t_queue_:match('^(.*)queue:$')
+  return redis.call('EXISTS', at .. 'BID-' .. batch, at .. 'b-' .. batch) > 0
 end

@@ -13,8 +13,7 @@
 -- Returns a word per row, or one for all: ok | updated | requeued | elsewhere, or the state it was
 -- refused for.
 registered_check()
-local reply, late = idempotency_replayed()
-if late then return idempotency_superseded end
+local reply = idempotency_replayed()
 if reply then return reply end
 if config.closed then return {err = 'CLOSED the queue is draining and takes no new entries'} end
 if clock_fall or clock_latest > now then reclaim_expired_correct_clock(100) end

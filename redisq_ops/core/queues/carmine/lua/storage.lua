@@ -3,7 +3,7 @@
 -- delayed messages are in one sorted set of ready times; only the time tells `queued-with-backoff`.
 -- KEYS: locks backoffs nattempts finished body next delay lease dead trash
 -- IMPLEMENTS: storage_waiting_zset storage_moved storage_done storage_score storage_flush
--- USES: list_append deliveries visible bulk_write config counters wake_workers
+-- USES: list_append deliveries visible bulk_write config counters record wake_workers
 local storage_waiting_zset = delay
 local moved = {}
 local in_sight = {waiting = true, delayed = true, pending = true, done = true}
@@ -37,7 +37,7 @@ end
 local function place(row)
   local id, held = row.id, row.to == 'pending'
   local at = tonumber(redis.call('ZSCORE', held and lease or delay, id))
-  local tries = row.r.failures + row.r.lost + (held and 1 or 0)
+  local tries = record_attempts(row.r) + (held and 1 or 0)
   if held then visible_add(visible_puts, locks, id, at) end
   if not held and at > now then
     visible_add(visible_puts, backoffs, id, at)

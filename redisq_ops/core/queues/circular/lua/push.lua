@@ -11,8 +11,7 @@
 -- CHECKS: queue spent again
 -- Returns one word per row, or one for all: new | queued | again | elsewhere.
 registered_check()
-local reply, late = idempotency_replayed()
-if late then return idempotency_superseded end
+local reply = idempotency_replayed()
 if reply then return reply end
 if config.closed then return {err = 'CLOSED the queue is draining and takes no new entries'} end
 history_by = caller:match('^[^:]*')

@@ -11,8 +11,7 @@
 -- FLAGS: allow-oom
 -- Returns: ok | same | changed (another definition, or latest run).
 audit_log_check(caller)
-local reply, late = idempotency_replayed()
-if late then return idempotency_superseded end
+local reply = idempotency_replayed()
 if reply then return reply[1] end
 local before = redis.call('HGET', periodic, name) or ''
 local time = redis.call('ZSCORE', periodic_at, name)

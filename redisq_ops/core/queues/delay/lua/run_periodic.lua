@@ -5,8 +5,7 @@
 -- ARGV: caller seq name was id overlap
 -- USES: idempotency transitions config history wake_workers
 -- Returns a word, and the id of the run before: ok | held (by that run) | changed (another definition).
-local reply, late = idempotency_replayed()
-if late then return idempotency_superseded end
+local reply = idempotency_replayed()
 if reply then return {reply[1], reply[2] or ''} end
 local spec, last = redis.call('HGET', periodic, name), redis.call('HGET', periodic_run, name) or ''
 local word = 'ok'

@@ -7,8 +7,7 @@
 -- FLAGS: allow-oom
 -- Returns: ok | changed (since then, or what it was is kept no longer) | raced (it has another latest
 -- run: nothing was done, compute `at` again).
-local reply, late = idempotency_replayed()
-if late then return idempotency_superseded end
+local reply = idempotency_replayed()
 if reply then return reply[1] end
 local list = undo_ .. op .. ':' .. step
 local name, spec, time, before, after = unpack(redis.call('LRANGE', list, 0, 4))

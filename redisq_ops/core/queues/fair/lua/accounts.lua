@@ -1,5 +1,6 @@
 -- Accounts of clients: one line each, `waiting pending head vt`, and unless these have their default
--- values `holes spent packed weight cap blocked`. Accounts that were parsed stay in `accounts_known`
+-- values `holes spent packed weight cap blocked`, and of a client with a rate `rate earned rest`
+-- (client_rates.lua). Accounts that were parsed stay in `accounts_known`
 -- until the script ends; those in `accounts_touched` are written by `client_ring_write`.
 -- KEYS: accounts
 -- USES: counters corrupt_values
@@ -32,10 +33,12 @@ end})
 local function accounts_servable(a)
   -- mutant a cap in the ring: a.pending < a.cap => true
   -- mutant blocked ones served: a.blocked == 0 and =>
-  return a.waiting > 0 and a.blocked == 0 and (a.cap == 0 or a.pending < a.cap)
+  -- mutant resting ones served: a.rest == 0 and =>
+  return a.waiting > 0 and a.blocked == 0 and a.rest == 0 and (a.cap == 0 or a.pending < a.cap)
 end
 
-local usual = {__index = {holes = 0, spent = 0, packed = 0, weight = 1, cap = 0, blocked = 0}}
+local usual = {__index = {holes = 0, spent = 0, packed = 0, weight = 1, cap = 0, blocked = 0, rate = 0,
+  earned = 0, rest = 0, rested = 0}}
 
 local function accounts_parse(name, line)
   -- Every field at once: Lua copies a table that grows.
@@ -47,11 +50,16 @@ local function accounts_parse(name, line)
     if not waiting then corrupt_values_fail(accounts, name, "a client's account") end
     a.waiting, a.pending, a.head, a.vt = waiting + 0, pending + 0, head + 0, vt + 0
     if rest ~= '' then
-      local holed, spent, packed, weight, cap, blocked = match(rest,
-        '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+      local holed, spent, packed, weight, cap, blocked, more = match(rest,
+        '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ?(.*)$')
       if not holed then corrupt_values_fail(accounts, name, "a client's account") end
       a.holes, a.spent, a.packed = holed + 0, spent + 0, packed + 0
       a.weight, a.cap, a.blocked = weight + 0, cap + 0, blocked + 0
+      if more ~= '' then
+        local rate, earned, til = match(more, '^([1-9]%d*) (%d+) (%d+)$')
+        if not rate then corrupt_values_fail(accounts, name, "a client's account") end
+        a.rate, a.earned, a.rest, a.rested = rate + 0, earned + 0, til + 0, til + 0
+      end
     end
   end
   a.was, a.before, a.at = accounts_servable(a), a.waiting, a.vt
@@ -62,8 +70,10 @@ end
 local function accounts_line(a)
   local line = accounts_text[a.waiting] .. ' ' .. accounts_text[a.pending] .. ' '
     .. accounts_text[a.head] .. ' ' .. accounts_text[a.vt]
-  if a.holes + a.packed + a.cap + a.blocked == 0 and a.weight == 1 then return line end
-  return table.concat({line, a.holes, a.spent, a.packed, a.weight, a.cap, a.blocked}, ' ')
+  if a.holes + a.packed + a.cap + a.blocked + a.rate == 0 and a.weight == 1 then return line end
+  line = table.concat({line, a.holes, a.spent, a.packed, a.weight, a.cap, a.blocked}, ' ')
+  if a.rate == 0 then return line end
+  return string.format('%s %.0f %.0f %.0f', line, a.rate, a.earned, a.rest)
 end
 
 -- A client's account, which the flush will write.

@@ -1,12 +1,15 @@
 -- Changes of state that a flush will write, and what that flush reads before its first write.
 -- `changes_moved`: id, from, to, and whether the delivery failed, by turns.
--- KEYS: body lease delay dead trash holes ring clients packing
+-- KEYS: body lease delay dead trash holes ring clients packing resting
 -- IMPLEMENTS: storage_moved storage_done storage_score storage_prepare
--- USES: list_append deliveries client_ring accounts type_check
+-- USES: list_append deliveries client_ring accounts results type_check
 local changes_moved, done = {}, {}
 
-local function storage_moved(id, from, to, r)
+local function storage_moved(id, from, to, r, value)
   local n = #changes_moved
+  -- mutant results lost: (id, value) => (id, '')
+  if value then results_keep(id, value) end
+  if to == 'dead' then results_dead(id) end
   if to == 'done' then
     done[#done + 1] = id
   else
@@ -31,6 +34,7 @@ end
 local changes_shifts -- ids, their clients, rows that `owner` lacks, length of `changes_moved`
 local changes_kept, changes_gone = {}, {}
 local function storage_prepare()
+  results_check()
   if #done > 0 then
     type_check_key(body, 'hash')
     local kept, gone, rest = deliveries_read(done)
@@ -52,7 +56,11 @@ local function storage_prepare()
     changes_shifts = {ids = ids, whose = whose, owned = owned, n = #changes_moved}
   end
   local turns = #changes_moved > 0
-  for _, a in pairs(accounts_touched) do turns = turns or not client_ring_keeps(a) end
+  local rated = false
+  for _, a in pairs(accounts_touched) do
+    turns, rated = turns or not client_ring_keeps(a), rated or a.rate > 0
+  end
+  if rated then type_check_key(resting, 'zset') end
   if turns then
     accounts_virtual_time()
     for _, key in ipairs({ring, clients, packing}) do type_check_key(key, 'zset') end

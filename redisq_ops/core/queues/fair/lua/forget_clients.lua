@@ -1,6 +1,6 @@
 -- Remove clients of a shard that is given up, a page of them: rules, turns, and lists in which nothing
 -- waits any more, however long. Nothing is done while an entry is here, in whatever state.
--- KEYS: accounts clients ring packing body c_ f_
+-- KEYS: accounts clients ring packing resting body c_ f_
 -- ARGV: layout max
 -- USES: config
 -- FLAGS: allow-oom
@@ -15,5 +15,5 @@ local lists = {}
 for i, name in ipairs(names) do lists[2 * i - 1], lists[2 * i] = c_ .. name, f_ .. name end
 redis.call('UNLINK', unpack(lists))
 redis.call('HDEL', accounts, unpack(names))
-for _, key in ipairs({clients, ring, packing}) do redis.call('ZREM', key, unpack(names)) end
+for _, key in ipairs({clients, ring, packing, resting}) do redis.call('ZREM', key, unpack(names)) end
 return #names

@@ -1,7 +1,7 @@
--- Packing: removing from lists what nobody waits for any more.
+-- Packing: removing from lists what nobody waits for any more; and old results.
 -- KEYS: packing c_ f_ accounts stat
 -- IMPLEMENTS: storage_retire
--- USES: waiting_lists client_ring accounts counters
+-- USES: waiting_lists client_ring accounts counters results
 
 -- Pack 500 ids of one list: spent holes go, everything else keeps its order. Returns how many it read.
 local function pack()
@@ -40,7 +40,7 @@ local function pack()
   return math.max(#ids, 1)
 end
 
-local function storage_retire()
+local function storage_retire(max)
   local went = pack()
   local page = redis.call('HSCAN', accounts, counters_cursor('looked'), 'COUNT', 50)
   redis.call('HSET', stat, 'looked', page[1])
@@ -51,5 +51,5 @@ local function storage_retire()
     if readable and client_ring_forgettable(a) then accounts_touched[name], went = a, went + 1 end
   end
   client_ring_write()
-  return went
+  return went + results_retire(max)
 end

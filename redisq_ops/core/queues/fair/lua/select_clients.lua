@@ -1,7 +1,7 @@
 -- Which clients are served next, as if entries were taken one by one. Clients at their cap and blocked
 -- ones are not in the ring.
 -- KEYS: ring
--- USES: leave_list client_ring accounts
+-- USES: leave_list client_ring client_rates accounts
 local TURN = 27720 -- virtual time of an entry at weight 1; weights 1 to 12 divide it
 
 -- Accounts in the order they are served, n at most, each with how many entries it gets (`want`), and
@@ -20,6 +20,8 @@ local function turns(n, names)
       line[last_in], a.want, a.cost = a, 0, math.floor(TURN / a.weight)
       -- mutant a cap within a batch: math.min(a.waiting, a.cap - a.pending) => a.waiting
       a.most = a.cap > 0 and math.min(a.waiting, a.cap - a.pending) or a.waiting
+      -- mutant a rate within a batch: a.rate > 0 => false
+      if a.rate > 0 then a.most = math.min(a.most, math.max(1, client_rates_left(a))) end
     elseif not a.astray then -- its account is gone
       redis.call('ZREM', ring, name)
     end
@@ -62,6 +64,7 @@ local function select_clients(n, names)
         a.ids, a.given = leave_list(a, a.want), 0
         a.vt = a.vt - (a.want - #a.ids) * a.cost
         a.pending = a.pending + #a.ids
+        if a.rate > 0 then client_rates_count(a, #a.ids) end
         latest = math.max(latest, a.vt)
         if a.astray then astray[#astray + 1] = a end
       end

@@ -1,13 +1,13 @@
--- Change how a client is served: its weight, its cap of pending entries (0: none), whether it is
--- blocked. `was`: change it only if it has this value now; '': in any case.
+-- Change how a client is served: its weight, its cap of pending entries (0: none), its rate (entries per
+-- hour, 0: none), whether it is blocked. `was`: change it only if it has this value now; '': in any
+-- case.
 -- KEYS: accounts body
 -- ARGV: caller seq rule client value was
--- USES: idempotency transitions accounts config history registered
+-- USES: idempotency transitions accounts client_rates config history registered
 -- FLAGS: allow-oom
 -- Returns the word `ok`, `same` or `changed` (it isn't what it `was`), and the value before.
 registered_check()
-local reply, late = idempotency_replayed()
-if late then return idempotency_superseded end
+local reply = idempotency_replayed()
 -- mutant a rule changed twice
 if reply then return reply end
 history_by = caller
@@ -29,6 +29,8 @@ if word == 'ok' then
   -- mutant a rule that isn't changed: tonumber(value) => a[rule]
   -- mutant a rule kept as text: tonumber(value) => value
   a[rule] = tonumber(value)
+  -- mutant a new rate counts from the next entry on: rule == 'rate' => false
+  if rule == 'rate' then client_rates_rest(a) end
   history_note('op', table.concat({caller, rule, client, value}, '|'))
 end
 transitions_flush()

@@ -4,7 +4,7 @@
 -- the clients of delivered entries; in `body` each payload has its client in front.
 -- KEYS: body owner holes
 -- IMPLEMENTS: storage_flush
--- USES: changes deliveries client_ring accounts waiting_lists
+-- USES: changes deliveries client_ring accounts results waiting_lists
 local function shift_moved()
   local gone, made, fronts, backs = {}, {}, {}, {}
   local ids, whose, owned = changes_shifts.ids, changes_shifts.whose, changes_shifts.owned
@@ -52,4 +52,5 @@ local function storage_flush()
   changes_kept, changes_gone, accounts_lessened = {}, {}, {}
   if #changes_moved > 0 then shift_moved() end
   if next(accounts_touched) then client_ring_write() end
+  results_flush()
 end

@@ -11,8 +11,7 @@
 -- Returns one word per row, or one for all: ok | same | trash (the same, but purged) | exists |
 -- elsewhere.
 registered_check()
-local reply, late = idempotency_replayed()
-if late then return idempotency_superseded end
+local reply = idempotency_replayed()
 if reply then return reply end
 if config.closed then return {err = 'CLOSED the queue is draining and takes no new entries'} end
 local ids = {}

@@ -6,13 +6,36 @@
 -- USES: idempotency transitions config counters history request type_check
 -- FLAGS: allow-oom
 -- Returns the word `ok`, `same` or `changed` (it isn't what it `was`), and the value before.
-local reply, late = idempotency_replayed()
-if late then return idempotency_superseded end
+local reply = idempotency_replayed()
 if reply then return reply end
 history_by = caller
 local q = request_get(rid)
 if not q then return {err = 'NOTFOUND no such request: ' .. rid} end
-local live = q.state == 'open' or q.state == 'sealed'
+local function is_live(q) return q.state == 'open' or q.state == 'sealed' end
+local live = is_live(q)
+-- The request that this one follows, or the one that follows it (see submit.lua).
+local function other(field)
+  local id = redis.call('HGET', r_ .. rid, field)
+  return id and request_get(id) or {}
+end
+if verb == 'cancel' and live then
+  local follower = other('then')
+  if is_live(follower) then
+    return {err = 'CLOSED request ' .. follower.rid .. ' follows it and would wait for ever: '
+      .. 'cancel that one first'}
+  end
+elseif (verb == 'pause' or verb == 'resume') and live and q.paused == 1 then
+  local leader = other('follows')
+  if is_live(leader) then -- it is paused until then, and a second pause would end with the first
+    return {err = 'CLOSED the request goes on when ' .. leader.rid .. ' is done, which it follows'
+      .. (verb == 'pause' and ': to hold both, pause that one' or '')}
+  end
+elseif verb == 'reopen' then
+  local leader = other('follows')
+  if leader.state == 'cancelled' then
+    return {err = 'CLOSED the request follows ' .. leader.rid .. ', which is cancelled: undo that first'}
+  end
+end
 local before, word = '-', 'ok'
 request_touch(q)
 transitions_check()

@@ -62,8 +62,10 @@ local function storage_fast_path()
     or slots[3] and (tonumber(slots[3]) or now + 1) > now then -- the clock fell back
     return nil
   end
-  local settings = redis.pcall('HMGET', cfg, 'paused', 'aging', 'history')
-  if settings.err or settings[1] or settings[2] or settings[3] == 'all' then return nil end
+  local settings = redis.pcall('HMGET', cfg, 'paused', 'aging', 'history', 'rate')
+  if settings.err or settings[1] or settings[2] or settings[3] == 'all' or settings[4] then
+    return nil
+  end
   local counts, errors = numbers(stat, 'done', 'waiting', 'fence'), redis.pcall('HLEN', err)
   if not counts or type(errors) ~= 'number' or redis.call('EXISTS', edited) == 1 then return nil end
   if not none_due(lease) or not none_due(delay) then return nil end

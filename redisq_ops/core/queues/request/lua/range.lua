@@ -1,13 +1,13 @@
 -- Moving many sub-requests that go the same way, and the keys that a step of that writes.
 -- KEYS: prios open fin retire
 -- IMPLEMENTS: storage_move_range storage_check_range
--- USES: request storage_moved type_check type_check_flush
+-- USES: record request storage_moved type_check type_check_flush
 
 -- Consecutive entries mostly belong to one request. Those that become dead, or stop being dead, are
 -- counted, and the request's record is written once at the end of their run: a third of the time.
 local sub, find = string.sub, string.find
 local function storage_move_range(ids, from, to, all)
-  local moved, n, stuck, stays = {}, 0, 0, {failures = 0, lost = 0, first = 0}
+  local moved, n, stuck, stays = {}, 0, 0, record_unpack(nil)
   local simple, full = (from == 'dead' or to == 'dead') and to ~= 'gone', nil
   local q, run, ahead, behind, come, went, unread = nil, 0, nil, nil, nil, nil, nil
   for k = 1, #ids do

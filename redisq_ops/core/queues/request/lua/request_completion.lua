@@ -1,6 +1,20 @@
 -- A request whose sub-requests are all done is done; a done one reopens when an entry comes back.
--- KEYS: open fin retire r_
--- USES: config history
+-- The request that follows it (see submit.lua) goes on then, once: whoever pauses it later meant it.
+-- KEYS: open fin retire r_ p_ prios
+-- USES: config history type_check request request_tokens
+local request_completion_followers = {}
+
+-- Before the first write, of a request that ends: reads its follower.
+local function request_completion_prepare(q)
+  q.followed = redis.call('HGET', r_ .. q.rid, 'then')
+  local follower = q.followed and request_get(q.followed)
+  if follower and follower.paused == 1 then
+    type_check_key(p_ .. follower.priority, 'list')
+    type_check_key(prios, 'zset')
+    q.follower = follower
+  end
+end
+
 local function request_completion(q)
   -- mutant done with delayed ones: pending + q.delayed => pending
   local live = q.waiting + q.pending + q.delayed + q.moving
@@ -13,6 +27,11 @@ local function request_completion(q)
     redis.call('HSET', r_ .. q.rid, 'closed', now_text)
     redis.pcall('PUBLISH', r_ .. q.rid, 'done')
     history_note('request-done', q.rid)
+    if q.followed then
+      redis.call('HDEL', r_ .. q.rid, 'then')
+      redis.call('HDEL', r_ .. q.followed, 'follows')
+    end
+    request_completion_followers[#request_completion_followers + 1] = q.follower
   -- mutant a finished request never opens again: q.state == 'done' and live > 0 => false
   elseif q.state == 'done' and live > 0 then
     q.state = 'sealed'
@@ -22,4 +41,14 @@ local function request_completion(q)
     redis.call('HDEL', r_ .. q.rid, 'closed')
   end
   if q.state == 'done' and q.dead + q.trash == 0 then redis.call('UNLINK', q.stream) end
+end
+
+-- After all touched requests are written, of which a follower may be one.
+local function request_completion_resume()
+  for _, q in ipairs(request_completion_followers) do
+    q.paused = 0
+    request_tokens_sync(q)
+    request_write(q)
+  end
+  request_completion_followers = {}
 end

@@ -3,7 +3,7 @@
 -- The stream has its consumer group, so reads and claims can't fail.
 -- KEYS: p_ prios open fin retire again_ later_ edited s_
 -- IMPLEMENTS: storage_check storage_prepare storage_check_arrival
--- USES: type_check counters request request_edits request_tokens
+-- USES: type_check counters request request_completion request_edits request_tokens
 local grouped = {}
 local function request_types_group(stream)
   if grouped[stream] then return end
@@ -21,6 +21,7 @@ local function storage_check()
     end
     if q.state == 'cancelled' or q.had.state == 'cancelled' then counters_add('cancelled', 0) end
     local live = q.waiting + q.pending + q.delayed + q.moving
+    if live == 0 and q.state == 'sealed' then request_completion_prepare(q) end
     if live == 0 or q.state == 'done' or q.moving ~= (q.had.moving or 0) then -- it ends or reopens
       for _, zset in ipairs({open, fin, retire}) do type_check_key(zset, 'zset') end
     end

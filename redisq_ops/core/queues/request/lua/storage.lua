@@ -88,5 +88,6 @@ local function storage_flush()
     counters_add(q.state == 'cancelled' and 'cancelled' or 'waiting', q.waiting)
     request_write(q)
   end
+  request_completion_resume()
   request_touched = {}
 end

@@ -2,13 +2,14 @@
 -- after the content it was cut from, which a chain of digests proves. So a submission that is sent
 -- again, resumed elsewhere or sent by two processes never duplicates or mixes anything. Kept with a new
 -- request if not empty: `trace`, the producer's trace context, and `op`, the import that creates it.
+-- `follows`: a request of this queue that has to be done first: this one is paused until then.
 -- `rehearse`: how many sub-requests would be added; then nothing is written, and the answer is that of
 -- the real call.
 -- KEYS: r_ p_ prios open fin retire
--- ARGV: rid priority limit start before after seal trace op rehearse
+-- ARGV: rid priority limit start before after seal trace op rehearse follows
 -- REST: payload
 -- USES: transitions number_words begin_request config counters history request type_check registered
--- USES: max_waiting
+-- USES: max_waiting request_completion
 -- TYPES: once
 -- RARELY: cancelled
 -- Returns: ok | same (already there) | trash (was there, but sub-requests of it were purged or moved) |
@@ -43,6 +44,17 @@ if q then
 elseif tonumber(start) ~= 1 then
   return {err = 'NOTFOUND no such request to add to: ' .. rid}
 end
+local leader
+if not q and follows ~= '' then
+  leader = request_get(follows)
+  if not leader then return {err = 'NOTFOUND no such request to follow: ' .. follows} end
+  if leader.state == 'cancelled' then
+    return {err = 'CLOSED the request to follow was cancelled: ' .. follows}
+  end
+  if redis.call('HEXISTS', r_ .. follows, 'then') == 1 then
+    return {err = 'EXISTS another request follows ' .. follows}
+  end
+end
 if config.max_waiting > 0 and rows > 0 then
   local full = max_waiting_refusal(counters_known.waiting or 0, rows)
   if full then return full end
@@ -54,6 +66,7 @@ if not q or rows == 0 then type_check_key(open, 'zset') end
 if rows == 0 then -- sealed without more entries, it may be done
   type_check_key(fin, 'zset')
   type_check_key(retire, 'zset')
+  if q and q.waiting + q.pending + q.delayed + q.moving == 0 then request_completion_prepare(q) end
 end
 if q and #redis.call('XRANGE', q.stream, string.format('(%.0f-0', q.total), '+', 'COUNT', 1) > 0 then
   return {err = 'MISFIT key ' .. q.stream .. ' has entries that no request knows of'}
@@ -62,6 +75,11 @@ if not q then
   q = begin_request(rid, 'open', priority, limit)
   if trace ~= '' then redis.call('HSET', r_ .. rid, 'trace', trace) end
   if op ~= '' then redis.call('HSET', r_ .. rid, 'op', op) end
+  if leader and leader.state ~= 'done' then
+    redis.call('HSET', r_ .. follows, 'then', rid)
+    redis.call('HSET', r_ .. rid, 'follows', follows)
+    q.paused = 1
+  end
 end
 type_check_passed[q.stream] = true
 local entries, call, stream = number_words(q.total, rows, '-0'), redis.call, q.stream

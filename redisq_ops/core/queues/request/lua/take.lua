@@ -3,19 +3,18 @@
 -- KEYS: delay again_ trash prios p_ edited meta
 -- ARGV: caller seq n lease_ms consumer
 -- USES: deliver reclaim_expired config counters history idempotency record request request_types
--- USES: storage_payload take_reply transitions type_check request_tokens
+-- USES: storage_payload take_rate take_reply transitions type_check request_tokens
 -- TYPES: once
 -- CHECKS: meta
 -- RARELY: cancelled done gone turn
 -- RUN_BY: worker
 -- FLAGS: allow-oom
 -- Returns a take's reply (take_reply.lua).
-local earlier, late = idempotency_replayed()
-if late then return idempotency_superseded end
+local earlier = idempotency_replayed()
 if earlier then return take_reply_again(earlier, storage_payload) end
 history_by = consumer
 
-n = tonumber(n)
+n = take_rate_allows(tonumber(n))
 if config.aging > 0 then counters_add('turn', 0) end
 -- mutant delayed ones back too early: now_text => '+inf'
 local due = redis.call('ZRANGE', delay, '-inf', now_text, 'BYSCORE', 'LIMIT', '0', '16')
@@ -86,8 +85,8 @@ local function supply(q, want)
 end
 
 -- mutant the lowest priority first: ZRANGE => ZREVRANGE
--- mutant a paused queue goes on: config.paused and {} => {} and nil
-local order = config.paused and {} or redis.call('ZRANGE', prios, '0', '-1')
+-- mutant a paused queue goes on: config.paused => false
+local order = (config.paused or n == 0) and {} or redis.call('ZRANGE', prios, '0', '-1')
 if config.aging > 0 and #order > 1 then
   local turn = counters_reserve('turn', 1) + 1
   if turn % config.aging == 0 then
@@ -178,5 +177,6 @@ if #taken > 0 then
 end
 transitions_flush()
 if #taken == 0 then reply[1] = tostring(config.paused and 0 or reclaim_expired_watch(consumer)) end
+if #taken > 0 then take_rate_stops(#taken == n) end
 if #taken < n and (budget <= 0 or stopped) then reply[2] = '1' end
-return take_reply_remember(reply)
+return take_reply_remember(reply, reclaim_expired_dead)

@@ -1,0 +1,34 @@
+-- Taking entries of a kind whose waiting entries are in one sorted set of ready times: the first ones
+-- that are due.
+-- KEYS: delay meta
+-- NEEDS: n
+-- USES: config deliver history take_rate wake_workers write_buffer
+
+-- `payloads`: the hash with the entries' payloads. Returns the reply of the take, and the entries' ids
+-- and records.
+local function due_entries_take(payloads)
+  n = take_rate_allows(n)
+  -- mutant a paused queue goes on: config.paused => false
+  local due = (config.paused or n == 0) and {}
+    -- mutant delayed ones back too early: now_text => '+inf'
+    or redis.call('ZRANGE', delay, '-inf', now_text, 'BYSCORE', 'LIMIT', '0', n, 'WITHSCORES')
+  local ids, ready = {}, {}
+  for i = 1, #due / 2 do ids[i], ready[i] = due[2 * i - 1], due[2 * i] end
+  if #ids == 0 then return {'0', '0', deliver_deadline}, ids, {} end
+  write_buffer_drops[delay] = ids
+  local lines = redis.call('HMGET', meta, unpack(ids))
+  if history_all then for _, id in ipairs(ids) do history_note('taken', id) end end
+  return deliver(ids, lines, redis.call('HMGET', payloads, unpack(ids)), ready), ids, lines
+end
+
+-- After the flush: note in the reply of a full take that more entries are due, and wake a worker for
+-- them.
+local function due_entries_more(reply, taken)
+  if taken == 0 or taken < tonumber(n) then return end
+  local top = redis.call('ZRANGE', delay, '0', '0', 'WITHSCORES')
+  local more = top[2] and tonumber(top[2]) <= now
+  if not take_rate_stops(more) and more then
+    reply[2] = '1'
+    wake_workers(1)
+  end
+end
