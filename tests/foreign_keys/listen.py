@@ -17,7 +17,8 @@ from types import ModuleType
 import redis
 
 _, name, port = sys.argv
-sys.path.remove(str(Path(__file__).parent))
+here = str(Path(__file__).parent)
+sys.path[:] = [folder for folder in sys.path if folder != here]  # PYTHONSAFEPATH leaves it out
 for package, folder in (("tests", ".."), ("tests.foreign_keys", ".")):  # without its __init__
     made = sys.modules[package] = ModuleType(package)
     made.__path__ = [str(Path(__file__).parent / folder)]

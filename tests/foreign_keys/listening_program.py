@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 
 
@@ -12,6 +14,7 @@ class ListeningProgram:
     us."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self.log = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
             command,
             env=environment,
@@ -19,7 +22,7 @@ class ListeningProgram:
             bufsize=1,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self.log,
         )
 
     def does(self, line: str) -> None:
@@ -29,8 +32,14 @@ class ListeningProgram:
     def asked(self, line: str) -> str:
         """What it answers."""
         assert self.process.stdin and self.process.stdout
-        self.process.stdin.write(line + "\n")
-        return self.process.stdout.readline().strip() or "it ended"
+        with suppress(BrokenPipeError):
+            self.process.stdin.write(line + "\n")
+        return self.process.stdout.readline().strip() or self._last_words()
+
+    def _last_words(self) -> str:
+        self.process.wait(10)
+        self.log.seek(0)
+        return f"it ended: {self.log.read()[-1000:]}"
 
 
 @cache
