@@ -10,6 +10,7 @@ import redis
 import rq
 from rq import SimpleWorker
 
+from redisq_ops.core.model.clock import Clock
 from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.demo.other_programs import register_found
@@ -26,9 +27,10 @@ def mail_dies(
     release: object = "v7",
     error: Failure = KEY_ERROR,
     queue: str = "mail",
+    clock: Clock | None = None,
 ) -> RequestQueue[redis.Redis]:
     """Dead letters of a queue of our own, which knows no task."""
-    mail = RequestQueue(client, queue)
+    mail = RequestQueue(client, queue, clock=clock)
     payload = json.dumps({"release": release, "tenant": "acme"}).encode()
     mail.submit([payload] * number, id=id, limit=1000)
     while taken := mail.take(500, consumer="w1").deliveries:

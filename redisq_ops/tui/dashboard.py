@@ -209,7 +209,7 @@ class Dashboard(App[Exception]):
             view.charts,
             any(isinstance(screen, ServerScreen) for screen in self.screen_stack),
             view.bar_ms,
-            self.all_dead.column if view is self.all_dead else "",
+            self.all_dead.column if view in (self.all_dead, self.overview) else "",
         )
 
     @property

@@ -24,7 +24,7 @@ def frame(app: Top, size: tuple[int, int]) -> str:
 async def _frame(app: Top, size: tuple[int, int]) -> str:
     async with app.run_test(size=size) as pilot:
         # The first snapshot is of the overview, even if a queue is to be opened.
-        while not app.answered or (app.snapshot is not None and app.snapshot.unread):
+        while not app.answered or (app.snapshot is not None and app.snapshot.incomplete):
             if app.problem is not None:
                 raise app.problem
             await asyncio.sleep(0.01)

@@ -133,7 +133,7 @@ class Missed(Message):
 class Poller:
     """Reads a snapshot every ``interval`` seconds, and at once when woken; never two at a time.
     After a read that took longer than ``interval`` it waits as long as that read took. As long as
-    some rows were never read, it doesn't wait.
+    something was never read, it doesn't wait.
 
     Each read asks ``viewport`` what to read, so the latest viewport wins and none is queued.
     """
@@ -169,7 +169,7 @@ class Poller:
                     # On any error the dashboard goes on: its last snapshot is better than nothing.
                     self._post(Missed(error, self._source))
                 else:
-                    incomplete = snapshot.unread > 0
+                    incomplete = snapshot.incomplete
                     self._post(SnapshotFetched(snapshot, self._source))
                 took = time.monotonic() - began
                 # A slow server or link is not kept busy more than half of the time.

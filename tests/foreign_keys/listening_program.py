@@ -14,7 +14,7 @@ class ListeningProgram:
     us."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        self.log = tempfile.TemporaryFile("w+")
+        self.log = tempfile.TemporaryFile("w+")  # noqa: SIM115 (it ends with us)
         self.process = subprocess.Popen(
             command,
             env=environment,

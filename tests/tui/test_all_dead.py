@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import pytest
 import redis
@@ -18,16 +19,40 @@ from redisq_ops.tui.app import Top
 from redisq_ops.tui.frame import text
 from redisq_ops.tui.screens.explain_screen import ExplainScreen
 
+from ..command_line import Redisq
 from ..fleet import cards_die, fleet, mail_dies
-from .test_app import asked, dead, drive_in, press, see, told, until
+from .test_app import asked, dead, drive, drive_in, press, see, told, until
 from .test_toolkit import limited, under
 
 pytestmark = [pytest.mark.alike, pytest.mark.slow]
 
 
-def test_the_worst_error_is_on_the_screen_before_the_first_key(
-    url: str, client: redis.Redis
+def test_the_largest_errors_are_on_the_screen_before_the_first_key(
+    url: str, client: redis.Redis, redisq: Redisq
 ) -> None:
+    fleet(client)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await see(pilot, "release v2.4.1", "release v9", "release v7")
+        assert app.view == "overview"
+        largest, second = text(app).splitlines()[2:4]
+        what, task, release, since, queue = largest.split(" · ")
+        assert what.split() == ["90", "dead", "KeyError:", "key", "not", "found:", ":iban"]
+        assert (task, release, queue) == ("ChargeCard", "release v2.4.1", "sidekiq:cards")
+        assert re.fullmatch(r"since (\d\d-\d\d )?\d\d:\d\d", since)
+        assert "Error: no carrier for order <n> · ship · release v9" in second
+        await press(pilot, "/", *"mail", "enter")  # a filter leaves queues out
+        await until(pilot, lambda: "release" not in text(app))
+        for queue in ("sidekiq:cards", "bullmq:orders"):
+            redisq("dlq", "acknowledge", queue, "--until", "3d", "--yes")
+        await press(pilot, "escape")
+        await until(pilot, lambda: "release v7" in text(app).splitlines()[2])
+        assert "ChargeCard" not in text(app)
+
+    drive(url, body, size=(140, 36))
+
+
+def test_each_error_task_and_release_is_a_row_of_all_dead(url: str, client: redis.Redis) -> None:
     fleet(client)
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:

@@ -35,6 +35,15 @@ QUEUES: Final = 10
 """queues that a refresh reads; fewer on a slow link"""
 AGAIN_MS: Final = 30_000
 """a queue whose number of dead letters stays the same is read again after this time"""
+WORST: Final = 5
+"""queues of whose dead letters the overview shows the largest groups"""
+LARGEST: Final = 3
+"""groups that it shows"""
+FEW: Final = 2
+"""queues that a refresh of the overview reads for them"""
+CHANGED_MS: Final = 5000
+"""after this time it reads a queue again whose number of dead letters changed"""
+LATELY_MS: Final = 3_600_000
 KEPT: Final = 100
 """groups that are kept of a queue"""
 _BY_TASK: Final = group_by("error,task")
@@ -83,26 +92,57 @@ class DeadReader:
     ) -> tuple[Overview, DeadLetters, int]:
         """The overview, the dead letters grouped by error, task and ``column``, and how many queues
         were not read yet. ``bars``: bars of the chart."""
-        by = group_by(",".join(filter(None, ("error", "task", column))))
-        if self._by is None or by.names != self._by.names:
-            self._kept, self._by = {}, by
+        self._divide(column)
         # The numbers of the first ones, the largest at first, are as they are now.
         seen = await self._overview.read([*self._kept][:QUEUES])
         rows = {row.name: row for row in seen.rows if row.counts and row.counts.of("dead") != 0}
         self._kept = {name: kept for name, kept in self._kept.items() if name in rows}
-        due = self._due(list(rows.values()), seen.now_ms)
-        queues, began = self._open(), monotonic()
-        chosen = [(row, queues[row.name]) for row in due if row.name in queues][: self._room]
-        read = await together(apart(self._queue(*one, seen.now_ms, redaction)) for one in chosen)
-        for (row, _), found in zip(chosen, read, strict=True):
-            if isinstance(found, Exception):
-                found = _Kept(row.of("dead"), seen.now_ms, problem_text(found))
-            self._kept[row.name] = found
+        due, began = self._due(list(rows.values()), seen.now_ms), monotonic()
+        await self._look(due, self._room, seen.now_ms, redaction)
         slow = monotonic() - began > SLOW_S
         self._room = max(1, self._room // 2) if slow else min(QUEUES, 2 * self._room)
         left = [row for row in rows.values() if self._is_unread(row)] if due else []
         unread = {row.name: why for row in seen.rows if (why := _why_unread(row))}
         return seen, self._summed(unread, len(left), seen.now_ms, bars), len(left)
+
+    async def worst(self, column: str, redaction: Redaction) -> tuple[ErrorGroup, ...]:
+        """The largest groups of the queues with the worst trouble of dead letters, as the overview
+        was last read: first those of which an entry died within `LATELY_MS`. It reads `FEW` queues
+        at most, and each again after `AGAIN_MS`, or `CHANGED_MS` if its number changed."""
+        self._divide(column)
+        rows, now = self._overview.worst_dead(WORST), self._overview.now
+        due = [
+            row
+            for row in self._due(rows, now)
+            if self._is_unread(row) or not 0 <= now - self._kept[row.name].read_ms < CHANGED_MS
+        ]
+        await self._look(due, FEW, now, redaction)
+        kept = [self._kept[row.name] for row in rows if row.name in self._kept]
+        groups = [(one.about(group), group) for one in kept for group in one.groups]
+        groups.sort(key=lambda pair: (now - (pair[1].last_ms or 0) > LATELY_MS, -pair[0]))
+        return tuple(group for _, group in groups[:LARGEST])
+
+    def is_left(self) -> bool:
+        """Whether a queue that `worst` is about was not read yet."""
+        return any(self._is_unread(row) for row in self._overview.worst_dead(WORST))
+
+    def _divide(self, column: str) -> None:
+        """Group by error, task and this field; what was grouped otherwise is dropped."""
+        by = group_by(",".join(filter(None, ("error", "task", column))))
+        if self._by is None or by.names != self._by.names:
+            self._kept, self._by = {}, by
+
+    async def _look(
+        self, due: Sequence[QueueRow], most: int, now: int, redaction: Redaction
+    ) -> None:
+        """Read the first ``most`` of these queues."""
+        queues = self._open() if due else {}
+        chosen = [(row, queues[row.name]) for row in due if row.name in queues][:most]
+        read = await together(apart(self._queue(*one, now, redaction)) for one in chosen)
+        for (row, _), found in zip(chosen, read, strict=True):
+            if isinstance(found, Exception):
+                found = _Kept(row.of("dead"), now, problem_text(found))
+            self._kept[row.name] = found
 
     def _is_unread(self, row: QueueRow) -> bool:
         """Whether it was not read yet, or only its first few entries."""

@@ -56,6 +56,8 @@ SUSPECT_MS = 250
 """time per queue whose trouble only evidence shows: 200 of them are looked at in 50 s"""
 MINUTES = 60
 """length of the rates"""
+DEAD_RULES = frozenset({"dying", "dead"})
+"""the rules that find dead letters nobody has dealt with"""
 
 
 @dataclass(slots=True)
@@ -100,6 +102,12 @@ class RollingOverview:
         """The queues that could be opened, as of the last read."""
         kept = self._kept.values()
         return [(one.entry, one.queue) for one in kept if one.queue is not None]
+
+    def worst_dead(self, most: int) -> list[QueueRow]:
+        """Of the queues whose dead letters are trouble, the worst ones, as of the last read."""
+        kept = self._kept.values()
+        found = [one for one in kept if one.queue and any(t.rule in DEAD_RULES for t in one.found)]
+        return [one.row for one in sorted(found, key=lambda one: rank(one.found))[:most]]
 
     async def read(self, in_sight: Collection[str]) -> Overview:
         """All rows: those ``in_sight`` and new ones as they are now, the others as they were at

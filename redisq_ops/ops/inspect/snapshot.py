@@ -236,6 +236,10 @@ class Snapshot:
     looked: int = 0
     dead: DeadLetters | None = None
     """of all queues"""
+    worst: tuple[ErrorGroup, ...] = ()
+    """the largest groups of dead letters in the queues that are worst"""
+    worst_left: bool = False
+    """whether some of these queues were not read yet"""
     reports: tuple[ConsumerReport, ...] = ()
     """who holds what: a report for each independent consumer group, otherwise one"""
     clients: tuple[Client, ...] = ()
@@ -255,6 +259,11 @@ class Snapshot:
     """what is unusual about the server, in a few words"""
     explain_error: str | None = None
     """why there is no explanation"""
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether something was never read yet: the next read then follows at once."""
+        return self.unread > 0 or self.worst_left
 
     @property
     def queue(self) -> ListedQueue | None:

@@ -28,6 +28,7 @@ from .snapshot import ExplainSubject, ListedQueue, Snapshot, Viewport
 if TYPE_CHECKING:
     from ..doctor.server_report import ServerReport
     from ..explain.explanation import Explanation
+    from ..groups.error_groups import ErrorGroup
     from .dead_reader import DeadReader
     from .kept_tasks import KeptTasks
 
@@ -41,11 +42,29 @@ class KeptReads:
     def __init__(self, deployment: Deployment) -> None:
         self.overview = RollingOverview(deployment)
         self.charts = ChartReader(deployment, self.overview)
-        self.dead: DeadReader | None = None
         self.tasks: KeptTasks | None = None
-        """both are made when their views are opened"""
+        """made when its view is opened"""
+        self._deployment = deployment
+        self._dead: DeadReader | None = None
         self._entry: Registered | None = None
         self._now, self._at = 0, 0.0
+
+    @property
+    def dead(self) -> DeadReader:
+        from .dead_reader import DeadReader
+
+        self._dead = self._dead or DeadReader(self._deployment, self.overview)
+        return self._dead
+
+    async def worst(self, column: str, redaction: Redaction) -> tuple[ErrorGroup, ...]:
+        """The largest groups of dead letters, of the overview as it was last read."""
+        return await self.dead.worst(column, redaction) if self.overview.worst_dead(1) else ()
+
+    @property
+    def worst_left(self) -> bool:
+        """Whether these groups are still to be read, of some queue."""
+        found = bool(self.overview.worst_dead(1))
+        return found and (self._dead is None or self._dead.is_left())
 
     def keep(self, entry: Registered, now: int) -> None:
         """Keep the registry entry of the queue that is shown, and the server's time (ms)."""
@@ -108,13 +127,20 @@ async def _view(
 ) -> Snapshot:
     kept = kept or KeptReads(deployment)
     if viewport.view == "overview":
-        found = await kept.overview.read(viewport.in_sight)
+        found, worst = await both(
+            kept.overview.read(viewport.in_sight), kept.worst(viewport.column, redaction)
+        )
         queues = tuple(map(_listed, found.rows))
-        return Snapshot(viewport, found.now_ms, queues, overview=found.rows, unread=found.unread)
+        return Snapshot(
+            viewport,
+            found.now_ms,
+            queues,
+            overview=found.rows,
+            unread=found.unread,
+            worst=worst,
+            worst_left=kept.worst_left,
+        )
     if viewport.view == "dead-all":
-        from .dead_reader import DeadReader
-
-        kept.dead = kept.dead or DeadReader(deployment, kept.overview)
         found, dead, left = await kept.dead.read(viewport.column, viewport.buckets, redaction)
         queues = tuple(map(_listed, found.rows))
         # Until all were read, the next read follows at once.

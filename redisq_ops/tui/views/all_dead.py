@@ -13,13 +13,21 @@ from redisq_ops.ops.inspect.snapshot import DeadLetters, ListedQueue, Snapshot
 from redisq_ops.ops.terminal import age, count, quantity
 from redisq_ops.tui.charts.blocks import timeline
 from redisq_ops.tui.outline.outline import OutlineSection, fact, fact_section
-from redisq_ops.tui.table.table_model import Cell
 from redisq_ops.tui.theme import BAD, DEAD, DIM
 
-from .base import ChangeTarget, Items, QueueView
+from .base import ChangeTarget, Items
 from .columns import Column, ages, ago, texts
 from .delayed import moment, zone_of
-from .new_groups import ERROR, LARGEST, NEW, NewGroupsView, counted, error_words
+from .new_groups import (
+    ERROR,
+    LARGEST,
+    NEW,
+    NewGroupsView,
+    counted,
+    error_words,
+    field_words,
+    since,
+)
 
 if TYPE_CHECKING:
     from redisq_ops.ops.groups.error_groups import ErrorGroup
@@ -28,15 +36,6 @@ HEIGHT = 4
 _TICK = 20
 COLUMN = "release"
 """the field that is shown first"""
-
-
-def _since(group: ErrorGroup, view: QueueView) -> Cell:
-    """The first death: the time of day, before today with the date; ``≤``: at the latest."""
-    if group.first_ms is None:
-        return "-"
-    first, now = (moment(ms, zone_of(view)) for ms in (group.first_ms, view.now_ms))
-    short = first[11:16] if first[:10] == now[:10] else first[5:16]
-    return f"{'' if group.exact else '≤'}{short}"
 
 
 class AllDeadView(NewGroupsView):
@@ -52,9 +51,9 @@ class AllDeadView(NewGroupsView):
         NEW,
         texts("task", "task", 18, lambda g: g.values[0], "", flex=2, optional=True),
         ERROR,
-        texts("value", COLUMN, 10, lambda g: _value(g) or None, "", flex=1, optional=True),
+        texts("value", COLUMN, 10, lambda g: field_words(g) or None, "", flex=1, optional=True),
         texts("queue", "queue", 14, lambda g: g.queue, "", flex=2),
-        replace(ages("first", "since", 12, lambda g: g.first_ms), cell=_since),
+        replace(ages("first", "since", 12, lambda g: g.first_ms), cell=since),
         ages("last", "last", 7, lambda g: g.last_ms, priority=1, falls=True),
     )
     usual = LARGEST
@@ -119,7 +118,7 @@ class AllDeadView(NewGroupsView):
             if ms is not None
         ]
         known = [fact("queue", group.queue or ""), fact("task", group.values[0] or "unknown")]
-        known += [fact(self.column, value)] if (value := _value(group)) else []
+        known += [fact(self.column, value)] if (value := field_words(group)) else []
         reasons = ", ".join(f"{count(n)} {reason}" for reason, n in group.reasons.items())
         return [
             fact_section(
@@ -190,12 +189,6 @@ class AllDeadView(NewGroupsView):
 
 
 _UNNAMED = "no filter can select just this row: its value is hidden, long, or no simple value"
-
-
-def _value(group: ErrorGroup) -> str:
-    """The values of the fields besides the task; empty: they have none."""
-    values = group.values[1:]
-    return ", ".join(value or "-" for value in values) if any(values) else ""
 
 
 def _covered(dead: DeadLetters) -> str:

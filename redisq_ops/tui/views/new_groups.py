@@ -12,6 +12,7 @@ from redisq_ops.tui.table.table_model import Cell
 
 from .base import QueueView, SortOrder
 from .columns import Column
+from .delayed import moment, zone_of
 
 if TYPE_CHECKING:
     from redisq_ops.ops.groups.error_groups import ErrorGroup
@@ -31,6 +32,21 @@ def _new(group: ErrorGroup, view: NewGroupsView) -> Cell:
 def error_words(group: ErrorGroup, _: object = None) -> str:
     """The error of its entries: type and form."""
     return group.form if group.type is None else f"{group.type}: {group.form}"
+
+
+def field_words(group: ErrorGroup) -> str:
+    """The values of the fields besides the task; empty: they have none."""
+    values = group.values[1:]
+    return ", ".join(value or "-" for value in values) if any(values) else ""
+
+
+def since(group: ErrorGroup, view: QueueView) -> str:
+    """The first death: the time of day, before today with the date; ``≤``: at the latest."""
+    if group.first_ms is None:
+        return "-"
+    first, now = (moment(ms, zone_of(view)) for ms in (group.first_ms, view.now_ms))
+    short = first[11:16] if first[:10] == now[:10] else first[5:16]
+    return f"{'' if group.exact else '≤'}{short}"
 
 
 NEW: Final = Column("new", "new", 5, _new, align="right", priority=2, optional=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from redisq_ops.core.model.rates import Minute, Rates
@@ -24,12 +25,14 @@ from .base import Items, QueueView, SortOrder, redaction_of
 from .columns import Column, number
 from .delayed import zone_of
 from .judged_queue import JudgedQueue, folded
+from .new_groups import counted, error_words, field_words, since
 from .overview_sum import OverviewSum
 
 if TYPE_CHECKING:
     from redisq_ops.core.model.entry import Counts, State
     from redisq_ops.ops.filter.ast import Query
     from redisq_ops.ops.filter.queue_filter import QueueFields
+    from redisq_ops.ops.groups.error_groups import ErrorGroup
     from redisq_ops.tui.samples import Samples
 
 _SPARK, _WIDE_SPARK = 10, 15
@@ -97,6 +100,7 @@ class OverviewView(QueueView):
     )
     usual = SortOrder("trouble", lambda q: rank(q.found), words="worst first", back="worst last")
     empty = "no queues here yet: redisq submit FILE makes one; redisq discover finds more"
+    tall = 20
     filter_examples = "mail  dead>0  kind=rq  trouble~worker  waiting>=100 oldest>1h"
 
     def __init__(self) -> None:
@@ -195,6 +199,16 @@ class OverviewView(QueueView):
         queues = self.item.members if self.stands_for else ()
         return " ".join(queue.name for queue in queues) or identity
 
+    def chart(self, snapshot: Snapshot, width: int) -> Text | None:
+        """The largest groups of dead letters that are trouble: how many, what died, since when.
+        None beside a filter, which leaves out some of these queues."""
+        if not snapshot.worst or self.filter is not None:
+            return None
+        field = snapshot.viewport.column
+        return Text("\n", end="").join(
+            _group_line(group, field, self, width) for group in snapshot.worst
+        )
+
     def preview_chart(self, item: Any, snapshot: Snapshot, width: int, height: int) -> Text:
         """The chart of a queue in the preview; of a fold its queues, each with its reasons."""
         if item.members:
@@ -270,6 +284,19 @@ class OverviewView(QueueView):
             row = _row(item, snapshot.now_ms, name, inside, waited)
             self._drawn[item.name] = (item, inside, row)
         return row
+
+
+def _group_line(group: ErrorGroup, field: str, view: QueueView, width: int) -> Text:
+    """``90  KeyError: 'amount' · ChargeCard · release v2.4.1 · since 05:35 · payments``"""
+    value = field_words(group)
+    known = [group.values[0] or "", f"{field} {value}" if value else ""]
+    known += [f"since {since(group, view)}", group.queue or ""]
+    rest = "".join(f" · {printable(words)}" for words in known if words)
+    line = Text(f"{counted(group, view):>8} dead  ", DEAD, no_wrap=True, end="")
+    line.append(printable(error_words(group), max(10, width - line.cell_len - cell_len(rest))))
+    line.append(rest, DIM)
+    line.truncate(width, overflow="ellipsis")
+    return line
 
 
 def _row(queue: JudgedQueue, now_ms: int, name: str, fold: str, waited: Sequence[int]) -> TableRow:

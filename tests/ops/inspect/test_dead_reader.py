@@ -8,16 +8,26 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops.core.engine.registry import Registered
-from redisq_ops.core.redis.operation import run
+from redisq_ops.core.engine.registry import Registered, server_ms
+from redisq_ops.core.model.clock import FakeClock
+from redisq_ops.core.redis.operation import Description, run
 from redisq_ops.core.redis.transport import exchange
 from redisq_ops.demo.other_programs import register_found
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.discover import register
 from redisq_ops.ops.inspect import dead_reader
-from redisq_ops.ops.inspect.dead_reader import AGAIN_MS, QUEUES, DeadReader, death_bars
+from redisq_ops.ops.inspect.dead_reader import (
+    AGAIN_MS,
+    CHANGED_MS,
+    LATELY_MS,
+    QUEUES,
+    WORST,
+    DeadReader,
+    death_bars,
+)
 from redisq_ops.ops.inspect.rolling_overview import RollingOverview
-from redisq_ops.ops.inspect.snapshot import DeadLetters
+from redisq_ops.ops.inspect.snapshot import DeadLetters, Snapshot, Viewport
+from redisq_ops.ops.inspect.snapshot_reader import KeptReads, fetch
 from redisq_ops.ops.redaction import NO_REDACTION, Redaction
 
 from ...command_line import dead_letters
@@ -32,12 +42,24 @@ class Refreshes:
     def __init__(self, client: redis.Redis, redaction: Redaction = NO_REDACTION) -> None:
         self.client, self.redaction = client, redaction
         deployment = Deployment(client)
+        self.deployment, self._kept = deployment, KeptReads(deployment)
         self._reader = DeadReader(deployment, RollingOverview(deployment))
         self.trips = self.commands = 0
 
     def read(self, column: str = "release", later: int = 0) -> DeadLetters:
+        seen: DeadLetters = self._run(self._reader.read(column, 60, self.redaction), later)[1]
+        return seen
+
+    def overview(self, later: int = 0) -> Snapshot:
+        """Refresh the first screen."""
+        viewport = Viewport("overview", column="release")
+        seen: Snapshot = self._run(
+            fetch(self.deployment, viewport, self.redaction, self._kept), later
+        )
+        return seen
+
+    def _run(self, description: Description[Any], later: int) -> Any:
         self.trips = self.commands = 0
-        description = self._reader.read(column, 60, self.redaction)
         try:
             calls = description.send(None)
             while True:
@@ -48,8 +70,7 @@ class Refreshes:
                         replies[at] = (replies[at][0] + later // 1000, replies[at][1])
                 calls = description.send(replies)
         except StopIteration as end:
-            found: DeadLetters = end.value[1]
-            return found
+            return end.value
 
     def all(self, column: str = "release") -> DeadLetters:
         """Refresh until every queue was read."""
@@ -188,3 +209,41 @@ def test_bars_show_nearly_all_deaths_and_the_last_one_is_now() -> None:
     step, numbers = death_bars(deaths, now, 10)
     assert step == 10_000 and sum(numbers) == 43 and numbers[-1] == 2
     assert death_bars([], now, 10) == (1000, (0,) * 10)
+
+
+def test_the_first_screen_has_the_largest_groups_of_the_worst_queues(client: redis.Redis) -> None:
+    for n in range(WORST + 2):
+        mail_dies(client, "r1", n + 2, queue=f"q{n}")
+    refreshes = Refreshes(client)
+    assert refreshes.overview().worst == ()  # the first frame waits for none of them
+    reads = 0
+    while (seen := refreshes.overview()).worst_left:
+        reads += 1
+        assert refreshes.trips == 2
+    assert reads == 2  # two queues each
+    assert [(g.queue, g.count) for g in seen.worst] == [(f"q{n}", n + 2) for n in (6, 5, 4)]
+
+
+def test_errors_of_which_nothing_died_lately_come_last(client: redis.Redis) -> None:
+    now = run(client, server_ms())
+    for queue, number, ago in (("old", 9, LATELY_MS), ("new", 2, 0), ("lately", 3, LATELY_MS // 2)):
+        mail_dies(client, "r1", number, queue=queue, clock=FakeClock(now - ago))
+    refreshes = Refreshes(client)
+    while refreshes.overview().worst_left:
+        pass
+    assert [g.queue for g in refreshes.overview().worst] == ["lately", "new", "old"]
+
+
+def test_the_first_screen_reads_dead_letters_seldom(client: redis.Redis) -> None:
+    mail = mail_dies(client, "r1", 3)
+    refreshes = Refreshes(client)
+    while refreshes.overview().worst_left:
+        pass
+    refreshes.overview()
+    idle = refreshes.commands
+    mail.move("x", 1, ["r1/1"], source="dead", target="waiting", high_water_ms=2**50)
+    assert refreshes.overview().worst[0].count == 3  # it is looked at again in some seconds
+    assert refreshes.commands == idle
+    refreshes.overview(CHANGED_MS)
+    assert refreshes.overview(CHANGED_MS).worst[0].count == 2
+    assert refreshes.overview(CHANGED_MS + 1).worst and refreshes.commands == idle
