@@ -22,6 +22,8 @@ _NAME: Final = 200
 """characters of the longest text in a pickle that may be the name of a key"""
 _BASE64 = re.compile(rb"\s*[A-Za-z0-9+/_-]{16}[A-Za-z0-9+/_\r\n-]*={0,2}\s*")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+_OLD: Final = tuple(bytes([byte]) for byte in b"(]}cSVUX")
+"""how a pickle of protocol 0 or 1 may begin"""
 _STANDARD = str.maketrans("-_", "+/")
 
 
@@ -112,14 +114,17 @@ def _from_base64(payload: bytes) -> Decoded | None:
 
 
 def _from_pickle(payload: bytes) -> Decoded | None:
-    """Of protocol 2 or later: an older one can't be told from text."""
-    if payload[0] != 0x80 or not 2 <= payload[1] <= 5 or payload[-1:] != b".":
+    """Of protocols 0 and 1 only one that keeps an object for later, as all do that hold a map, a
+    list or a text: others can't be told from text."""
+    old = payload[0] != 0x80
+    if payload[-1:] != b"." or (payload[:1] not in _OLD if old else not 2 <= payload[1] <= 5):
         return None
     import pickletools
 
     lines, names, room = list[str](), list[str](), MOST
     try:
         for opcode, value, at in pickletools.genops(payload):
+            old = old and opcode.name not in ("PUT", "BINPUT")
             if isinstance(value, (str, bytes)) and len(value) <= _NAME:
                 names.append(value if isinstance(value, str) else value.decode("latin-1"))
             shown = "" if value is None else f" {value!r}"
@@ -128,6 +133,8 @@ def _from_pickle(payload: bytes) -> Decoded | None:
             if room < 0:
                 break
     except (ValueError, OverflowError, IndexError):
+        return None
+    if old:
         return None
     text = "\n".join(lines).encode("utf-8", "backslashreplace")
     return Decoded("pickle", text, "disassembled, never loaded", tuple(names))

@@ -30,11 +30,27 @@ class PayloadContent:
     document: Any = None
     """the value of JSON; numbers are `JsonNumber`"""
     was_encoded: bool = False
+    redaction: Redaction = NO_REDACTION
+    """what was hidden"""
 
 
 @lru_cache(2)  # every refresh reads the same again
 def payload_content(payload: bytes, redaction: Redaction = NO_REDACTION) -> PayloadContent:
     """Decode a payload and apply redaction; what is larger than `MOST` is then hidden whole."""
+    return _content(payload, redaction)
+
+
+@lru_cache(64)
+def text_content(text: str, redaction: Redaction) -> PayloadContent | None:
+    """The content of a text within a document if it is encoded, in base64 for example."""
+    try:
+        found = _content(text.encode(), redaction)
+    except UnicodeEncodeError:
+        return None
+    return found if found.was_encoded else None
+
+
+def _content(payload: bytes, redaction: Redaction) -> PayloadContent:
     layers = decoded(payload)
     if layers:
         content = redaction.decoded(layers[-1])
@@ -48,7 +64,7 @@ def payload_content(payload: bytes, redaction: Redaction = NO_REDACTION) -> Payl
     cut = "" if whole else f", the first {size(BEGINNING)}"
     how = format if not (layers and layers[-1].reading) else layers[-1].reading
     what = f"{_sizes(payload, layers)}, {how}{cut}" if payload else "empty"
-    return PayloadContent(what, format, shown, document, bool(layers))
+    return PayloadContent(what, format, shown, document, bool(layers), redaction)
 
 
 @lru_cache(16)

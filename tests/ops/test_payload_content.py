@@ -60,12 +60,25 @@ class Trap:
             "zlib, pickle, {} B → 11 B, disassembled, never loaded",
             "     0: PROTO 2\n     2: BINUNICODE 'a'\n     8: BINPUT 0\n    10: STOP",
         ),
+        (
+            pickle.dumps(Trap(), 0),
+            "pickle, {} B, disassembled, never loaded",
+            "     0: GLOBAL 'sys",
+        ),
+        (pickle.dumps(["a"], 0), "pickle, {} B, disassembled, never loaded", "     0: MARK"),
+        (
+            pickle.dumps({"a": 1}, 1),
+            "pickle, {} B, disassembled, never loaded",
+            "     0: EMPTY_DICT",
+        ),
         (msgpack.packb({"n": 1, "raw": b"\xff"}), "msgpack, {} B, shown as JSON", '{"n": 1, "raw'),
         # Not these: a word, damaged data, bytes after the end, a number.
         (b"deadbeef" * 4, "32 B, text", "deadbeef"),
         (gzipped(b"x" * 99)[:-4], "{} B, binary", ""),
         (zlib.compress(b"one") + b"\0", "{} B, binary", ""),
         (b"\x80\x04X.", "4 B, binary", ""),
+        (b"(hello).", "8 B, text", "(hello)."),  # it is a pickle, too, but keeps nothing
+        (b"Subject: hi\nSee you.", "20 B, text", "Subject"),
         (b"x^2 + y^2", "9 B, text", "x^2"),
         (b"\xcc\xff\0", "3 B, binary", ""),
     ],
@@ -98,6 +111,7 @@ def test_a_bomb_shows_its_beginning_and_takes_little_memory(
         (base64.b64encode(zlib.compress(dumped(ORDER))), {"to": "ann", "password": MASK}),
         (msgpack.packb(ORDER), {"to": "ann", "password": MASK}),
         (pickle.dumps(ORDER), MASK),
+        (pickle.dumps(ORDER, 0), MASK),
         (pickle.dumps({"user": "hunter2", "password": "hunter2"}), MASK),
         (zlib.compress(pickle.dumps([b"password"])), MASK),
     ],

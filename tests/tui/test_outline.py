@@ -1,5 +1,6 @@
 """What is shown of an entry, without a terminal: lazily made, harmless, and true."""
 
+import base64
 import gzip
 import json
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from redisq_ops.ops.inspect.flow import FlowMember
 from redisq_ops.ops.inspect.history import EntryHistory
 from redisq_ops.ops.inspect.snapshot import Snapshot, Viewport
 from redisq_ops.ops.payload_content import BEGINNING, payload_content
+from redisq_ops.ops.redaction import Redaction
 from redisq_ops.ops.terminal import printable
 from redisq_ops.tui.outline.entry_outline import outline_sections
 from redisq_ops.tui.outline.outline import GROUP, OutlineItem, Parts, matches, text_parts
@@ -99,6 +101,18 @@ def test_what_is_encoded_is_not_offered_to_filters() -> None:
             if item.place or item.condition
         ]
         assert bool(found) == (encoded is payload)
+
+
+def test_a_text_in_base64_within_json_unfolds_to_what_it_holds() -> None:
+    inner = base64.urlsafe_b64encode(gzip.compress(b'{"to": "ann", "password": "hunter2"}'))
+    payload = json.dumps({"id": "0123456789abcdef", "body": inner.decode()}).encode()
+    content = payload_content(payload, Redaction.read([({"keys": ["password"]}, "")]))
+    id_, body = payload_parts(content, 60, False).folded()
+    assert id_.label.plain == 'id  "0123456789abcdef"' and not id_.parts.number
+    assert body.label.plain == f"body  base64, gzip, {len(inner)} B → 36 B, JSON"
+    to, password = body.parts.folded()
+    assert (to.label.plain, password.label.plain) == ('to  "ann"', 'password  "***"')
+    assert (to.condition, body.value) == ("", inner.decode())  # filters compare what is stored
 
 
 def test_nothing_in_a_payload_or_a_traceback_reaches_the_terminal_as_it_is() -> None:

@@ -10,7 +10,8 @@ from typing import Any, Final
 from rich.text import Text
 
 from redisq_ops.ops.json_numbers import JsonNumber, dumps
-from redisq_ops.ops.payload_content import BEGINNING, PayloadContent
+from redisq_ops.ops.payload_content import BEGINNING, PayloadContent, text_content
+from redisq_ops.ops.redaction import NO_REDACTION, Redaction
 from redisq_ops.ops.terminal import count, printable, quantity
 from redisq_ops.tui.outline.outline import LINE, NO_PARTS, Line, OutlineItem, Parts, text_parts
 from redisq_ops.tui.theme import DELAYED, DIM, HELD, OK, WARN
@@ -36,7 +37,8 @@ def payload_parts(content: PayloadContent, width: int, wraps: bool, filters: boo
     if content.format == "binary":
         return _hex_parts(content.content, width - _INDENT)
     if content.format == "JSON":
-        top = JsonItem("", content.document, (), row, filters and not content.was_encoded)
+        filters = filters and not content.was_encoded
+        top = JsonItem("", content.document, (), row, filters, content.redaction)
         return top.parts if top.parts.number else Parts.of([top])
     if content.format == "text":
         return text_parts(content.content.decode("utf-8", "backslashreplace"), row)
@@ -70,6 +72,8 @@ class JsonItem:
     """cells of the screen in which a text is wrapped; None: it isn't"""
     filters: bool = True
     """whether filters can name it: they don't look into what is encoded"""
+    redaction: Redaction = NO_REDACTION
+    """of what is encoded in it"""
 
     @property
     def label(self) -> Text:
@@ -82,6 +86,8 @@ class JsonItem:
             return text.append(f"{{{count(len(content))}}}", DIM)
         if isinstance(content, list):
             return text.append(f"[{count(len(content))}]", DIM)
+        if (inner := self._inner) is not None:
+            return text.append(inner.what, DIM)
         if self._is_long:
             lines = content.count("\n") + 1
             long = quantity(lines, "line") if lines > 1 else quantity(len(content), "character")
@@ -90,9 +96,9 @@ class JsonItem:
 
     @property
     def summary(self) -> str | Text:
-        """The beginning of a folded object, list or long text."""
+        """The beginning of a folded object, list, long or encoded text."""
         content = self.content
-        if self._is_long:
+        if self._is_long or self._inner is not None:
             return Text(*_scalar(content))
         if not isinstance(content, (dict, list)) or not content:
             return ""
@@ -156,10 +162,21 @@ class JsonItem:
             return Parts(len(members), lambda at: self._child(*members[at]))
         if isinstance(content, list):
             return Parts(len(content), lambda at: self._child(at, content[at]))
+        below = 2 * len(self.at) + 2
+        if (inner := self._inner) is not None:
+            width = (LINE if self.row is None else self.row) - below + _INDENT
+            return payload_parts(inner, max(1, width), self.row is not None)
         if self._is_long:
-            below = 2 * len(self.at) + 2
             return text_parts(content, self.row and max(1, self.row - below))
         return NO_PARTS
+
+    @property
+    def _inner(self) -> PayloadContent | None:
+        """What an encoded text holds; None: it is no such text."""
+        content = self.content
+        if not isinstance(content, str) or isinstance(content, JsonNumber):
+            return None
+        return text_content(content, self.redaction)
 
     @property
     def _is_long(self) -> bool:
@@ -173,7 +190,8 @@ class JsonItem:
 
     def _child(self, step: str | int, content: Any) -> OutlineItem:
         key = step if isinstance(step, str) else f"[{step}]"
-        return JsonItem(key or '""', content, (*self.at, step), self.row, self.filters)
+        at = (*self.at, step)
+        return JsonItem(key or '""', content, at, self.row, self.filters, self.redaction)
 
 
 def _scalar(content: Any) -> tuple[str, str]:
