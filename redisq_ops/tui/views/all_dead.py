@@ -13,9 +13,10 @@ from redisq_ops.ops.inspect.snapshot import DeadLetters, ListedQueue, Snapshot
 from redisq_ops.ops.terminal import age, count, quantity
 from redisq_ops.tui.charts.blocks import timeline
 from redisq_ops.tui.outline.outline import OutlineSection, fact, fact_section
+from redisq_ops.tui.table.table_model import Cell
 from redisq_ops.tui.theme import BAD, DEAD, DIM
 
-from .base import ChangeTarget, Items
+from .base import ChangeTarget, Items, QueueView
 from .columns import Column, ages, ago, texts
 from .delayed import moment, zone_of
 from .new_groups import (
@@ -26,7 +27,7 @@ from .new_groups import (
     counted,
     error_words,
     field_words,
-    since,
+    first_death,
 )
 
 if TYPE_CHECKING:
@@ -36,6 +37,12 @@ HEIGHT = 4
 _TICK = 20
 COLUMN = "release"
 """the field that is shown first"""
+
+
+def _since(group: ErrorGroup, view: QueueView) -> Cell:
+    """The first death; ``≤``: at the latest."""
+    first = first_death(group, view.now_ms, zone_of(view))
+    return f"{'' if group.exact else '≤'}{first}" if first else "-"
 
 
 class AllDeadView(NewGroupsView):
@@ -53,7 +60,7 @@ class AllDeadView(NewGroupsView):
         ERROR,
         texts("value", COLUMN, 10, lambda g: field_words(g) or None, "", flex=1, optional=True),
         texts("queue", "queue", 14, lambda g: g.queue, "", flex=2),
-        replace(ages("first", "since", 12, lambda g: g.first_ms), cell=since),
+        replace(ages("first", "since", 12, lambda g: g.first_ms), cell=_since),
         ages("last", "last", 7, lambda g: g.last_ms, priority=1, falls=True),
     )
     usual = LARGEST

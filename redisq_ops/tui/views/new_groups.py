@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import tzinfo
 from typing import TYPE_CHECKING, Final
 
 from redisq_ops.ops.inspect.snapshot import Snapshot
@@ -12,7 +13,7 @@ from redisq_ops.tui.table.table_model import Cell
 
 from .base import QueueView, SortOrder
 from .columns import Column
-from .delayed import moment, zone_of
+from .delayed import moment
 
 if TYPE_CHECKING:
     from redisq_ops.ops.groups.error_groups import ErrorGroup
@@ -40,13 +41,12 @@ def field_words(group: ErrorGroup) -> str:
     return ", ".join(value or "-" for value in values) if any(values) else ""
 
 
-def since(group: ErrorGroup, view: QueueView) -> str:
-    """The first death: the time of day, before today with the date; ``≤``: at the latest."""
+def first_death(group: ErrorGroup, now_ms: int, zone: tzinfo | None) -> str:
+    """The time of day of the first death, before today with the date; empty: unknown."""
     if group.first_ms is None:
-        return "-"
-    first, now = (moment(ms, zone_of(view)) for ms in (group.first_ms, view.now_ms))
-    short = first[11:16] if first[:10] == now[:10] else first[5:16]
-    return f"{'' if group.exact else '≤'}{short}"
+        return ""
+    first, now = (moment(ms, zone) for ms in (group.first_ms, now_ms))
+    return first[11:16] if first[:10] == now[:10] else first[5:16]
 
 
 NEW: Final = Column("new", "new", 5, _new, align="right", priority=2, optional=True)

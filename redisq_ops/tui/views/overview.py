@@ -25,7 +25,7 @@ from .base import Items, QueueView, SortOrder, redaction_of
 from .columns import Column, number
 from .delayed import zone_of
 from .judged_queue import JudgedQueue, folded
-from .new_groups import counted, error_words, field_words, since
+from .new_groups import counted, error_words, field_words, first_death
 from .overview_sum import OverviewSum
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ class OverviewView(QueueView):
             return None
         field = snapshot.viewport.column
         return Text("\n", end="").join(
-            _group_line(group, field, self, width) for group in snapshot.worst
+            _group_line(group, field, self, width - 1) for group in snapshot.worst
         )
 
     def preview_chart(self, item: Any, snapshot: Snapshot, width: int, height: int) -> Text:
@@ -288,10 +288,10 @@ class OverviewView(QueueView):
 
 def _group_line(group: ErrorGroup, field: str, view: QueueView, width: int) -> Text:
     """``90  KeyError: 'amount' · ChargeCard · release v2.4.1 · since 05:35 · payments``"""
-    value = field_words(group)
+    value, first = field_words(group), first_death(group, view.now_ms, zone_of(view))
     known = [group.values[0] or "", f"{field} {value}" if value else ""]
-    known += [f"since {since(group, view)}", group.queue or ""]
-    rest = "".join(f" · {printable(words)}" for words in known if words)
+    known += [f"since {first}{'' if group.exact else ' or before'}" if first else ""]
+    rest = "".join(f" · {printable(words)}" for words in (*known, group.queue) if words)
     line = Text(f"{counted(group, view):>8} dead  ", DEAD, no_wrap=True, end="")
     line.append(printable(error_words(group), max(10, width - line.cell_len - cell_len(rest))))
     line.append(rest, DIM)
