@@ -36,7 +36,7 @@ def test_the_largest_errors_are_on_the_screen_before_the_first_key(
         await see(pilot, "release v2.4.1", "release v9", "release v7")
         assert app.view == "overview"
         largest, second = text(app).splitlines()[2:4]
-        what, task, release, since, queue = largest.split(" · ")
+        what, task, release, queue, since = largest.split(" · ")
         assert what.split() == ["90", "dead", "KeyError:", "key", "not", "found:", ":iban"]
         assert (task, release, queue) == ("ChargeCard", "release v2.4.1", "sidekiq:cards")
         assert re.fullmatch(r"since (\d\d-\d\d )?\d\d:\d\d", since)

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 _SPARK, _WIDE_SPARK = 10, 15
 _MINUTES = 60
 """minutes that a small chart shows"""
+_ERROR = 10
+"""cells of an error above the list, at least"""
 _SIGNS = {Severity.CRITICAL: ("!! ", f"bold {BAD}"), Severity.WARNING: ("!  ", WARN)}
 """what stands before the reasons, and their style: both tell the severity without colours"""
 
@@ -287,13 +289,18 @@ class OverviewView(QueueView):
 
 
 def _group_line(group: ErrorGroup, field: str, view: QueueView, width: int) -> Text:
-    """``90  KeyError: 'amount' · ChargeCard · release v2.4.1 · since 05:35 · payments``"""
+    """``90 dead  KeyError: 'amount' · ChargeCard · release v2.4.1 · payments · since 05:35``; the
+    name of the field only where there is room for it."""
     value, first = field_words(group), first_death(group, view.now_ms, zone_of(view))
-    known = [group.values[0] or "", f"{field} {value}" if value else ""]
-    known += [f"since {first}{'' if group.exact else ' or before'}" if first else ""]
-    rest = "".join(f" · {printable(words)}" for words in (*known, group.queue) if words)
-    line = Text(f"{counted(group, view):>8} dead  ", DEAD, no_wrap=True, end="")
-    line.append(printable(error_words(group), max(10, width - line.cell_len - cell_len(rest))))
+    since = f"since {'' if group.exact else 'before '}{first}" if first else ""
+    line = Text(f"{counted(group, view):>6} dead  ", DEAD, no_wrap=True, end="")
+    for named in (f"{field} {value}" if value else "", value):
+        known = (group.values[0], named, group.queue, since)
+        rest = "".join(f" · {printable(words)}" for words in known if words)
+        room = width - line.cell_len - cell_len(rest)
+        if room >= _ERROR:
+            break
+    line.append(printable(error_words(group), max(_ERROR, room)))
     line.append(rest, DIM)
     line.truncate(width, overflow="ellipsis")
     return line
