@@ -86,6 +86,7 @@ class DeadReader:
         self._kept: dict[str, _Kept] = {}
         self._by: GroupBy | None = None
         self._room = QUEUES
+        self._begins = True
 
     async def read(
         self, column: str, bars: int, redaction: Redaction
@@ -122,9 +123,12 @@ class DeadReader:
         groups.sort(key=lambda pair: (now - (pair[1].last_ms or 0) > LATELY_MS, -pair[0]))
         return tuple(group for _, group in groups[:LARGEST])
 
-    def is_left(self) -> bool:
-        """Whether a queue that `worst` is about was not read yet."""
-        return any(self._is_unread(row) for row in self._overview.worst_dead(WORST))
+    @property
+    def begins(self) -> bool:
+        """Whether `worst` has not read all of its queues once."""
+        rows = self._overview.worst_dead(WORST)
+        self._begins = self._begins and any(self._is_unread(row) for row in rows)
+        return self._begins
 
     def _divide(self, column: str) -> None:
         """Group by error, task and this field; what was grouped otherwise is dropped."""

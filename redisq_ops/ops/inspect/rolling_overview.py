@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import ceil
 from time import monotonic
 from typing import Any
@@ -89,6 +90,8 @@ class RollingOverview:
         self._listed: tuple[list[Registered], int] = [], 0
         self._listed_s = 0.0
         self._acknowledged: Mapping[str, Acknowledgement] = NOTHING_KNOWN
+        self._bad = list[_KeptRow]()
+        """the queues in trouble, the worst first"""
         self._room: int | None = None
         """rows out of sight that the next stage reads; None: all rows are read at once"""
 
@@ -104,10 +107,9 @@ class RollingOverview:
         return [(one.entry, one.queue) for one in kept if one.queue is not None]
 
     def worst_dead(self, most: int) -> list[QueueRow]:
-        """Of the queues whose dead letters are trouble, the worst ones, as of the last read."""
-        kept = self._kept.values()
-        found = [one for one in kept if one.queue and any(t.rule in DEAD_RULES for t in one.found)]
-        return [one.row for one in sorted(found, key=lambda one: rank(one.found))[:most]]
+        """Of the queues whose dead letters are trouble, the worst ones."""
+        found = (one.row for one in self._bad if any(t.rule in DEAD_RULES for t in one.found))
+        return list(islice(found, most))
 
     async def read(self, in_sight: Collection[str]) -> Overview:
         """All rows: those ``in_sight`` and new ones as they are now, the others as they were at
@@ -224,8 +226,8 @@ class RollingOverview:
         """Read the evidence of the worst queues again where it is old or missing, and of some whose
         trouble only evidence shows."""
         kept = [one for one in self._kept.values() if one.row.counts is not None and one.queue]
-        bad = sorted((one for one in kept if one.found), key=lambda one: rank(one.found))
-        worst = bad[:EXAMINED]
+        self._bad = sorted((one for one in kept if one.found), key=lambda one: rank(one.found))
+        worst = self._bad[:EXAMINED]
         examined = {one.row.name for one in worst}
         suspects = [one for one in kept if one.row.name not in examined and suspect(one.row)]
         due = self._older(worst, EVIDENCE_MS)

@@ -62,9 +62,9 @@ class KeptReads:
 
     @property
     def worst_left(self) -> bool:
-        """Whether these groups are still to be read, of some queue."""
+        """Whether these groups were not read of each queue once."""
         found = bool(self.overview.worst_dead(1))
-        return found and (self._dead is None or self._dead.is_left())
+        return found and (self._dead is None or self._dead.begins)
 
     def keep(self, entry: Registered, now: int) -> None:
         """Keep the registry entry of the queue that is shown, and the server's time (ms)."""

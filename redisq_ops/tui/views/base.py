@@ -148,6 +148,7 @@ class QueueView(Vertical):
         self.snapshot: Snapshot | None = None
         self.table = PagedTable(self.columns, empty=self.empty)
         self._chart = Static(classes="chart", markup=False)
+        self._drawn_chart: Text | None = None
         self._chart_lines = -1
         self._items = Items(0, 0, ())
         self._shown = 0
@@ -415,10 +416,10 @@ class QueueView(Vertical):
     def _draw_chart(self, snapshot: Snapshot) -> None:
         drawn = self.chart(snapshot, self.size.width) if self.app.size.height >= self.tall else None
         self._chart.display = drawn is not None
-        if drawn is not None:
+        if drawn is not None and drawn != self._drawn_chart:
             lines = drawn.plain.count("\n")
             self._chart.update(drawn, layout=lines != self._chart_lines)
-            self._chart_lines = lines
+            self._drawn_chart, self._chart_lines = drawn, lines
 
     def _arranged(self, items: Sequence[Any], snapshot: Snapshot) -> Sequence[Any]:
         """The items that the filter accepts, in the order that is shown."""

@@ -45,6 +45,7 @@ class Refreshes:
         self.deployment, self._kept = deployment, KeptReads(deployment)
         self._reader = DeadReader(deployment, RollingOverview(deployment))
         self.trips = self.commands = 0
+        self._now: tuple[int, int] | None = None
 
     def read(self, column: str = "release", later: int = 0) -> DeadLetters:
         seen: DeadLetters = self._run(self._reader.read(column, 60, self.redaction), later)[1]
@@ -67,7 +68,9 @@ class Refreshes:
                 replies: Any = exchange(self.client, calls)
                 for at, call in enumerate(calls):
                     if call.command == ("TIME",):
-                        replies[at] = (replies[at][0] + later // 1000, replies[at][1])
+                        # The server's clock stands still, or is moved.
+                        self._now = self._now or replies[at]
+                        replies[at] = (self._now[0] + later // 1000, self._now[1])
                 calls = description.send(replies)
         except StopIteration as end:
             return end.value
