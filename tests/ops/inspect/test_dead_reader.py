@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import redis
 
 from redisq_ops.core.engine.registry import Registered, server_ms
 from redisq_ops.core.model.clock import FakeClock
-from redisq_ops.core.redis.operation import Description, run
+from redisq_ops.core.redis.operation import run
 from redisq_ops.core.redis.transport import exchange
 from redisq_ops.demo.other_programs import register_found
 from redisq_ops.ops.deployment import Deployment
@@ -59,7 +60,7 @@ class Refreshes:
         )
         return seen
 
-    def _run(self, description: Description[Any], later: int) -> Any:
+    def _run(self, description: Coroutine[Any, Any, Any], later: int) -> Any:
         self.trips = self.commands = 0
         try:
             calls = description.send(None)
