@@ -87,6 +87,8 @@ class DeadReader:
         self._by: GroupBy | None = None
         self._room = QUEUES
         self._begins = True
+        self._slow_ms = 0
+        """when `worst` read slowly; 0: never"""
 
     async def read(
         self, column: str, bars: int, redaction: Redaction
@@ -109,7 +111,8 @@ class DeadReader:
     async def worst(self, column: str, redaction: Redaction) -> tuple[ErrorGroup, ...]:
         """The largest groups of the queues with the worst trouble of dead letters, as the overview
         was last read: first those of which an entry died within `LATELY_MS`. It reads `FEW` queues
-        at most, and each again after `AGAIN_MS`, or `CHANGED_MS` if its number changed."""
+        at most, and each again after `AGAIN_MS`, or `CHANGED_MS` if its number changed; none on a
+        slow link, and none for `AGAIN_MS` after a slow read."""
         self._divide(column)
         rows, now = self._overview.worst_dead(WORST), self._overview.now
         due = [
@@ -117,7 +120,11 @@ class DeadReader:
             for row in self._due(rows, now)
             if self._is_unread(row) or not 0 <= now - self._kept[row.name].read_ms < CHANGED_MS
         ]
-        await self._look(due, FEW, now, redaction)
+        if due and not self._overview.slow and not 0 <= now - self._slow_ms < AGAIN_MS:
+            began = monotonic()
+            await self._look(due, FEW, now, redaction)
+            if monotonic() - began > SLOW_S:
+                self._slow_ms = now
         kept = [self._kept[row.name] for row in rows if row.name in self._kept]
         groups = [(one.about(group), group) for one in kept for group in one.groups]
         groups.sort(key=lambda pair: (now - (pair[1].last_ms or 0) > LATELY_MS, -pair[0]))
@@ -128,7 +135,7 @@ class DeadReader:
         """Whether `worst` has not read all of its queues once."""
         rows = self._overview.worst_dead(WORST)
         self._begins = self._begins and any(self._is_unread(row) for row in rows)
-        return self._begins
+        return self._begins and not self._overview.slow and not self._slow_ms
 
     def _divide(self, column: str) -> None:
         """Group by error, task and this field; what was grouped otherwise is dropped."""

@@ -101,6 +101,11 @@ class RollingOverview:
         return self._now
 
     @property
+    def slow(self) -> bool:
+        """Whether the link is slow, as the last read tells."""
+        return self._room is not None or self._took_s > SLOW_S
+
+    @property
     def opened(self) -> list[tuple[Registered, Queue[Any]]]:
         """The queues that could be opened, as of the last read."""
         kept = self._kept.values()
@@ -150,8 +155,7 @@ class RollingOverview:
         """The queues, and the server's time (ms). On a slow link both are kept for some seconds:
         the registry of 210 queues has 20 kB."""
         age_s = monotonic() - self._listed_s
-        slow = self._room is not None or self._took_s > SLOW_S
-        if not slow or age_s > REGISTRY_S:
+        if not self.slow or age_s > REGISTRY_S:
             self._listed, self._acknowledged = await listed(self._deployment)
             self._listed_s, age_s = monotonic(), 0.0
         entries, then = self._listed

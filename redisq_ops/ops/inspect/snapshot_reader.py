@@ -63,8 +63,9 @@ class KeptReads:
     @property
     def worst_left(self) -> bool:
         """Whether these groups were not read of each queue once."""
-        found = bool(self.overview.worst_dead(1))
-        return found and (self._dead is None or self._dead.begins)
+        if self.overview.slow or not self.overview.worst_dead(1):
+            return False
+        return self._dead is None or self._dead.begins
 
     def keep(self, entry: Registered, now: int) -> None:
         """Keep the registry entry of the queue that is shown, and the server's time (ms)."""

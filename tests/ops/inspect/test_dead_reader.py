@@ -16,7 +16,7 @@ from redisq_ops.core.redis.transport import exchange
 from redisq_ops.demo.other_programs import register_found
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.discover import register
-from redisq_ops.ops.inspect import dead_reader
+from redisq_ops.ops.inspect import dead_reader, rolling_overview
 from redisq_ops.ops.inspect.dead_reader import (
     AGAIN_MS,
     CHANGED_MS,
@@ -251,3 +251,30 @@ def test_the_first_screen_reads_dead_letters_seldom(client: redis.Redis) -> None
     refreshes.overview(CHANGED_MS)
     assert refreshes.overview(CHANGED_MS).worst[0].count == 2
     assert refreshes.overview(CHANGED_MS + 1).worst and refreshes.commands == idle
+
+
+def test_on_a_slow_link_the_first_screen_reads_no_dead_letters(
+    client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mail_dies(client, "r1", 3)
+    refreshes = Refreshes(client)
+    refreshes.overview()
+    monkeypatch.setattr(rolling_overview, "SLOW_S", -1)  # every read took longer
+    for _ in range(3):
+        seen = refreshes.overview()
+        assert seen.worst == () and not seen.incomplete
+
+
+def test_after_a_slow_read_of_dead_letters_the_first_screen_waits(
+    client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mail = mail_dies(client, "r1", 3)
+    refreshes = Refreshes(client)
+    monkeypatch.setattr(dead_reader, "SLOW_S", -1)  # of dead letters only
+    refreshes.overview()
+    assert not refreshes.overview().incomplete
+    mail.move("x", 1, ["r1/1"], source="dead", target="waiting", high_water_ms=2**50)
+    for later in (CHANGED_MS, CHANGED_MS + 1, AGAIN_MS - 1):
+        assert refreshes.overview(later).worst[0].count == 3
+    assert refreshes.overview(AGAIN_MS + 1000).worst and refreshes.overview(AGAIN_MS + 2000)
+    assert refreshes.overview(AGAIN_MS + 2000).worst[0].count == 2
