@@ -48,6 +48,10 @@ def test_the_largest_errors_are_on_the_screen_before_the_first_key(
         await press(pilot, "escape")
         await until(pilot, lambda: "release v7" in text(app).splitlines()[2])
         assert "ChargeCard" not in text(app)
+        redisq("dlq", "acknowledge", "mail", "--until", "3d", "--yes")
+        mail_dies(client, "r2", 2, release="v8", error=Failure("Timeout", "no answer"))
+        await see(pilot, "2 dead  Timeout: no answer · release v8 · mail")
+        assert "release v7" not in text(app)  # these are known
 
     drive(url, body, size=(140, 36))
 

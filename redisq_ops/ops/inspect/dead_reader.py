@@ -110,7 +110,8 @@ class DeadReader:
 
     async def worst(self, column: str, redaction: Redaction) -> tuple[ErrorGroup, ...]:
         """The largest groups of the queues with the worst trouble of dead letters, as the overview
-        was last read: first those of which an entry died within `LATELY_MS`. It reads `FEW` queues
+        was last read, without acknowledged ones: first those of which an entry died within
+        `LATELY_MS`. It reads `FEW` queues
         at most, and each again after `AGAIN_MS`, or `CHANGED_MS` if its number changed; none on a
         slow link, and none for `AGAIN_MS` after a slow read."""
         self._divide(column)
@@ -125,8 +126,13 @@ class DeadReader:
             await self._look(due, FEW, now, redaction)
             if monotonic() - began > SLOW_S:
                 self._slow_ms = now
-        kept = [self._kept[row.name] for row in rows if row.name in self._kept]
-        groups = [(one.about(group), group) for one in kept for group in one.groups]
+        groups = [
+            (kept.about(group), group)
+            for row in rows
+            if (kept := self._kept.get(row.name))
+            for group in kept.groups
+            if not _is_known(group, row, now)
+        ]
         groups.sort(key=lambda pair: (now - (pair[1].last_ms or 0) > LATELY_MS, -pair[0]))
         return tuple(group for _, group in groups[:LARGEST])
 
@@ -243,6 +249,12 @@ class DeadReader:
             numbers,
             len(deaths) - sum(numbers),
         )
+
+
+def _is_known(group: ErrorGroup, row: QueueRow, now: int) -> bool:
+    """Whether an operator knows of all of its entries."""
+    known, last = row.acknowledged, group.last_ms
+    return known is not None and known.holds(now) and last is not None and last <= known.at_ms
 
 
 def _why_unread(row: QueueRow) -> str | None:
