@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from redisq_ops.core.model.clock import Seconds, checked_seconds
+from redisq_ops.core.model.clock import Seconds, countdown
 from redisq_ops.core.model.entry import EntryOutcome, Request
 
 from .errors import JobGone
@@ -88,7 +86,7 @@ class Batch(Generic[R]):
         64 MiB; one that was dropped for that is a `JobGone`.
         """
         queues, name = self.task.owner.queues, self.task.owner.map_name
-        queues.ended(name, self.id, countdown(timeout)())
+        queues.ended(name, self.id, timeout)
         found: list[Any] = []
         for part in queues.queue(name).results(self.id):
             try:
@@ -98,11 +96,3 @@ class Batch(Generic[R]):
                     raise
                 found.append(error)
         return found
-
-
-def countdown(timeout: Seconds | None) -> Callable[[], float | None]:
-    """A function that says how many seconds are left from now on; None: no end."""
-    if timeout is None:
-        return lambda: None
-    ends = monotonic() + checked_seconds(timeout, "timeout")
-    return lambda: max(0.0, ends - monotonic())

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
-from redisq_ops.core.model.clock import Moment, Seconds, checked_seconds
+from redisq_ops.core.model.clock import Moment, Seconds, checked_moment, checked_seconds
 from redisq_ops.core.model.entry import EntryOutcome
 from redisq_ops.core.model.errors import BadInput, Unreadable
 from redisq_ops.core.model.keys import checked_name
@@ -80,7 +80,8 @@ class Task(Generic[P, R]):
         """Call the function later, in a worker, with these arguments.
 
         Options beside the arguments: ``in_`` (seconds or a timedelta) or ``at`` (an aware
-        datetime, or Unix seconds): not earlier. ``unique``: a text of printable ASCII without
+        datetime, or Unix seconds): not earlier. ``expires``: a time like ``at``; a job that no
+        worker took by then is dead, and says so. ``unique``: a text of printable ASCII without
         space { } * | /; while a job of this task with the same text is there and not done, no
         second one is added. ``priority``: a level of `Tasks`. ``for_client``: a name; clients take
         turns, so that none waits for all jobs of another, but there are no times and levels.
@@ -122,8 +123,6 @@ class Task(Generic[P, R]):
             print(batch.progress().done, batch.results(timeout=60), batch.then[0].result())
         """
         steps = _steps(then)
-        if refused := ", ".join(sorted(OPTIONS & kwargs.keys())):
-            raise BadInput(f"{refused}: an option of submit, which map doesn't have")
         calls = [
             encoded(Call(self.name, self.signature.encode((value,), kwargs)))
             for value in listed(values, "values")
@@ -182,20 +181,19 @@ class Task(Generic[P, R]):
         priority: str | None = None,
         then: Step | Sequence[Step] = (),
         for_client: str | None = None,
+        expires: Moment | None = None,
     ) -> tuple[tuple[str, bytes], dict[str, Any], Job[R]]:
         if for_client is not None and (in_, at, priority) != (None, None, None):
             raise BadInput("for_client: clients take turns: leave in_, at and priority out")
         if in_ is not None and at is not None:
             raise BadInput("in_ or at: give one of them")
-        if unique == "":
-            raise BadInput("unique is empty: give a text, or leave it out")
         after = None if in_ is None else checked_seconds(in_, "in_")
-        id = f"{self.name}~{ulid() if unique is None else unique}"
-        checked_name(id, "unique" if unique is not None else "task")
+        id = f"{self.name}~{ulid() if unique is None else checked_name(unique, 'unique')}"
         kept = self.signature.encode(args, kwargs)
         job: Job[R] = Job(id, self._queue(priority, for_client), self)
         following, jobs = _following(job, _steps(then))
-        payload = encoded(Call(self.name, kept, following))
+        until = None if expires is None else checked_moment(expires, "expires")
+        payload = encoded(Call(self.name, kept, following, expires=until))
         place = {"client": for_client, "at": at, "after": after}
         return (id, payload), place, replace(job, then=jobs)
 

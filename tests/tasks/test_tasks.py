@@ -126,7 +126,8 @@ def test_arguments_are_checked_before_anything_is_sent(
         ({"in_": 1, "at": datetime.now(UTC)}, "^in_ or at: give one of them"),
         ({"priority": "high"}, "jobs has default"),
         ({"unique": "a b"}, "unique"),
-        ({"unique": ""}, "unique is empty"),
+        ({"unique": ""}, "^unique '' can't be used: 1 to 128"),
+        ({"expires": 60}, "^expires of 60: Unix seconds expected"),
         ({"for_client": "acme", "in_": 5}, "^for_client: clients take turns: leave in_, at and"),
         ({"for_client": "acme", "priority": "default"}, "^for_client: clients take turns"),
         ({"for_client": "a b"}, "client name"),
@@ -262,7 +263,7 @@ def test_what_the_code_of_a_worker_does_not_know_is_dead_at_once_and_can_be_repl
     texts = {id: error.message for id, error in said.items() if error}
     assert "has no task 'added' in jobs (it has resize)" in texts[unknown.id]
     assert "unknown field `ratio`" in texts[more.id]
-    assert "missing a required argument: 'path'" in texts["resize~x"]
+    assert "missing required field `path`" in texts["resize~x"]
     assert "the payload calls no task" in texts["other"]
     with pytest.raises(JobFailed, match="UnknownTask"):
         unknown.result(timeout=0)
@@ -506,6 +507,74 @@ def test_hooks_and_log_lines_know_the_job(jobs: Tasks, caplog: pytest.LogCapture
         current_job()
     with pytest.raises(BadInput, match="one of before, after, failed"):
         jobs.hook("never")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_job_that_nobody_began_in_time_is_dead_and_says_so(
+    jobs: Tasks, clock: FakeClock, is_async: bool
+) -> None:
+    ran = []
+
+    @jobs.task()
+    def offer(text: str) -> None:
+        ran.append(text)
+
+    if is_async:
+
+        @jobs.task()
+        async def other() -> None: ...
+
+    soon = datetime.fromtimestamp((clock.now_ms + 60_000) / 1000, UTC)
+    in_time, late = offer.submit("a", expires=soon), offer.submit("b", in_=90, expires=soon)
+    run(jobs)
+    clock.advance(90)
+    run(jobs)
+    assert (ran, in_time.state()) == (["a"], "done")
+    with pytest.raises(JobFailed, match="Expired: 30,000 ms too late") as dead:
+        late.result(timeout=0)
+    assert dead.value.reason == "rejected"
+
+
+def test_what_a_task_returns_after_its_attempt_was_over_starts_nothing(
+    client: redis.Redis,
+) -> None:
+    jobs, released = of(Tasks("jobs"), client), threading.Event()
+    told: list[tuple[str, Any]] = []
+
+    @jobs.task(retries=0, timeout=0.05)
+    def slow() -> int:
+        released.wait(90)
+        return 1
+
+    @jobs.task()
+    def next_(n: int) -> None: ...
+
+    jobs.hook("after")(lambda job, result: told.append(("after", result)))
+    jobs.hook("failed")(lambda job, error: told.append(("failed", str(error))))
+    job = slow.submit(then=next_.after("n"))
+    worker = threading.Thread(target=run, args=(jobs,))
+    worker.start()
+    with pytest.raises(JobFailed, match="Timeout"):
+        job.result(timeout=60)
+    released.set()
+    worker.join()
+    while not told:
+        time.sleep(0.005)
+    assert told == [("failed", "task slow returned after this attempt had ended")]
+    assert job.then[0].state() is None
+
+
+def test_a_hook_hears_of_a_job_that_the_code_does_not_know(jobs: Tasks) -> None:
+    told = []
+
+    @jobs.task()
+    def ping() -> None: ...
+
+    jobs.hook("failed")(lambda job, error: told.append((job.id, type(error).__name__)))
+    job = ping.submit()
+    del jobs.tasks["ping"]
+    run(jobs)
+    assert told == [(job.id, "UnknownTask")]
 
 
 def test_schedules_follow_the_code(client: redis.Redis, clock: FakeClock) -> None:
