@@ -38,27 +38,23 @@ class Job(Generic[R]):
         worker; `JobGone`; TimeoutError; `BadInput` in an async task, whose worker would stop.
         """
         left = countdown(timeout)
-        for job in self._line():
-            end = job.task.owner.queues.ended(job.queue, job.id, left())
-            value = job.task.value(job.id, end)
-        return cast(R, value)
+        if self.after is not None:
+            self.after.result(left())
+        end = self.task.owner.queues.ended(self.queue, self.id, left())
+        return self.task.value(self.id, end)
 
     async def aresult(self, timeout: Seconds | None = None) -> R:
         """As `result`, for asyncio."""
         left = countdown(timeout)
-        for job in self._line():
-            end = await job.task.owner.queues.aended(job.queue, job.id, left())
-            value = job.task.value(job.id, end)
-        return cast(R, value)
+        if self.after is not None:
+            await self.after.aresult(left())
+        end = await self.task.owner.queues.aended(self.queue, self.id, left())
+        return self.task.value(self.id, end)
 
     def state(self) -> str | None:
         """waiting | pending | delayed | done | dead | trash; None: the queue doesn't have it."""
         (outcome,) = self.task.owner.queues.queue(self.queue).outcomes([self.id])
         return cast(EntryOutcome, outcome).state
-
-    def _line(self) -> list[Job[Any]]:
-        """The jobs that it follows, the first one first, and itself."""
-        return [*(self.after._line() if self.after else ()), self]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from redisq_ops.core.model.ulid import ulid
 from redisq_ops.core.model.validation import listed, validated
 from redisq_ops.core.queues.request.outcomes import SubRequestOutcome
 
-from .codec import OPTIONS, Call, Next, Raw, Signature, encoded
+from .codec import Call, Next, Raw, Signature, encoded
 from .errors import JobFailed, JobGone
 from .job import Batch, Job
 
@@ -90,13 +90,13 @@ class Task(Generic[P, R]):
 
             thumbnail.submit("a.png", width=100, in_=60, unique="a.png")
         """
-        entry, place, job = self._planned(args, kwargs)
+        entry, place, job = self._plan(args, **kwargs)
         (word,) = self.owner.queues.queue(job.queue).add_entries([entry], **place)
         return job if word == "ok" else replace(job, created=False, then=())
 
     async def asubmit(self, *args: Any, **kwargs: Any) -> Job[R]:
         """As `submit`, for asyncio."""
-        entry, place, job = self._planned(args, kwargs)
+        entry, place, job = self._plan(args, **kwargs)
         (word,) = await self.owner.queues.aqueue(job.queue).add_entries([entry], **place)
         return job if word == "ok" else replace(job, created=False, then=())
 
@@ -162,18 +162,11 @@ class Task(Generic[P, R]):
             what = f"job {id} returned something else than {self.name} declares"
             raise Unreadable(f"{what}: {error}") from None
 
-    def _planned(
-        self, args: Any, kwargs: dict[str, Any]
-    ) -> tuple[tuple[str, bytes], dict[str, Any], Job[R]]:
-        """What is sent for a call: the entry and its place; and the job with those that follow."""
-        options = {name: kwargs.pop(name) for name in OPTIONS & kwargs.keys()}
-        return self._plan(args, kwargs, **options)
-
     @validated
     def _plan(
         self,
         args: Any,
-        kwargs: dict[str, Any],
+        /,
         *,
         in_: Seconds | None = None,
         at: Moment | None = None,
@@ -182,7 +175,9 @@ class Task(Generic[P, R]):
         then: Step | Sequence[Step] = (),
         for_client: str | None = None,
         expires: Moment | None = None,
+        **kwargs: Any,
     ) -> tuple[tuple[str, bytes], dict[str, Any], Job[R]]:
+        """What is sent for a call: the entry and its place; and the job with those that follow."""
         if for_client is not None and (in_, at, priority) != (None, None, None):
             raise BadInput("for_client: clients take turns: leave in_, at and priority out")
         if in_ is not None and at is not None:
