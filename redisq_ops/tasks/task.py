@@ -199,7 +199,7 @@ class Task(Generic[P, R]):
 
 
 def _steps(then: Step | Sequence[Step]) -> Sequence[Step]:
-    steps = [then] if isinstance(then, Step) else listed(then, "then")
+    steps = [then] if isinstance(then, (Step, Task)) else listed(then, "then")
     for step in steps:
         if not isinstance(step, Step):
             raise BadInput(f"then has {step!r:.60}: write what follows as TASK.after(ARGUMENT)")

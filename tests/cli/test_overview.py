@@ -315,7 +315,7 @@ def test_requests_are_listed_open_or_settled(redisq: Redisq, client: redis.Redis
     assert "has no requests" in redisq.refusal("request", "ls", "later", code=1)
     RequestQueue(client, "other").submit([], id="finished")
     redisq("request", "ls", "other")
-    assert redisq.err == "no open requests; --settled lists others\n"
+    assert redisq.err == "no open requests; --settled lists finished ones\n"
 
 
 def test_a_word_says_what_inspect_shows_where_a_queue_has_the_name_of_a_request(
