@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from redisq_ops import Reject, Work
 from redisq_ops.core.model.settings import MAX_RESULT
+from redisq_ops.core.worker.daemon_threads import DaemonThreads
 
 from .codec import Call, encoded, read_call, with_argument
 from .task import Task
@@ -44,7 +44,7 @@ class Runner:
     def __init__(self, owner: Tasks, threads: int) -> None:
         self._owner, self._tasks = owner, owner.tasks
         self.is_async = any(task.is_async for task in self._tasks.values())
-        self._threads = ThreadPoolExecutor(threads, "redisq-task") if self.is_async else None
+        self._threads = DaemonThreads(threads, "redisq-task") if self.is_async else None
 
     def call(self, work: Work) -> bytes:
         """Run a job; returns its result as it is kept."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import multiprocessing
 import threading
 import time
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from redisq_ops.tasks import (
     JobGone,
     Reject,
     Retry,
+    Task,
     Tasks,
     current_job,
     exponential,
@@ -575,6 +577,39 @@ def test_a_hook_hears_of_a_job_that_the_code_does_not_know(jobs: Tasks) -> None:
     del jobs.tasks["ping"]
     run(jobs)
     assert told == [(job.id, "UnknownTask")]
+
+
+def test_a_function_that_hangs_beside_async_tasks_does_not_keep_the_process(
+    client: redis.Redis, url: str, tmp_path: Path
+) -> None:
+    def declared(client: redis.Redis) -> tuple[Tasks, Task[[], None]]:
+        jobs = of(Tasks("jobs"), client)
+
+        @jobs.task()
+        async def other() -> None: ...
+
+        @jobs.task()
+        def hang() -> None:
+            (tmp_path / "began").touch()
+            threading.Event().wait()
+
+        return jobs, hang
+
+    def work() -> None:
+        jobs, _ = declared(redis.Redis.from_url(url))
+        jobs.worker(grace=0.1).run()
+
+    _, hang = declared(client)
+    job = hang.submit()
+    process = multiprocessing.get_context("fork").Process(target=work)
+    process.start()
+    while not (tmp_path / "began").exists():
+        time.sleep(0.005)
+    process.terminate()
+    process.join(30)
+    ended = process.exitcode
+    process.kill()
+    assert (ended, job.state()) == (0, "waiting"), "given back"
 
 
 def test_schedules_follow_the_code(client: redis.Redis, clock: FakeClock) -> None:
