@@ -44,7 +44,7 @@ class Runner:
     def __init__(self, owner: Tasks, threads: int) -> None:
         self._owner, self._tasks = owner, owner.tasks
         self.is_async = any(task.is_async for task in self._tasks.values())
-        self._threads = DaemonThreads(threads, "redisq-task") if self.is_async else None
+        self._threads = DaemonThreads(threads, "redisq-task")
 
     def call(self, work: Work) -> bytes:
         """Run a job; returns its result as it is kept."""
@@ -70,7 +70,9 @@ class Runner:
             if task.is_async:
                 result = await task.function(**kwargs)
             else:
-                result = await in_thread(partial(copy_context().run, task.function, **kwargs))
+                function = partial(copy_context().run, task.function, **kwargs)
+                work.in_thread = self._threads.submit(function)
+                result = await asyncio.wrap_future(work.in_thread)
             keep = partial(self._kept, work, task, call, result)
             data = await in_thread(keep) if call.then else keep()
         except BaseException as error:

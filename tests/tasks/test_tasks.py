@@ -579,6 +579,38 @@ def test_a_hook_hears_of_a_job_that_the_code_does_not_know(jobs: Tasks) -> None:
     assert told == [(job.id, "UnknownTask")]
 
 
+def test_a_function_that_outran_its_time_out_keeps_its_slot_also_beside_async_tasks(
+    client: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    jobs, released = of(Tasks("jobs"), client), threading.Event()
+
+    @jobs.task()
+    async def other() -> None: ...
+
+    @jobs.task(retries=0, timeout=0.05)
+    def slow() -> None:
+        released.wait(90)
+
+    @jobs.task(retries=0, timeout=0.05)
+    def quick() -> int:
+        return 2
+
+    job = slow.submit()
+    worker = jobs.worker(concurrency=1)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    with pytest.raises(JobFailed, match="Timeout"):
+        job.result(timeout=60)
+    after = quick.submit()
+    time.sleep(0.3)
+    assert after.state() == "waiting"
+    released.set()
+    assert after.result(timeout=60) == 2
+    worker.stop()
+    thread.join()
+    assert "every slot is taken by a handler that outran its time-out" in caplog.text
+
+
 def test_a_function_that_hangs_beside_async_tasks_does_not_keep_the_process(
     client: redis.Redis, url: str, tmp_path: Path
 ) -> None:

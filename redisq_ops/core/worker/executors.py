@@ -128,6 +128,9 @@ class TaskSlots(Slots):
             else:
                 work.started = monotonic()
                 self._post((work, await self._perform(work)))
+                if work.in_thread is not None and work.goes_on:
+                    await asyncio.wait([asyncio.wrap_future(work.in_thread)])
+                    self._post((work, None))
 
     async def _perform(self, work: Work) -> Settlement:
         limit = None

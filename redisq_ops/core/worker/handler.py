@@ -22,6 +22,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from tempfile import TemporaryFile
@@ -54,6 +55,7 @@ class Work:
         "delivery",
         "ended",
         "error",
+        "in_thread",
         "lost",
         "settlement",
         "started",
@@ -76,6 +78,8 @@ class Work:
         self.error: BaseException | None = None
         self.settlement: Settlement | None = None
         self.timeout_s: float | None = None
+        self.in_thread: Future[Any] | None = None
+        """what an async handler runs in a thread: after a time-out it goes on, in its slot"""
 
     @property
     def payload(self) -> bytes:
@@ -122,6 +126,11 @@ class Work:
         """Whether this attempt has ended, so that its result is dropped: it took too long, it was
         given back, or its lease is lost."""
         return self.lost or self.settlement is not None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a part of an async handler still runs in a thread."""
+        return self.in_thread is not None and not self.in_thread.done()
 
     def extend(self) -> bool:
         """Renew the lease now; False: it is lost. The worker does so every third of the lease.

@@ -455,6 +455,8 @@ class Worker:
             self._sources.drop(work)
         else:
             self._finish(work, settlement)
+            if work.goes_on:
+                self._note_overdue(work)
 
     def _finish(self, work: Work, settlement: Settlement) -> None:
         name, task = self._task(work)
@@ -489,14 +491,18 @@ class Worker:
             limit = work.timeout_s
             if limit is None or work.started is None or work.started + limit > now:
                 continue
-            self._overdue.add(work)
+            self._note_overdue(work)
             error = timed_out(limit)
             work.error, work.ended = error, now
             self._finish(work, failed(work.delivery, error))
             if self._handler.abort:
                 self._handler.abort(work)
-            if len(self._overdue) == self._concurrency:
-                log.error("every slot is taken by a handler that outran its time-out")
+
+    def _note_overdue(self, work: Work) -> None:
+        """Its handler goes on, and keeps its slot."""
+        self._overdue.add(work)
+        if len(self._overdue) == self._concurrency:
+            log.error("every slot is taken by a handler that outran its time-out")
 
     # --- exchanges with the server -------------------------------------------------------------
 
