@@ -208,10 +208,11 @@ class _Watch(Generic[A]):
 def _refuse_in_async_handler() -> None:
     """A wait in a worker's event loop stops all of its handlers, the awaited one among them."""
     with suppress(RuntimeError):
-        asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
         from ..worker.handler import RUNNING  # loaded already where it matters
 
-        if RUNNING.get() is not None:
+        work = RUNNING.get()
+        if work is not None and work.loop is loop:
             instead = "await async_wait(…) or job.aresult(), or use asyncio.to_thread"
             raise BadInput(f"to wait here stops the worker's event loop: {instead}")
 

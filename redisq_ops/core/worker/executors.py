@@ -134,6 +134,7 @@ class TaskSlots(Slots):
 
     async def _perform(self, work: Work) -> Settlement:
         limit = None
+        work.loop = self._loop
         RUNNING.set(work)  # in this slot's own context: it stays until the next one
         try:
             if work.timeout_s is None:

@@ -36,6 +36,8 @@ from ..model.settings import MAX_RESULT
 from .retry import Failed, failed
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
     from ..engine.queue import Queue
     from ..redis.operation import BlockingClient
 
@@ -56,6 +58,7 @@ class Work:
         "ended",
         "error",
         "in_thread",
+        "loop",
         "lost",
         "settlement",
         "started",
@@ -78,6 +81,8 @@ class Work:
         self.error: BaseException | None = None
         self.settlement: Settlement | None = None
         self.timeout_s: float | None = None
+        self.loop: AbstractEventLoop | None = None
+        """in which an async handler runs"""
         self.in_thread: Future[Any] | None = None
         """what an async handler runs in a thread: after a time-out it goes on, in its slot"""
 

@@ -185,11 +185,16 @@ def test_an_async_handler_can_not_stop_its_worker_by_waiting(
     assert refused[1] == "done"
 
 
-def test_in_an_event_loop_without_handlers_a_program_may_wait(
-    queue: RequestQueue[redis.Redis],
+def test_in_another_event_loop_a_program_or_a_handler_may_wait(
+    client: redis.Redis, queue: RequestQueue[redis.Redis]
 ) -> None:
+    jobs, found = RequestQueue(client, "jobs"), list[str]()
+    jobs.submit([b""], id="j1")
+
     async def main() -> None:
-        assert [request.state for request in wait(queue, "r1", 60)] == ["done"]
+        found.extend(request.state for request in wait(queue, "r1", 60))
 
     work(queue)
     asyncio.run(main())
+    Worker(jobs, lambda _: asyncio.run(main()), burst=True).run()
+    assert found == ["done", "done"]
