@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import PurePath
 from typing import Any
 
@@ -24,7 +25,7 @@ except ImportError as missing:
 
 Raw = msgspec.Raw
 """JSON as it is"""
-OPTIONS = frozenset({"in_", "at", "unique", "priority", "then", "for_client"})
+OPTIONS = frozenset({"in_", "at", "expires", "unique", "priority", "then", "for_client"})
 """arguments of `Task.submit` itself: no task's parameter may have these names"""
 
 
@@ -41,7 +42,8 @@ class Next(msgspec.Struct, omit_defaults=True):
 class Call(msgspec.Struct, omit_defaults=True):
     """What a payload says: the task to call, its arguments, and the calls that follow.
 
-    ``batch``: the call follows this batch, whose results become the argument ``into``.
+    ``batch``: the call follows this batch, whose results become the argument ``into``. ``expires``:
+    no attempt begins after this time, ms since 1970.
     """
 
     task: str
@@ -49,6 +51,7 @@ class Call(msgspec.Struct, omit_defaults=True):
     then: list[Next] = []
     batch: str | None = None
     into: str | None = None
+    expires: int | None = None
 
 
 def _to_json(value: Any) -> Any:
@@ -67,11 +70,11 @@ def _from_json(kind: type, value: Any) -> Any:
     raise NotImplementedError(f"{kind!r} can't be read from JSON: use a dataclass")
 
 
-_encoder = msgspec.json.Encoder(enc_hook=_to_json)
-_calls = msgspec.json.Decoder(Call)
 _objects = msgspec.json.Decoder(dict[str, Raw])
-encoded = _encoder.encode
+encoded = msgspec.json.Encoder(enc_hook=_to_json).encode
 """a value as JSON; TypeError or NotImplementedError for one that has none"""
+read_call = msgspec.json.Decoder(Call).decode
+"""the call of a payload; ValueError for anything else"""
 
 
 def with_argument(kwargs: Raw, into: str | None, value: bytes) -> Raw:
@@ -80,11 +83,6 @@ def with_argument(kwargs: Raw, into: str | None, value: bytes) -> Raw:
         return kwargs
     given = _objects.decode(kwargs)
     return Raw(encoded(given | {into: Raw(value)}))
-
-
-def read_call(payload: bytes) -> Call:
-    """The call of a payload. Raises ValueError for anything else."""
-    return _calls.decode(payload)
 
 
 class Signature:
@@ -101,22 +99,24 @@ class Signature:
                 raise BadInput(f"task {name}: {each}: each argument of a task has a name")
             if each.name in OPTIONS:
                 raise BadInput(f"task {name}: {each.name} is an option of submit: rename it")
-        # What isn't given is left to the function: its default is that of the worker's code.
-        fields = [
-            (each.name, msgspec.UnsetType | _kind(each.annotation), msgspec.UNSET)
-            for each in signature.parameters.values()
-        ]
-        self._required = frozenset(
-            each.name for each in signature.parameters.values() if each.default is each.empty
-        )
         try:
-            shape = msgspec.defstruct("Arguments", fields, forbid_unknown_fields=True)
-            self._arguments = msgspec.json.Decoder(shape, dec_hook=_from_json)
+            self._decoder = cache(self._decoder_without)
+            self._arguments = self._decoder(None)
             self._result = msgspec.json.Decoder(
                 _kind(signature.return_annotation), dec_hook=_from_json
             )
         except TypeError as error:
             raise BadInput(f"task {name}: {error}") from error
+
+    def _decoder_without(self, without: str | None) -> msgspec.json.Decoder[msgspec.Struct]:
+        """Reads all arguments, or those without one."""
+        fields = [
+            (each.name, _kind(each.annotation), _default(each.default))
+            for each in self._signature.parameters.values()
+            if each.name != without
+        ]
+        shape = msgspec.defstruct("Arguments", fields, forbid_unknown_fields=True, kw_only=True)
+        return msgspec.json.Decoder(shape, dec_hook=_from_json)
 
     def encode(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], into: str | None = None
@@ -127,18 +127,15 @@ class Signature:
         try:
             given = self._signature.bind(*args, **kwargs, **later).arguments
             data = encoded({name: given[name] for name in given if name != into})
-            self._arguments.decode(data)
+            self._decoder(into).decode(data)
         except (TypeError, ValueError, NotImplementedError) as error:
             raise BadArguments(f"task {self._name}: {error}") from None
         return Raw(data)
 
     def decode(self, kwargs: bytes | Raw) -> dict[str, Any]:
-        """Arguments by name. Raises ValueError where they don't fit the signature."""
-        fields = msgspec.structs.asdict(self._arguments.decode(kwargs))
-        given = {name: value for name, value in fields.items() if value is not msgspec.UNSET}
-        if missing := self._required - given.keys():
-            raise ValueError(f"missing a required argument: {min(missing)!r}")
-        return given
+        """All arguments by name: those that aren't given have the defaults of this code. Raises
+        ValueError where they don't fit the signature."""
+        return msgspec.structs.asdict(self._arguments.decode(kwargs))
 
     def result(self, data: bytes) -> Any:
         """A result. Raises ValueError where it isn't what the annotation says."""
@@ -147,3 +144,9 @@ class Signature:
 
 def _kind(annotation: Any) -> Any:
     return Any if annotation is inspect.Signature.empty else annotation
+
+
+def _default(value: Any) -> Any:
+    # By a function, so that it is the function's own object, as in a call.
+    empty = value is inspect.Signature.empty
+    return msgspec.NODEFAULT if empty else msgspec.field(default_factory=lambda: value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redisq_ops.core.model.entry import Failure
+from redisq_ops.core.model.entry import LEASES_LOST, Failure
 from redisq_ops.core.model.errors import BadInput, NotFound, RedisqError
 
 
@@ -16,13 +16,10 @@ class JobFailed(RedisqError):
 
     def __init__(self, job: str, reason: str | None, error: Failure | None) -> None:
         self.job, self.reason = job, reason
-        self.type = error.type if error else ""
-        self.message = error.message if error else ""
-        self.traceback = error.traceback if error else ""
-        lost = "its lease was lost each time: its worker was killed, or stood still"
-        why = lost if reason == "lost" else f"reason: {reason or 'unknown'}"
-        why = error.line if error else why
-        super().__init__(f"job {job} is dead: {why}")
+        said = error or Failure("")
+        self.type, self.message, self.traceback = said.type, said.message, said.traceback
+        why = LEASES_LOST if reason == "lost" else f"reason: {reason or 'unknown'}"
+        super().__init__(f"job {job} is dead: {said.line or why}")
 
 
 class JobGone(NotFound):

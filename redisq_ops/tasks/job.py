@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from redisq_ops.core.model.clock import Seconds, checked_seconds
+from redisq_ops.core.model.clock import Seconds, countdown
 from redisq_ops.core.model.entry import EntryOutcome, Request
 
 from .errors import JobGone
@@ -40,27 +38,23 @@ class Job(Generic[R]):
         worker; `JobGone`; TimeoutError; `BadInput` in an async task, whose worker would stop.
         """
         left = countdown(timeout)
-        for job in self._line():
-            end = job.task.owner.queues.ended(job.queue, job.id, left())
-            value = job.task.value(job.id, end)
-        return cast(R, value)
+        if self.after is not None:
+            self.after.result(left())
+        end = self.task.owner.queues.ended(self.queue, self.id, left())
+        return self.task.value(self.id, end)
 
     async def aresult(self, timeout: Seconds | None = None) -> R:
         """As `result`, for asyncio."""
         left = countdown(timeout)
-        for job in self._line():
-            end = await job.task.owner.queues.aended(job.queue, job.id, left())
-            value = job.task.value(job.id, end)
-        return cast(R, value)
+        if self.after is not None:
+            await self.after.aresult(left())
+        end = await self.task.owner.queues.aended(self.queue, self.id, left())
+        return self.task.value(self.id, end)
 
     def state(self) -> str | None:
         """waiting | pending | delayed | done | dead | trash; None: the queue doesn't have it."""
         (outcome,) = self.task.owner.queues.queue(self.queue).outcomes([self.id])
         return cast(EntryOutcome, outcome).state
-
-    def _line(self) -> list[Job[Any]]:
-        """The jobs that it follows, the first one first, and itself."""
-        return [*(self.after._line() if self.after else ()), self]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +82,7 @@ class Batch(Generic[R]):
         64 MiB; one that was dropped for that is a `JobGone`.
         """
         queues, name = self.task.owner.queues, self.task.owner.map_name
-        queues.ended(name, self.id, countdown(timeout)())
+        queues.ended(name, self.id, timeout)
         found: list[Any] = []
         for part in queues.queue(name).results(self.id):
             try:
@@ -98,11 +92,3 @@ class Batch(Generic[R]):
                     raise
                 found.append(error)
         return found
-
-
-def countdown(timeout: Seconds | None) -> Callable[[], float | None]:
-    """A function that says how many seconds are left from now on; None: no end."""
-    if timeout is None:
-        return lambda: None
-    ends = monotonic() + checked_seconds(timeout, "timeout")
-    return lambda: max(0.0, ends - monotonic())

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import cache
 from threading import RLock
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 from redisq_ops import DelaySet, aconnect, async_wait, connect, wait
-from redisq_ops.core.model.clock import Clock
-from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.model.clock import Clock, Seconds
 from redisq_ops.core.redis.operation import BlockingClient
-from redisq_ops.core.worker.handler import RUNNING
 
 Opener: TypeAlias = Callable[[str], Any]
 """a queue by its name"""
@@ -22,8 +19,8 @@ Opener: TypeAlias = Callable[[str], Any]
 
 class JobQueues:
     """The queues of a program's tasks, on a client that is made when it is first needed: a blocking
-    one, and one for each event loop. ``kinds``: of the queues that are no delay sets, by name. In
-    tests a stage stands for it, see `redisq_ops.testing.tasks`."""
+    one, and one for each event loop. ``kinds``: theirs, by name, in the order in which workers ask
+    them. In tests a stage stands for it, see `redisq_ops.testing.tasks`."""
 
     def __init__(self, kinds: Mapping[str, Any], url: str | None, prefix: str | None) -> None:
         self._kinds, self._url, self._prefix = kinds, url, prefix
@@ -31,9 +28,7 @@ class JobQueues:
         self._open: Opener | None = None
         self._aopen: WeakKeyDictionary[asyncio.AbstractEventLoop, Opener] = WeakKeyDictionary()
 
-    def use(
-        self, client: BlockingClient, prefix: str | None = None, clock: Clock | None = None
-    ) -> None:
+    def use(self, client: BlockingClient, prefix: str | None, clock: Clock | None = None) -> None:
         """Use this client from now on."""
         self._open = self._opener(client, prefix=prefix, clock=clock)
 
@@ -44,12 +39,15 @@ class JobQueues:
 
         return opened
 
+    def all(self) -> list[Any]:
+        """The queues of these tasks."""
+        return [*map(self.queue, self._kinds)]
+
     def queue(self, name: str) -> Any:
-        """A queue of this program by its name."""
+        """A queue of this program by its name; of other `Tasks` it is a delay set."""
         with self._opening:
             if self._open is None:
-                self.use(connect(self._url, prefix=self._prefix, role="tasks"))
-            assert self._open is not None
+                self._open = self._opener(connect(self._url, prefix=self._prefix, role="tasks"))
             return self._open(name)
 
     def aqueue(self, name: str) -> Any:
@@ -64,24 +62,14 @@ class JobQueues:
         if self._open is not None:
             self._open(next(iter(self._kinds))).client.close()
 
-    def ended(self, queue: str, id: str, timeout: float | None) -> Any:
+    def ended(self, queue: str, id: str, timeout: Seconds | None) -> Any:
         """Wait for the end of a job, and return its `EntryOutcome`, or of a whole batch."""
-        _refuse_in_async_job()
         found, (request, _, part) = self.queue(queue), id.partition("/")
         end = next(iter(wait(found, [request], timeout)))
         return found.outcomes([id])[0] if part else end
 
-    async def aended(self, queue: str, id: str, timeout: float | None) -> Any:
+    async def aended(self, queue: str, id: str, timeout: Seconds | None) -> Any:
         """As `ended`, for asyncio."""
         found, (request, _, part) = self.aqueue(queue), id.partition("/")
         end = await anext(async_wait(found, [request], timeout))
         return (await found.outcomes([id]))[0] if part else end
-
-
-def _refuse_in_async_job() -> None:
-    """A wait in a worker's event loop stops all of its jobs, the awaited one among them."""
-    with suppress(RuntimeError):
-        asyncio.get_running_loop()
-        if RUNNING.get() is not None:
-            wanted = "await job.aresult(), or asyncio.to_thread(batch.results)"
-            raise BadInput(f"to wait here stops the worker's event loop: {wanted}")

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Coroutine, Sequence
-from datetime import tzinfo
 from typing import Any, Literal, ParamSpec, Protocol, TypeVar, overload
 
-from redisq_ops import FairQueue, Periodic, RequestQueue, Worker
+from redisq_ops import DelaySet, FairQueue, Periodic, RequestQueue, Worker
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.clock import Clock
 from redisq_ops.core.model.errors import BadInput
@@ -82,7 +81,8 @@ class Tasks:
         """the queue of `Task.map`"""
         self.fair_name = f"{name}.fair"
         """the queue of jobs for clients"""
-        kinds = {self.fair_name: FairQueue, self.map_name: RequestQueue}
+        kinds: dict[str, Any] = dict.fromkeys(self._levels.values(), DelaySet)
+        kinds |= {self.fair_name: FairQueue, self.map_name: RequestQueue}
         self.queues = JobQueues(kinds, url, prefix)
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.hooks: dict[str, list[Hook]] = {"before": [], "after": [], "failed": []}
@@ -113,7 +113,7 @@ class Tasks:
         self,
         expression: str,
         *,
-        zone: str | tzinfo = "UTC",
+        zone: str = "UTC",
         missed: Literal["one", "all", "none"] = "one",
         overlap: bool = False,
         **kwargs: Any,
@@ -134,9 +134,8 @@ class Tasks:
             if task.name in self._crons:
                 raise BadInput(f"task {task.name} has a schedule already")
             payload = encoded(Call(task.name, task.signature.encode((), kwargs)))
-            where: Any = str(zone) if isinstance(zone, tzinfo) else zone
             self._crons[task.name] = Periodic(
-                f"{task.name}{_CRON}", expression, payload, where, missed, overlap
+                f"{task.name}{_CRON}", expression, payload, zone, missed, overlap
             ).checked()
             return task
 
@@ -147,7 +146,8 @@ class Tasks:
         """Call a function around each attempt: ``before(job)``, ``after(job, result)``,
         ``failed(job, error)``; ``job`` as `current_job` returns it.
 
-        What ``before`` raises fails the attempt; what the others raise is logged.
+        What ``before`` raises fails the attempt; what the others raise is logged. ``failed`` is
+        also called for a job that this code can't run, without ``before``.
         """
 
         def hooked(function: Hook) -> Hook:
@@ -173,11 +173,7 @@ class Tasks:
         """Use this client, its prefix unless one is given, and a clock for tests, from now on;
         returns the queues: the first priority first, then those of clients and of `Task.map`."""
         self.queues.use(client, prefix, clock)
-        return self._all_queues()
-
-    def _all_queues(self) -> list[Queue[BlockingClient]]:
-        names = (*self._levels.values(), self.fair_name, self.map_name)
-        return [*map(self.queues.queue, names)]
+        return self.queues.all()
 
     def close(self) -> None:
         """Close the blocking connections; the next use opens new ones."""
@@ -197,11 +193,13 @@ class Tasks:
 
     def handler(self, concurrency: int) -> Handler:
         """What a worker runs: async if one of the tasks is; the others run in threads then."""
-        return Runner(self, concurrency).handler()
+        runner = Runner(self, concurrency)
+        call = runner.acall if runner.is_async else runner.call
+        return Handler(call, runner.is_async, returns=True, tasks=self.tasks, release=self.release)
 
     def worker(self, **options: Any) -> Worker:
         """A `Worker` of these tasks, which declared their schedules; options as for `Worker`."""
         self.declare_schedules()
         options = {"concurrency": self.concurrency} | options
         handler = self.handler(options["concurrency"])
-        return Worker(self._all_queues(), handler, in_order=True, **options)
+        return Worker(self.queues.all(), handler, in_order=True, **options)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from redisq_ops import Reject, RetryPolicy, Work
+from redisq_ops import Reject, Work
 from redisq_ops.core.model.settings import MAX_RESULT
-from redisq_ops.core.worker.handler import Handler
+from redisq_ops.core.worker.daemon_threads import DaemonThreads
 
 from .codec import Call, encoded, read_call, with_argument
 from .task import Task
@@ -34,6 +33,10 @@ class UnfitResult(Reject):
     """What the task returned can't be kept."""
 
 
+class Expired(Reject):
+    """The job was not to begin so late."""
+
+
 class Runner:
     """Runs jobs: in the worker's threads or, if one of the tasks is async, in its event loop; other
     tasks run in ``threads`` threads then."""
@@ -41,54 +44,36 @@ class Runner:
     def __init__(self, owner: Tasks, threads: int) -> None:
         self._owner, self._tasks = owner, owner.tasks
         self.is_async = any(task.is_async for task in self._tasks.values())
-        self._threads = ThreadPoolExecutor(threads, "redisq-task") if self.is_async else None
+        self._threads = DaemonThreads(threads, "redisq-task")
 
-    def handler(self) -> Handler:
-        timed = any(task.timeout_s is not None for task in self._tasks.values())
-        return Handler(
-            self._acall if self.is_async else self._call,
-            self.is_async,
-            timeout_s=self._timeout_s if timed else None,
-            policy=self._policy,
-            returns=True,
-            tasks=frozenset(self._tasks),
-            release=self._owner.release,
-        )
-
-    def _timeout_s(self, work: Work) -> float | None:
-        task = self._tasks.get(work.task or "")
-        return None if task is None else task.timeout_s
-
-    def _policy(self, work: Work) -> RetryPolicy | None:
-        task = self._tasks.get(work.task or "")
-        return None if task is None else task.retry
-
-    def _call(self, work: Work) -> bytes:
-        call = self._read(work)
-        task, kwargs = self._fitting(call)
+    def call(self, work: Work) -> bytes:
+        """Run a job; returns its result as it is kept."""
         try:
-            self._begin(work)
+            call = self._read(work)
+            task, kwargs = self._begun(work, call)
             result = task.function(**kwargs)
-            data = self._kept(task, call, result)
+            data = self._kept(work, task, call, result)
         except BaseException as error:
             self._tell("failed", work, error)
             raise
         self._tell("after", work, result)
         return data
 
-    async def _acall(self, work: Work) -> bytes:
+    async def acall(self, work: Work) -> bytes:
+        """As `call`, in an event loop."""
         in_thread = partial(asyncio.get_running_loop().run_in_executor, self._threads)
-        # What follows a batch reads its results.
-        after_map = work.queue == self._owner.map_name
-        call = await in_thread(self._read, work) if after_map else self._read(work)
-        task, kwargs = self._fitting(call)
         try:
-            self._begin(work)
+            # What follows a batch reads its results.
+            after_map = work.queue == self._owner.map_name
+            call = await in_thread(self._read, work) if after_map else self._read(work)
+            task, kwargs = self._begun(work, call)
             if task.is_async:
                 result = await task.function(**kwargs)
             else:
-                result = await in_thread(partial(copy_context().run, task.function, **kwargs))
-            keep = partial(self._kept, task, call, result)
+                function = partial(copy_context().run, task.function, **kwargs)
+                work.in_thread = self._threads.submit(function)
+                result = await asyncio.wrap_future(work.in_thread)
+            keep = partial(self._kept, work, task, call, result)
             data = await in_thread(keep) if call.then else keep()
         except BaseException as error:
             self._tell("failed", work, error)
@@ -116,9 +101,14 @@ class Runner:
         given = with_argument(call.kwargs, call.into, b"[%b]" % b",".join(results))
         return Call(call.task, given, call.then)
 
-    def _fitting(self, call: Call) -> tuple[Task[Any, Any], dict[str, Any]]:
-        """The task of a call, and its arguments; raises a `Reject` for what this code doesn't
-        know."""
+    def _begun(self, work: Work, call: Call) -> tuple[Task[Any, Any], dict[str, Any]]:
+        """The task of a call, and its arguments; raises a `Reject` for what is too late, or what
+        this code doesn't know."""
+        if call.expires is not None and work.taken_ms > call.expires:
+            raise Expired(
+                f"{work.taken_ms - call.expires:,} ms too late; to run it all the same, edit "
+                "`expires` in its payload, then replay"
+            )
         task = self._tasks.get(call.task)
         if task is None:
             raise UnknownTask(
@@ -126,16 +116,21 @@ class Runner:
                 f"{', '.join(self._tasks)}); start workers that have it, then replay"
             )
         try:
-            return task, task.signature.decode(call.kwargs)
+            kwargs = task.signature.decode(call.kwargs)
         except ValueError as error:
             raise UnfitArguments(
                 f"task {task.name}, in this worker's code: {error}; start workers whose code fits, "
                 "or edit the payload, then replay"
             ) from None
+        for hook in self._owner.hooks["before"]:
+            hook(work)
+        return task, kwargs
 
-    def _kept(self, task: Task[Any, Any], call: Call, result: Any) -> bytes:
+    def _kept(self, work: Work, task: Task[Any, Any], call: Call, result: Any) -> bytes:
         """A result as it is kept; submits the call that follows with it, under the id that it got
         when the chain was submitted: if this attempt is repeated, it is there."""
+        if work.over:
+            raise TimeoutError(f"task {task.name} returned after this attempt had ended")
         try:
             data = encoded(result)
         except (TypeError, ValueError, NotImplementedError) as error:
@@ -149,10 +144,6 @@ class Runner:
             payload = encoded(Call(step.task, kwargs, more))
             self._owner.queues.queue(step.queue).add_entries([(step.id, payload)])
         return data
-
-    def _begin(self, work: Work) -> None:
-        for hook in self._owner.hooks["before"]:
-            hook(work)
 
     def _tell(self, when: str, *args: Any) -> None:
         for hook in self._owner.hooks[when]:

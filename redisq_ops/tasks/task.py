@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
-from redisq_ops.core.model.clock import Moment, Seconds, checked_seconds
+from redisq_ops.core.model.clock import Moment, Seconds, checked_moment, checked_seconds
 from redisq_ops.core.model.entry import EntryOutcome
 from redisq_ops.core.model.errors import BadInput, Unreadable
 from redisq_ops.core.model.keys import checked_name
@@ -17,7 +17,7 @@ from redisq_ops.core.model.ulid import ulid
 from redisq_ops.core.model.validation import listed, validated
 from redisq_ops.core.queues.request.outcomes import SubRequestOutcome
 
-from .codec import OPTIONS, Call, Next, Raw, Signature, encoded
+from .codec import Call, Next, Raw, Signature, encoded
 from .errors import JobFailed, JobGone
 from .job import Batch, Job
 
@@ -80,7 +80,8 @@ class Task(Generic[P, R]):
         """Call the function later, in a worker, with these arguments.
 
         Options beside the arguments: ``in_`` (seconds or a timedelta) or ``at`` (an aware
-        datetime, or Unix seconds): not earlier. ``unique``: a text of printable ASCII without
+        datetime, or Unix seconds): not earlier. ``expires``: a time like ``at``; a job that no
+        worker took by then is dead, and says so. ``unique``: a text of printable ASCII without
         space { } * | /; while a job of this task with the same text is there and not done, no
         second one is added. ``priority``: a level of `Tasks`. ``for_client``: a name; clients take
         turns, so that none waits for all jobs of another, but there are no times and levels.
@@ -89,13 +90,13 @@ class Task(Generic[P, R]):
 
             thumbnail.submit("a.png", width=100, in_=60, unique="a.png")
         """
-        entry, place, job = self._planned(args, kwargs)
+        entry, place, job = self._plan(args, **kwargs)
         (word,) = self.owner.queues.queue(job.queue).add_entries([entry], **place)
         return job if word == "ok" else replace(job, created=False, then=())
 
     async def asubmit(self, *args: Any, **kwargs: Any) -> Job[R]:
         """As `submit`, for asyncio."""
-        entry, place, job = self._planned(args, kwargs)
+        entry, place, job = self._plan(args, **kwargs)
         (word,) = await self.owner.queues.aqueue(job.queue).add_entries([entry], **place)
         return job if word == "ok" else replace(job, created=False, then=())
 
@@ -122,8 +123,6 @@ class Task(Generic[P, R]):
             print(batch.progress().done, batch.results(timeout=60), batch.then[0].result())
         """
         steps = _steps(then)
-        if refused := ", ".join(sorted(OPTIONS & kwargs.keys())):
-            raise BadInput(f"{refused}: an option of submit, which map doesn't have")
         calls = [
             encoded(Call(self.name, self.signature.encode((value,), kwargs)))
             for value in listed(values, "values")
@@ -163,18 +162,11 @@ class Task(Generic[P, R]):
             what = f"job {id} returned something else than {self.name} declares"
             raise Unreadable(f"{what}: {error}") from None
 
-    def _planned(
-        self, args: Any, kwargs: dict[str, Any]
-    ) -> tuple[tuple[str, bytes], dict[str, Any], Job[R]]:
-        """What is sent for a call: the entry and its place; and the job with those that follow."""
-        options = {name: kwargs.pop(name) for name in OPTIONS & kwargs.keys()}
-        return self._plan(args, kwargs, **options)
-
     @validated
     def _plan(
         self,
         args: Any,
-        kwargs: dict[str, Any],
+        /,
         *,
         in_: Seconds | None = None,
         at: Moment | None = None,
@@ -182,20 +174,21 @@ class Task(Generic[P, R]):
         priority: str | None = None,
         then: Step | Sequence[Step] = (),
         for_client: str | None = None,
+        expires: Moment | None = None,
+        **kwargs: Any,
     ) -> tuple[tuple[str, bytes], dict[str, Any], Job[R]]:
+        """What is sent for a call: the entry and its place; and the job with those that follow."""
         if for_client is not None and (in_, at, priority) != (None, None, None):
             raise BadInput("for_client: clients take turns: leave in_, at and priority out")
         if in_ is not None and at is not None:
             raise BadInput("in_ or at: give one of them")
-        if unique == "":
-            raise BadInput("unique is empty: give a text, or leave it out")
         after = None if in_ is None else checked_seconds(in_, "in_")
-        id = f"{self.name}~{ulid() if unique is None else unique}"
-        checked_name(id, "unique" if unique is not None else "task")
+        id = f"{self.name}~{ulid() if unique is None else checked_name(unique, 'unique')}"
         kept = self.signature.encode(args, kwargs)
         job: Job[R] = Job(id, self._queue(priority, for_client), self)
         following, jobs = _following(job, _steps(then))
-        payload = encoded(Call(self.name, kept, following))
+        until = None if expires is None else checked_moment(expires, "expires")
+        payload = encoded(Call(self.name, kept, following, expires=until))
         place = {"client": for_client, "at": at, "after": after}
         return (id, payload), place, replace(job, then=jobs)
 
@@ -206,7 +199,7 @@ class Task(Generic[P, R]):
 
 
 def _steps(then: Step | Sequence[Step]) -> Sequence[Step]:
-    steps = [then] if isinstance(then, Step) else listed(then, "then")
+    steps = [then] if isinstance(then, (Step, Task)) else listed(then, "then")
     for step in steps:
         if not isinstance(step, Step):
             raise BadInput(f"then has {step!r:.60}: write what follows as TASK.after(ARGUMENT)")

@@ -98,13 +98,13 @@ class Stage(JobQueues):
             return EntryOutcome(id, "waiting" if at <= self.now_ms else "delayed")
         return self._outcomes.get(id, EntryOutcome(id, None))
 
-    def ended(self, queue: str, id: str, timeout: float | None) -> EntryOutcome:
+    def ended(self, queue: str, id: str, timeout: Seconds | None) -> EntryOutcome:
         outcome = self._outcome(id)
         if not outcome.settled:
             raise TimeoutError(f"still open: 1 of 1: {id}; its time comes with `advance`")
         return outcome
 
-    async def aended(self, queue: str, id: str, timeout: float | None) -> EntryOutcome:
+    async def aended(self, queue: str, id: str, timeout: Seconds | None) -> EntryOutcome:
         return self.ended(queue, id, timeout)
 
     def _run_due(self) -> None:
@@ -117,9 +117,10 @@ class Stage(JobQueues):
                 self._running.discard(delivery.id)
 
     def _run(self, delivery: Delivery) -> None:
-        work = Work(delivery, lambda works: [True] * len(works))
+        work = Work(delivery, lambda works: [True] * len(works), self.now_ms)
         end = perform(replace(self._handler, call=self._call), work)
-        policy = self._handler.policy(work) or RetryPolicy()
+        task = self._handler.tasks.get(work.task or "")
+        policy = (task and task.retry) or RetryPolicy()
         error = Failure.decoded(end.value)
         again = delivery._replace(failures=delivery.failures + 1)
         if end.outcome == "result":

@@ -313,6 +313,9 @@ def test_requests_are_listed_open_or_settled(redisq: Redisq, client: redis.Redis
     assert "mail/r1" in redisq("request", "ls", "mail", "--max", "1")
     assert redisq.err == "mail: more than 1: --max shows more\n"
     assert "has no requests" in redisq.refusal("request", "ls", "later", code=1)
+    RequestQueue(client, "other").submit([], id="finished")
+    redisq("request", "ls", "other")
+    assert redisq.err == "no open requests; --settled lists finished ones\n"
 
 
 def test_a_word_says_what_inspect_shows_where_a_queue_has_the_name_of_a_request(

@@ -65,8 +65,8 @@ def test_nothing_is_sent_if_one_value_does_not_fit(jobs: Tasks, client: redis.Re
     for values, options, said in (
         ("ab", {}, "values must be a list, not str"),
         (3, {}, "values must be a list, not int"),
-        ([1], {"unique": "a", "in_": 3}, "in_, unique: an option of submit"),
-        ([1], {"then": square}, "then must be a list"),
+        ([1], {"unique": "a"}, "unexpected keyword argument 'unique'"),
+        ([1], {"then": square}, "^then has <task square of jobs>: write what follows as TASK"),
     ):
         with pytest.raises(BadInput, match=said):
             square.map(values, **options)  # type: ignore[arg-type]

@@ -71,6 +71,17 @@ def test_time_passes_when_it_is_told_to() -> None:
         assert later.result() == Size(200, 100)
 
 
+def test_a_job_expires() -> None:
+    with at_once(jobs) as stage:
+        soon = stage.now_ms / 1000 + 30
+        in_time = thumbnail.submit("a.png", in_=20, expires=soon)
+        late = thumbnail.submit("b.png", in_=60, expires=soon)
+        stage.advance(60)
+        assert in_time.state() == "done"
+        with pytest.raises(JobFailed, match="Expired: 30,000 ms too late"):
+            late.result()
+
+
 def test_retries_come_when_they_are_due() -> None:
     with at_once(jobs) as stage:
         bad = thumbnail.submit("bad")

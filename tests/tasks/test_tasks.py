@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import multiprocessing
 import threading
 import time
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from redisq_ops.tasks import (
     JobGone,
     Reject,
     Retry,
+    Task,
     Tasks,
     current_job,
     exponential,
@@ -126,7 +128,8 @@ def test_arguments_are_checked_before_anything_is_sent(
         ({"in_": 1, "at": datetime.now(UTC)}, "^in_ or at: give one of them"),
         ({"priority": "high"}, "jobs has default"),
         ({"unique": "a b"}, "unique"),
-        ({"unique": ""}, "unique is empty"),
+        ({"unique": ""}, "^unique '' can't be used: 1 to 128"),
+        ({"expires": 60}, "^expires of 60: Unix seconds expected"),
         ({"for_client": "acme", "in_": 5}, "^for_client: clients take turns: leave in_, at and"),
         ({"for_client": "acme", "priority": "default"}, "^for_client: clients take turns"),
         ({"for_client": "a b"}, "client name"),
@@ -262,7 +265,7 @@ def test_what_the_code_of_a_worker_does_not_know_is_dead_at_once_and_can_be_repl
     texts = {id: error.message for id, error in said.items() if error}
     assert "has no task 'added' in jobs (it has resize)" in texts[unknown.id]
     assert "unknown field `ratio`" in texts[more.id]
-    assert "missing a required argument: 'path'" in texts["resize~x"]
+    assert "missing required field `path`" in texts["resize~x"]
     assert "the payload calls no task" in texts["other"]
     with pytest.raises(JobFailed, match="UnknownTask"):
         unknown.result(timeout=0)
@@ -506,6 +509,139 @@ def test_hooks_and_log_lines_know_the_job(jobs: Tasks, caplog: pytest.LogCapture
         current_job()
     with pytest.raises(BadInput, match="one of before, after, failed"):
         jobs.hook("never")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_job_that_nobody_began_in_time_is_dead_and_says_so(
+    jobs: Tasks, clock: FakeClock, is_async: bool
+) -> None:
+    ran = []
+
+    @jobs.task()
+    def offer(text: str) -> None:
+        ran.append(text)
+
+    if is_async:
+
+        @jobs.task()
+        async def other() -> None: ...
+
+    soon = datetime.fromtimestamp((clock.now_ms + 60_000) / 1000, UTC)
+    in_time, late = offer.submit("a", expires=soon), offer.submit("b", in_=90, expires=soon)
+    run(jobs)
+    clock.advance(90)
+    run(jobs)
+    assert (ran, in_time.state()) == (["a"], "done")
+    with pytest.raises(JobFailed, match="Expired: 30,000 ms too late") as dead:
+        late.result(timeout=0)
+    assert dead.value.reason == "rejected"
+
+
+def test_what_a_task_returns_after_its_attempt_was_over_starts_nothing(
+    client: redis.Redis,
+) -> None:
+    jobs, released = of(Tasks("jobs"), client), threading.Event()
+    told: list[tuple[str, Any]] = []
+
+    @jobs.task(retries=0, timeout=0.05)
+    def slow() -> int:
+        released.wait(90)
+        return 1
+
+    @jobs.task()
+    def next_(n: int) -> None: ...
+
+    jobs.hook("after")(lambda job, result: told.append(("after", result)))
+    jobs.hook("failed")(lambda job, error: told.append(("failed", str(error))))
+    job = slow.submit(then=next_.after("n"))
+    worker = threading.Thread(target=run, args=(jobs,))
+    worker.start()
+    with pytest.raises(JobFailed, match="Timeout"):
+        job.result(timeout=60)
+    released.set()
+    worker.join()
+    while not told:
+        time.sleep(0.005)
+    assert told == [("failed", "task slow returned after this attempt had ended")]
+    assert job.then[0].state() is None
+
+
+def test_a_hook_hears_of_a_job_that_the_code_does_not_know(jobs: Tasks) -> None:
+    told = []
+
+    @jobs.task()
+    def ping() -> None: ...
+
+    jobs.hook("failed")(lambda job, error: told.append((job.id, type(error).__name__)))
+    job = ping.submit()
+    del jobs.tasks["ping"]
+    run(jobs)
+    assert told == [(job.id, "UnknownTask")]
+
+
+def test_a_function_that_outran_its_time_out_keeps_its_slot_also_beside_async_tasks(
+    client: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    jobs, released = of(Tasks("jobs"), client), threading.Event()
+
+    @jobs.task()
+    async def other() -> None: ...
+
+    @jobs.task(retries=0, timeout=0.05)
+    def slow() -> None:
+        released.wait(90)
+
+    @jobs.task(retries=0, timeout=0.05)
+    def quick() -> int:
+        return 2
+
+    job = slow.submit()
+    worker = jobs.worker(concurrency=1)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    with pytest.raises(JobFailed, match="Timeout"):
+        job.result(timeout=60)
+    after = quick.submit()
+    time.sleep(0.3)
+    assert after.state() == "waiting"
+    released.set()
+    assert after.result(timeout=60) == 2
+    worker.stop()
+    thread.join()
+    assert "every slot is taken by a handler that outran its time-out" in caplog.text
+
+
+def test_a_function_that_hangs_beside_async_tasks_does_not_keep_the_process(
+    client: redis.Redis, url: str, tmp_path: Path
+) -> None:
+    def declared(client: redis.Redis) -> tuple[Tasks, Task[[], None]]:
+        jobs = of(Tasks("jobs"), client)
+
+        @jobs.task()
+        async def other() -> None: ...
+
+        @jobs.task()
+        def hang() -> None:
+            (tmp_path / "began").touch()
+            threading.Event().wait()
+
+        return jobs, hang
+
+    def work() -> None:
+        jobs, _ = declared(redis.Redis.from_url(url))
+        jobs.worker(grace=0.1).run()
+
+    _, hang = declared(client)
+    job = hang.submit()
+    process = multiprocessing.get_context("fork").Process(target=work)
+    process.start()
+    while not (tmp_path / "began").exists():
+        time.sleep(0.005)
+    process.terminate()
+    process.join(30)
+    ended = process.exitcode
+    process.kill()
+    assert (ended, job.state()) == (0, "waiting"), "given back"
 
 
 def test_schedules_follow_the_code(client: redis.Redis, clock: FakeClock) -> None:

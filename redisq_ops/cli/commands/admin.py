@@ -73,7 +73,9 @@ def ls(
     if rows and not s.json:
         table(["request", "state", "priority", "limit", *states], rows)
     elif not rows:
-        say("no requests")
+        say(
+            "no finished requests" if settled else "no open requests; --settled lists finished ones"
+        )
     for name, why in unread.items():
         say(printable(f"{name}: not looked at: {why}"))
     return PARTLY_DONE if unread else DONE

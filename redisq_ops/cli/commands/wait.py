@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from redisq_ops.core.model.clock import countdown
 from redisq_ops.core.model.entry import STATES, Counts, EntryOutcome, Request
 from redisq_ops.core.model.errors import BadInput, TimedOut, Unreachable
 from redisq_ops.core.model.exit_codes import DONE, FAILED, PARTLY_DONE
@@ -176,12 +177,9 @@ class _Outage:
     """
 
     def __init__(self, timeout_s: float | None) -> None:
-        self._ends = None if timeout_s is None else time.monotonic() + timeout_s
+        self.left = countdown(timeout_s)
+        """seconds until the wait times out"""
         self._pause_s = 0.0
-
-    def left(self) -> float | None:
-        """Seconds until the wait times out."""
-        return None if self._ends is None else max(0.0, self._ends - time.monotonic())
 
     def pause(self, error: Unreachable) -> None:
         """Pause before the next try; exit 124 when the time is over."""

@@ -16,7 +16,7 @@ from urllib.parse import unquote_to_bytes
 
 from ..model.attachment import Attachment
 from ..model.clock import Seconds, duration_ms
-from ..model.entry import Delivery, Entry, Settlement, TakeResult, task_of
+from ..model.entry import LEASES_LOST, Delivery, Entry, Settlement, TakeResult, task_of
 from ..model.keys import checked_consumer
 from ..model.quoting import text
 from ..model.settings import LEASE_S, MAX_BATCH
@@ -121,9 +121,8 @@ class Queue(OperatorChanges[C_co]):
     def _tell_dead(self, ids: Sequence[bytes]) -> None:
         """Log entries that died of lost leases: no worker that had them is there to do so."""
         for id in map(text, ids):
-            why = "its lease was lost each time: its workers were killed, or stood still"
             fields = {"queue": self.name, "entry": id, "task": task_of(id)}
-            log.error("dead letter: %s/%s: %s", self.name, id, why, extra=fields)
+            log.error("dead letter: %s/%s: %s", self.name, id, LEASES_LOST, extra=fields)
 
     def _deliveries(
         self,

@@ -42,29 +42,29 @@ class RunCounts:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._ended = deque[tuple[str, str, float, bool]]()
-        self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._ended = deque[tuple[str, str, str | int]]()
+        self._counts = Counter[tuple[str, str, str | int]]()
 
     def add(self, queue: str, task: str, seconds: float, failed: bool) -> None:
+        what = "f" if failed else bisect_left(BUCKETS, seconds * 1000)
         # A lock for each run would make a hundred threads wait for each other.
-        self._ended.append((queue, task, seconds, failed))
+        self._ended.append((queue, task, what))
         if len(self._ended) >= TOGETHER:
             with self._lock:
                 self._count()
 
     def _count(self) -> None:
-        for _ in range(len(self._ended)):
-            queue, task, seconds, failed = self._ended.popleft()
-            what = "f" if failed else str(bisect_left(BUCKETS, seconds * 1000))
-            counts = self._counts[queue]
-            counts[f"{task}|n"] += 1
-            counts[f"{task}|{what}"] += 1
+        self._counts.update([self._ended.popleft() for _ in range(len(self._ended))])
 
     def take(self) -> Mapping[str, Counter[str]]:
         """What was added since the last call."""
         with self._lock:
             self._count()
-            counts, self._counts = self._counts, defaultdict(Counter)
+            ended, self._counts = self._counts, Counter()
+        counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for (queue, task, what), n in ended.items():
+            counts[queue][f"{task}|n"] += n
+            counts[queue][f"{task}|{what}"] += n
         return counts
 
 

@@ -7,14 +7,15 @@ a lost message costs at most these seconds, and a waiter that comes late returns
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import aclosing, closing, contextmanager
+from contextlib import aclosing, closing, contextmanager, suppress
 from time import monotonic
 from typing import Any, Generic, Protocol, TypeVar
 
 from redis.exceptions import NoPermissionError, RedisError
 
-from ..model.clock import Seconds, checked_seconds
+from ..model.clock import Seconds, checked_seconds, countdown
 from ..model.entry import Request
 from ..model.errors import BadInput
 from ..model.settings import BATCH
@@ -66,11 +67,13 @@ def wait(
     ``ids``: one id, or several. ``progress`` is called with every record that is read, at least
     every ``reread``. Both times: seconds or a timedelta. Raises `BadInput` for other arguments at
     once; while it waits `NotFound` for an unknown request, TimeoutError after ``timeout``, naming
-    the open ones, and `Unreachable`. Waiting again loses nothing.
+    the open ones, and `Unreachable`. Waiting again loses nothing. In an ``async`` handler it is a
+    `BadInput`: it would stop the worker's event loop.
 
         for request in wait(queue, ["monday", "tuesday"], timeout=60):
             print(request.id, request.done, request.dead)
     """
+    _refuse_in_async_handler()
     return _ends(queue, _Watch(queue, ids, timeout, progress, reread, "blocking"))
 
 
@@ -137,7 +140,6 @@ class _Watch(Generic[A]):
             )
         if progress is not None and not callable(progress):
             raise BadInput(f"progress must be a function, not {type(progress).__name__}")
-        timeout_s = None if timeout is None else checked_seconds(timeout, "timeout")
         self._channels, self._progress = queue._end_channels, progress
         self._reread_s = reread_s = checked_seconds(reread, "reread")
         names = [ids] if isinstance(ids, str) else listed(ids, "ids")
@@ -147,10 +149,9 @@ class _Watch(Generic[A]):
         self.open = dict.fromkeys(names)  # a set that keeps its order
         self._asked = len(self.open)
         self._hinted: dict[str, None] = {}
-        now = monotonic()
-        self._ends = None if timeout_s is None else now + timeout_s
+        self._left = countdown(timeout)
         self._was_late = False
-        self._reread_at = now + reread_s
+        self._reread_at = monotonic() + reread_s
 
     def channels(self) -> list[str]:
         # Without ids, a channel that nobody publishes to: subscribing to none is an error.
@@ -158,8 +159,8 @@ class _Watch(Generic[A]):
 
     def patience(self) -> float:
         """Seconds until silence is a reason to act."""
-        until = self._reread_at if self._ends is None else min(self._reread_at, self._ends)
-        return max(0.0, until - monotonic())
+        reread, left = max(0.0, self._reread_at - monotonic()), self._left()
+        return reread if left is None else min(reread, left)
 
     def note_hint(self, message: dict[str, Any] | None) -> bool:
         """Take a message as a hint, also the confirmation of a (new) subscription."""
@@ -180,18 +181,14 @@ class _Watch(Generic[A]):
 
     def due(self) -> list[str]:
         """Ids to read now, a page at most; each of them once more before the time-out."""
-        now = monotonic()
-        if now >= self._reread_at or (self._is_late(now) and not self._was_late):
+        now, late = monotonic(), self._left() == 0.0
+        if now >= self._reread_at or (late and not self._was_late):
             self._hinted.update(self.open)
-            self._reread_at = now + self._reread_s
-            self._was_late = self._is_late(now)
+            self._reread_at, self._was_late = now + self._reread_s, late
         page = list(self._hinted)[:BATCH]
         for id in page:
             del self._hinted[id]
         return page
-
-    def _is_late(self, now: float) -> bool:
-        return self._ends is not None and now >= self._ends
 
     def seen(self, ids: Sequence[str], records: list[A]) -> Iterator[A]:
         for id, record in zip(ids, records, strict=True):
@@ -206,6 +203,18 @@ class _Watch(Generic[A]):
         if self.open and self._was_late:
             some = " ".join(list(self.open)[:5]) + (" …" if len(self.open) > 5 else "")
             raise TimeoutError(f"still open: {len(self.open)} of {self._asked}: {some}")
+
+
+def _refuse_in_async_handler() -> None:
+    """A wait in a worker's event loop stops all of its handlers, the awaited one among them."""
+    with suppress(RuntimeError):
+        loop = asyncio.get_running_loop()
+        from ..worker.handler import RUNNING  # loaded already where it matters
+
+        work = RUNNING.get()
+        if work is not None and work.loop is loop:
+            instead = "await async_wait(…) or job.aresult(), or use asyncio.to_thread"
+            raise BadInput(f"to wait here stops the worker's event loop: {instead}")
 
 
 def _pubsub(client: Any) -> Any:

@@ -7,7 +7,9 @@ compared. A test gives a queue a `FakeClock` and moves it.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 from typing import Protocol, TypeAlias
 
 from .errors import BadInput
@@ -68,6 +70,13 @@ def checked_seconds(value: Seconds, what: str, least: float = 0) -> float:
     if not least <= value < MOST_MS / 1000:
         raise BadInput(f"{what} of {shortly(value)}: seconds from {least:g} to the year 5138")
     return value
+
+
+def countdown(timeout: Seconds | None) -> Callable[[], float | None]:
+    """A function that says how many seconds of a time-out are left; None: it has no end. Raises
+    `BadInput` as `checked_seconds` does."""
+    ends = None if timeout is None else monotonic() + checked_seconds(timeout, "timeout")
+    return lambda: None if ends is None else max(0.0, ends - monotonic())
 
 
 def duration_ms(value: Seconds, what: str, least_ms: int = 0) -> int:

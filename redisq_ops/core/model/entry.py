@@ -119,6 +119,10 @@ class Failure:
             return cls("error", data.decode("utf-8", "backslashreplace"))
 
 
+LEASES_LOST = "its lease was lost each time: its workers were killed, or stood still"
+"""what the reason ``lost`` means"""
+
+
 @dataclass(frozen=True, slots=True)
 class EntryOutcome:
     """What became of an entry so far: its state, and its result or what made it dead."""

@@ -21,11 +21,6 @@ from .retry import failed, timed_out
 Post = Callable[[tuple[Work, Settlement | None]], None]
 
 
-def idle(work: Work) -> bool:
-    """Whether the handler need not run any more."""
-    return work.lost or work.settlement is not None
-
-
 class Slots(ABC):
     """Places to run handlers."""
 
@@ -56,7 +51,7 @@ class Threads(Slots):
 
     def _serve(self) -> None:
         while (work := self._jobs.get()) is not None:
-            if idle(work):
+            if work.over:
                 self._post((work, None))
             else:
                 work.started = monotonic()
@@ -128,14 +123,18 @@ class TaskSlots(Slots):
         while not (self._closing.is_set() or self._is_cut_off()):
             # A coroutine per entry would take as long as a short handler.
             work = await self._jobs.get() if self._jobs.empty() else self._jobs.get_nowait()
-            if idle(work):
+            if work.over:
                 self._post((work, None))
             else:
                 work.started = monotonic()
                 self._post((work, await self._perform(work)))
+                if work.in_thread is not None and work.goes_on:
+                    await asyncio.wait([asyncio.wrap_future(work.in_thread)])
+                    self._post((work, None))
 
     async def _perform(self, work: Work) -> Settlement:
         limit = None
+        work.loop = self._loop
         RUNNING.set(work)  # in this slot's own context: it stays until the next one
         try:
             if work.timeout_s is None:

@@ -21,9 +21,10 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from tempfile import TemporaryFile
 from time import monotonic
 from typing import IO, TYPE_CHECKING, Any, NoReturn, Protocol, runtime_checkable
@@ -35,6 +36,8 @@ from ..model.settings import MAX_RESULT
 from .retry import Failed, failed
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
     from ..engine.queue import Queue
     from ..redis.operation import BlockingClient
 
@@ -45,8 +48,8 @@ STDERR_KEPT = 4096
 class Work:
     """What a handler gets: an entry to work on.
 
-    ``delivery``: the `Delivery`. ``lost``: True once the lease is lost; then the handler's result
-    is dropped, and it should stop.
+    ``delivery``: the `Delivery`. ``taken_ms``: when it was taken, by the server's clock. ``lost``:
+    True once the lease is lost; then the handler's result is dropped, and it should stop.
     """
 
     __slots__ = (
@@ -54,23 +57,34 @@ class Work:
         "delivery",
         "ended",
         "error",
+        "in_thread",
+        "loop",
         "lost",
         "settlement",
         "started",
+        "taken_ms",
         "timeout_s",
     )
 
     def __init__(
-        self, delivery: Delivery, renew: Callable[[Sequence[Work]], Sequence[bool]]
+        self,
+        delivery: Delivery,
+        renew: Callable[[Sequence[Work]], Sequence[bool]],
+        taken_ms: int = 0,
     ) -> None:
         self.delivery = delivery
         self._renew = renew
+        self.taken_ms = taken_ms
         self.lost = False
         self.started: float | None = None
         self.ended: float | None = None
         self.error: BaseException | None = None
         self.settlement: Settlement | None = None
         self.timeout_s: float | None = None
+        self.loop: AbstractEventLoop | None = None
+        """in which an async handler runs"""
+        self.in_thread: Future[Any] | None = None
+        """what an async handler runs in a thread: after a time-out it goes on, in its slot"""
 
     @property
     def payload(self) -> bytes:
@@ -112,6 +126,17 @@ class Work:
         """The number of this attempt, from 1."""
         return self.delivery.attempt
 
+    @property
+    def over(self) -> bool:
+        """Whether this attempt has ended, so that its result is dropped: it took too long, it was
+        given back, or its lease is lost."""
+        return self.lost or self.settlement is not None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a part of an async handler still runs in a thread."""
+        return self.in_thread is not None and not self.in_thread.done()
+
     def extend(self) -> bool:
         """Renew the lease now; False: it is lost. The worker does so every third of the lease.
 
@@ -140,6 +165,18 @@ def log_fields(work: Work) -> dict[str, Any]:
     return fields | {"duration_ms": round(((work.ended or monotonic()) - work.started) * 1000)}
 
 
+class TaskRules(Protocol):
+    """What a task says of its entries."""
+
+    @property
+    def timeout_s(self) -> float | None:
+        """How long one may take; None: as long as the worker's other ones."""
+
+    @property
+    def retry(self) -> RetryPolicy | None:
+        """Its own retry policy; None: its queue's."""
+
+
 @dataclass(frozen=True, slots=True)
 class Handler:
     """What a worker runs for each entry."""
@@ -148,14 +185,10 @@ class Handler:
     is_async: bool = False
     abort: Callable[[Work], None] | None = None
     """ends a run from outside, if that is possible"""
-    timeout_s: Callable[[Work], float | None] | None = None
-    """how long an entry may take; None: as long as the worker's other ones"""
-    policy: Callable[[Work], RetryPolicy | None] = lambda _: None
-    """an entry's own retry policy; None: its queue's"""
     returns: bool | None = None
     """whether it returns results; None: unknown until it does"""
-    tasks: frozenset[str] = frozenset()
-    """the names of its tasks: the worker counts their runs"""
+    tasks: Mapping[str, TaskRules] = field(default_factory=dict)
+    """its tasks by name, see `Work.task`: the worker counts their runs"""
     release: str = ""
     """of the code, for these counts"""
 

@@ -36,7 +36,7 @@ from ..redis.operation import BlockingClient, Description, run
 from ..signals import handled
 from .exchange_threads import Answer, ExchangeThreads
 from .executors import Slots, slots
-from .handler import Handler, Work, as_handler
+from .handler import Handler, TaskRules, Work, as_handler
 from .health import Endpoint, Page
 from .lease_renewal import LeaseRenewal
 from .queue_source import QueueRotation, QueueSource, Redacted, Tally, log, settlements
@@ -137,7 +137,9 @@ class Worker:
             random=random,
         )
         self._lists = deque(self._sources.by_wake_list)
-        self._timed = timeout_s is not None or self._handler.timeout_s is not None
+        rules = self._handler.tasks.values()
+        self._own_times = any(task.timeout_s is not None for task in rules)
+        self._timed = timeout_s is not None or self._own_times
         _refuse_lost_results(several, self._handler)
         self._concurrency, self._batch, self._lease_ms = concurrency, batch, lease_ms
         self._grace_s, self._timeout_s, self._burst = grace_s, timeout_s, burst
@@ -256,7 +258,7 @@ class Worker:
             self._batch,
             self._lease_ms / 1000,
             self._grace_s,
-            timeout if self._handler.timeout_s is None else "time-outs of the tasks",
+            "time-outs of the tasks" if self._own_times else timeout,
         )
         for source in self._sources:
             try:
@@ -453,18 +455,27 @@ class Worker:
             self._sources.drop(work)
         else:
             self._finish(work, settlement)
+            if work.goes_on:
+                self._note_overdue(work)
 
     def _finish(self, work: Work, settlement: Settlement) -> None:
-        tasks = self._handler.tasks
-        if tasks and work.task in tasks and settlement.outcome != "release":
+        name, task = self._task(work)
+        if task is not None and settlement.outcome != "release":
             seconds = (work.ended or monotonic()) - (work.started or 0.0)
             failed = settlement.outcome not in ("ack", "result")
-            self._runs.add(work.queue, work.task or "", seconds, failed)
+            self._runs.add(work.queue, name, seconds, failed)
         if settlement.outcome == "fail":
             queue = self._sources.queue(work.queue)
             if not queue.owner:  # else its program's back-off decides
-                settlement = decided(settlement, self._handler.policy(work), queue.retry)
+                own = None if task is None else task.retry
+                settlement = decided(settlement, own, queue.retry)
         self._sources.finish(work, settlement)
+
+    def _task(self, work: Work) -> tuple[str, TaskRules | None]:
+        """The name of its task, and the task; None: the handler has none for it."""
+        tasks = self._handler.tasks
+        name = (tasks and work.task) or ""
+        return name, tasks.get(name)
 
     def _reports(self) -> list[Description[None]]:
         """The runs of tasks since the last report, of each queue."""
@@ -480,14 +491,18 @@ class Worker:
             limit = work.timeout_s
             if limit is None or work.started is None or work.started + limit > now:
                 continue
-            self._overdue.add(work)
+            self._note_overdue(work)
             error = timed_out(limit)
             work.error, work.ended = error, now
             self._finish(work, failed(work.delivery, error))
             if self._handler.abort:
                 self._handler.abort(work)
-            if len(self._overdue) == self._concurrency:
-                log.error("every slot is taken by a handler that outran its time-out")
+
+    def _note_overdue(self, work: Work) -> None:
+        """Its handler goes on, and keeps its slot."""
+        self._overdue.add(work)
+        if len(self._overdue) == self._concurrency:
+            log.error("every slot is taken by a handler that outran its time-out")
 
     # --- exchanges with the server -------------------------------------------------------------
 
@@ -576,10 +591,14 @@ class Worker:
 
     def _took(self, source: QueueSource, taken: TakeResult) -> None:
         """Start the taken entries, and note when to look at the queue again."""
-        works = [Work(delivery, source.renew) for delivery in taken.deliveries]
+        works = [
+            Work(delivery, source.renew, delivery.deadline_ms - source.lease_ms)
+            for delivery in taken.deliveries
+        ]
         if self._timed:
             for work in works:
-                own = self._handler.timeout_s(work) if self._handler.timeout_s else None
+                _, task = self._task(work)
+                own = None if task is None else task.timeout_s
                 work.timeout_s = self._timeout_s if own is None else own
         source.held.update(works)
         if works or taken.more or source.woken:

@@ -178,7 +178,8 @@ def made(client: Any) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         ),
         "Task.submit": (
             task.submit,
-            {"in_": None, "at": None, "unique": None, "priority": None, "then": (), "x": 1},
+            {"in_": None, "at": None, "unique": None, "priority": None, "then": (), "x": 1}
+            | {"expires": None},
         ),
         "Task.map": (task.map, {"values": [], "limit": 1, "then": ()}),
         "Task.job": (task.job, {"id": "e", "priority": None}),
@@ -214,7 +215,8 @@ def test_no_public_argument_has_its_unit_in_its_name() -> None:
             with suppress(ValueError, TypeError):  # has no signature: a module, a C function
                 names |= {*arguments(call)}
     assert {"lease", "grace", "timeout", "interval", "silent", "delay", "after"} <= names
-    assert {one for one in names if one.endswith(("_ms", "_s"))} == {"now_ms", "deadline_ms"}
+    times = {"now_ms", "deadline_ms", "taken_ms"}
+    assert {one for one in names if one.endswith(("_ms", "_s"))} == times
 
 
 def test_one_id_is_waited_for_as_it_is_and_other_mistakes_are_told_before_waiting(

@@ -10,9 +10,11 @@ import redis
 
 from redisq_ops.core.engine.wait import async_wait, wait
 from redisq_ops.core.model.entry import Request, Settlement
-from redisq_ops.core.model.errors import NotFound, Unreachable
+from redisq_ops.core.model.errors import BadInput, NotFound, Unreachable
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import aconnect, connect
+from redisq_ops.core.worker import Worker
+from redisq_ops.core.worker.handler import Work
 from redisq_ops.demo.server import EmbeddedServer
 
 pytestmark = pytest.mark.alike
@@ -161,3 +163,38 @@ def test_no_server_is_an_error(waiter: Waiter) -> None:
         url = server.url
     with pytest.raises(Unreachable):
         waiter(url, ["r1"])
+
+
+def test_an_async_handler_can_not_stop_its_worker_by_waiting(
+    client: redis.Redis, queue: RequestQueue[redis.Redis], url: str
+) -> None:
+    jobs, refused = RequestQueue(client, "jobs"), list[str]()
+    jobs.submit([b""], id="j1")
+
+    async def handle(work: Work) -> None:
+        with pytest.raises(BadInput) as error:
+            wait(queue, "r1", 0)
+        refused.append(str(error.value))
+        (request,) = [one async for one in async_wait(RequestQueue(aclient, "mail"), "r1", 60)]
+        refused.append(request.state)
+
+    work(queue)
+    aclient = aconnect(url)
+    Worker(jobs, handle, burst=True).run()
+    assert refused[0].startswith("to wait here stops the worker's event loop: await async_wait")
+    assert refused[1] == "done"
+
+
+def test_in_another_event_loop_a_program_or_a_handler_may_wait(
+    client: redis.Redis, queue: RequestQueue[redis.Redis]
+) -> None:
+    jobs, found = RequestQueue(client, "jobs"), list[str]()
+    jobs.submit([b""], id="j1")
+
+    async def main() -> None:
+        found.extend(request.state for request in wait(queue, "r1", 60))
+
+    work(queue)
+    asyncio.run(main())
+    Worker(jobs, lambda _: asyncio.run(main()), burst=True).run()
+    assert found == ["done", "done"]

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -28,6 +28,7 @@ from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Entry, Failure, Settlement
 from redisq_ops.core.model.errors import BadInput, Unreachable, WrongKind
+from redisq_ops.core.model.retry_policy import RetryPolicy
 from redisq_ops.core.queues.delay import DelaySet, Periodic
 from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
@@ -594,21 +595,27 @@ def test_a_handler_that_hangs_behind_quick_ones_is_noticed(client: Client) -> No
     assert queue.counts().done == 4
 
 
+@dataclass
+class Rules:
+    timeout_s: float | None
+    retry: RetryPolicy | None = None
+
+
 def test_a_time_out_counts_behind_a_handler_that_has_none_and_exits(client: Client) -> None:
     released = threading.Event()
-    queue = mail(client, b"", b"")
+    queue = mail(client, b"")
+    queue.submit([b""], id="quick~r2")
 
     def handle(work: Work) -> None:
-        if work.number == 2:
+        if work.task == "quick":
             released.wait(90)
         time.sleep(0.05)  # the loop rests by now, and the slot takes the next entry itself
         sys.exit(3)
 
-    limited = Handler(handle, timeout_s=lambda work: 0.1 if work.number == 2 else None)
-    with working(queue, limited):
-        until(lambda: entry(queue, "r1/2").state == "delayed")
+    with working(queue, Handler(handle, tasks={"quick": Rules(0.1)})):
+        until(lambda: entry(queue, "quick~r2/1").state == "delayed")
         released.set()
-    errors = [entry(queue, id).error for id in ("r1/1", "r1/2")]
+    errors = [entry(queue, id).error for id in ("r1/1", "quick~r2/1")]
     assert [error and error.line for error in errors] == [
         "SystemExit: 3",
         "Timeout: not done after 0.1 s",
