@@ -34,6 +34,7 @@ ONLY_BY_NAME = (
     "moves",
     "operations",
     "replay",
+    "foreign_rows",
     "spark_write",
     "spark_export",
     "spark_job",

@@ -14,6 +14,8 @@ _CALL = re.compile(r"([A-Za-z_][\w.]*)\((.*)\)", re.DOTALL)
 _ARGUMENT = re.compile(
     r"""(?:([A-Za-z_]\w*)=)?('[^'\\\n]*'|"[^"\\\n]*"|-?[1-9]\d{0,17}|0|None|True|False)(?:,\ |$)"""
 )
+_CLOSED = re.compile(r"""(?:[^'"]|'[^']*'|"[^"]*")*+""")
+"""a text without backslashes in which each literal text ends"""
 _NAMED: Mapping[str, Any] = {"None": None, "True": True, "False": False}
 MOST = 8192
 """characters of a text whose values are read"""
@@ -35,6 +37,12 @@ def call_of(text: str) -> dict[str, Any]:
     args = [_value(text, one) for one in call.args]
     kwargs = {str(one.arg): _value(text, one.value) for one in call.keywords}
     return {"function": function, "args": args, "kwargs": kwargs}
+
+
+def function_of(text: str) -> str | None:
+    """The function of such a call; None: the text is none."""
+    named = _CALL.fullmatch(text)
+    return named and named[1]
 
 
 def _plain_arguments(arguments: str) -> tuple[list[Any], dict[str, Any]] | None:
@@ -70,6 +78,10 @@ def literal(text: Any) -> Any:
 
 def _parsed(text: str) -> ast.expr | None:
     if len(text) > MOST or "\n" in text:
+        return None
+    # RQ cuts long arguments, which leaves an open quote; Python's parser takes long to say so.
+    simple = not any(each in text for each in ("\\", "'''", '"""'))
+    if simple and _CLOSED.fullmatch(text) is None:
         return None
     try:
         with warnings.catch_warnings():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
+
+_EPOCH, _MS = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
 
 
 def iso_ms(text: Any, zone: tzinfo | None = UTC) -> int | None:
@@ -11,8 +13,9 @@ def iso_ms(text: Any, zone: tzinfo | None = UTC) -> int | None:
     known."""
     try:
         at = datetime.fromisoformat(text)
-        zone = at.tzinfo or zone
-        return int(at.replace(tzinfo=zone).timestamp() * 1000) if zone else None
+        if at.tzinfo is None:
+            at = at.replace(tzinfo=zone)
+        return (at - _EPOCH) // _MS if at.tzinfo else None
     except (TypeError, ValueError, OverflowError):
         return None
 

@@ -48,6 +48,8 @@ class JobHash:
 
     def notes(self) -> list[str]:
         """The fields that were not read, and why."""
+        if Note not in {*map(type, self.values.values())}:
+            return []
         values = self.values.items()
         return [f"{name}: {note.decode()}" for name, note in values if type(note) is Note]
 
@@ -77,13 +79,18 @@ class JobHash:
 
 
 async def hash_fields(
-    keys: Sequence[bytes], fields: Sequence[str], sizes: Sequence[int], reads: Callable[[int], bool]
+    keys: Sequence[bytes],
+    fields: Sequence[str],
+    sizes: Sequence[int],
+    reads: Callable[[int], bool],
+    of_short: Sequence[str] = (),
 ) -> list[dict[str, bytes | None] | Exception]:
     """Fields of the hashes of jobs, or why one can't be read. ``sizes``: bytes of each hash.
-    ``reads``: whether a field of that many bytes is read; a `Note` replaces any other."""
-    sized = list(zip(keys, sizes, strict=True))
+    ``reads``: whether a field of that many bytes is read; a `Note` replaces any other.
+    ``of_short``: further fields that are read of hashes of at most `LONG_RECORD` bytes."""
+    sized, names = list(zip(keys, sizes, strict=True)), (*fields, *of_short)
     whole, long = await both(
-        attempt_reads([_fields(key, fields) for key, size in sized if size <= LONG_RECORD]),
+        attempt_reads([_fields(key, names) for key, size in sized if size <= LONG_RECORD]),
         together(
             attempt_read(_fields_of_long(key, fields, reads))
             for key, size in sized
@@ -135,6 +142,12 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co], HasDoneEntries[C_co]
     @abstractmethod
     def waits_since(self, job: JobHash) -> int | None:
         """When a waiting job began to wait, by its `wait_fields`."""
+
+    async def read_hashes(
+        self, place: Place, keys: Sequence[bytes], sizes: Sequence[int]
+    ) -> Sequence[Mapping[str, bytes | None] | Exception]:
+        """The `fields` of hashes of these sizes, or why one can't be read."""
+        return await hash_fields(keys, self.fields, sizes, place.reads)
 
     async def read_beside(self, place: Place, state: State, ids: Sequence[bytes]) -> Sequence[Any]:
         """What is read of each job in other keys than its hash."""
@@ -222,7 +235,7 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co], HasDoneEntries[C_co]
         ids, sizes = [id or b"" for id in found], [row.size or 0 for row in rows]
         keys = [self.job_key(place, id) for id in ids]
         values, beside = await both(
-            hash_fields(keys, self.fields, sizes, place.reads), self.read_beside(place, state, ids)
+            self.read_hashes(place, keys, sizes), self.read_beside(place, state, ids)
         )
         jobs = [
             fields if isinstance(fields, Exception) else self.job(fields, more)

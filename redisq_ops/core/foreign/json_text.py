@@ -15,9 +15,12 @@ def decoded(data: bytes, otherwise: Any = None) -> Any:
         return otherwise
 
 
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+
+
 def encoded(value: Any) -> bytes:
     """As UTF-8; lone surrogates become ``\\udXXX``."""
-    return json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace")
+    return _encode(value).encode(errors="backslashreplace")
 
 
 def text_member(found: Any, names: Sequence[str]) -> str | None:

@@ -24,9 +24,9 @@ from ..redis.key_scan import Lane, literal, look
 from ..redis.operation import (
     C_co,
     Call,
-    Description,
     attempt_read,
     both,
+    coroutine_of,
     operation,
     together,
 )
@@ -320,7 +320,7 @@ class PlacedPages(ForeignQueue[C_co]):
         return []
 
     @staticmethod
-    async def _unless(what: Description[T], empty: T, wrong: list[str] | None) -> T:
+    async def _unless(what: Coroutine[Any, Any, T], empty: T, wrong: list[str] | None) -> T:
         """What is read. With ``wrong``, the error of a key of another type is added there, and the
         key reads as empty."""
         try:
@@ -468,7 +468,7 @@ class PlacedPages(ForeignQueue[C_co]):
         misfits = None if wrong is None else problems
         paused_there, only_shown = await both(
             self._unless(self.paused_there(), None, misfits),
-            self._unless(self.only_shown.op(), None, misfits),
+            self._unless(coroutine_of(self.only_shown.op()), None, misfits),
         )
         if done is not None:
             known["done"] = done

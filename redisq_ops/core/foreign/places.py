@@ -133,7 +133,7 @@ class Place:
         if self.sizes is None or not rows or rows[0].size is not None:
             return rows
         sizes = await self.sizes(self, rows)
-        return [row._replace(size=size) for row, size in zip(rows, sizes, strict=True)]
+        return [Row(*row[:4], size) for row, size in zip(rows, sizes, strict=True)]
 
     def _read_of(self, row: Row) -> int:
         return row.size if row.size and self.reads(row.size) else 0

@@ -16,6 +16,7 @@ from urllib.parse import quote, quote_from_bytes, unquote_to_bytes
 
 _PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
 _LEGAL = _PRINTABLE.translate(dict.fromkeys(map(ord, "{}*|/%")))
+_ALL_LEGAL = re.compile(b"[%b]*" % re.escape(_LEGAL.encode()))
 
 INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0d"
@@ -72,6 +73,8 @@ _ALIKE = frozenset(
 
 def legal(raw: bytes) -> str:
     """A legal name that `raw_of` converts back: ``{a} b`` is ``%7Ba%7D%20b``. It may be long."""
+    if _ALL_LEGAL.fullmatch(raw):
+        return raw.decode()
     return shown(quote_from_bytes(raw, safe=_LEGAL))
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from typing import Any, Generic, TypeVar, cast
+from types import MappingProxyType
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from ..model.errors import (
     CORRUPT,
@@ -27,23 +27,27 @@ B = TypeVar("B")
 Arg = bytes | str | int | float
 
 
-@dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
+_NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
+
+
+class Call(NamedTuple, Generic[T]):
     """One command, and how to read its reply.
 
     ``key`` routes it on a cluster. ``source`` is the Lua text of an EVALSHA, sent only when the
     server answers NOSCRIPT (nothing had run then, so sending it again is safe).
     """
 
+    # A tuple: a reader of many entries makes one per entry and more, and a frozen dataclass takes
+    # four times as long to make.
     command: tuple[Arg, ...]
     read: Callable[[Any], T]
     key: str | bytes | None = None
     source: str | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = _NO_OPTIONS
     """options for redis-py's own parser of the reply"""
     absent: str | None = None
     """an error that begins with this text says that the key is absent; then ``read`` gets None"""
-    follows: Callable[[], Call[Any] | None] | None = field(default=None, compare=False)
+    follows: Callable[[], Call[Any] | None] | None = None
     """makes the call that will come next, if any. A blocking client of one server sends it while
     the server works on this one; others don't. So the next call must be safe to send again, and
     it takes effect even if nobody reads its reply."""
@@ -99,25 +103,11 @@ class Call(Generic[T]):
 
     def set_apart(self) -> Call[T]:
         """The same call as a part of `apart`."""
-        return self._marked(True, self.cut)
+        return self._replace(apart=True)
 
     def shortened(self) -> Call[T]:
         """The same call as a part of `shortened`; a script's reply stays whole."""
-        return self if self.cut or self.source is not None else self._marked(self.apart, True)
-
-    def _marked(self, apart: bool, cut: bool) -> Call[T]:
-        return Call(
-            self.command,
-            self.read,
-            self.key,
-            self.source,
-            self.options,
-            self.absent,
-            self.follows,
-            apart,
-            self.ready,
-            cut,
-        )
+        return self if self.cut or self.source is not None else self._replace(cut=True)
 
     def spelled_out(self) -> tuple[Arg, ...]:
         """The same call with its script's text in place of the digest."""
@@ -168,6 +158,11 @@ class RoundTrip:
 
     def __await__(self) -> Generator[Round, Replies, Replies]:
         return (yield self.calls)
+
+
+def has_errors(replies: Replies) -> bool:
+    """Whether a reply is an error. Asks by type, since most rounds of many replies have none."""
+    return any(issubclass(kind, Exception) for kind in {*map(type, replies)})
 
 
 def coroutine_of(description: Description[T]) -> Coroutine[Any, Any, T]:

@@ -14,11 +14,14 @@ from contextvars import ContextVar
 from hashlib import sha1
 from typing import Any
 
-from redis._parsers.hiredis import _AsyncHiredisParser, _HiredisParser
+from hiredis import PushNotification
+from redis._parsers.hiredis import NOT_ENOUGH_DATA, _AsyncHiredisParser, _HiredisParser
 
 from ..model.cut_element import HEAD, LARGEST, placeholder
 
 _STRING = ord("$")
+NONE_ARRIVED = NOT_ENOUGH_DATA
+"""what is returned in place of a reply"""
 
 _round: ContextVar[object | None] = ContextVar("round", default=None)
 """a new object for each round whose replies are cut; None: replies stay whole"""
@@ -124,6 +127,19 @@ class CuttingParser(_HiredisParser):
     def on_connect(self, connection: Any, **options: Any) -> None:
         super().on_connect(connection, **options)  # type: ignore[no-untyped-call]  # in redis-py
         self._reader = CuttingReader(self._reader)
+
+    def arrived(self) -> Any:
+        """A reply that has arrived as a whole, an error as in `read_response`; or `NONE_ARRIVED`.
+
+        redis-py's way to each reply takes longer than the reply.
+        """
+        reply = self._reader.gets(False)
+        if isinstance(reply, Exception):
+            raise reply
+        if type(reply) is PushNotification:
+            self.handle_push_response(reply)  # type: ignore[no-untyped-call]  # likewise
+            return NONE_ARRIVED
+        return reply
 
 
 class AsyncCuttingParser(_AsyncHiredisParser):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import redis
@@ -137,7 +137,7 @@ async def clock_ms(client: Any) -> int:
     if not isinstance(usual, Exception):
         return usual
     for node in _masters(client):
-        time: Call[int] = replace(server_ms(), key=None, options=node.options)
+        time: Call[int] = server_ms()._replace(key=None, options=node.options)
         now = await apart(time)
         if not isinstance(now, Exception):
             return now

@@ -40,6 +40,8 @@ from .commands import (
     attempts,
     both,
     checked,
+    coroutine_of,
+    has_errors,
     in_batches,
     shortened,
     together,
@@ -67,6 +69,7 @@ __all__ = [
     "attempt_reads",
     "attempts",
     "both",
+    "coroutine_of",
     "exchange",
     "in_batches",
     "mode",
@@ -169,7 +172,7 @@ async def _arun(client: AsyncClient, description: Description[T]) -> T:
 def _signed(client: Client, replies: list[Any]) -> list[Any]:
     """The replies. Those that refuse for lack of a right say to whom: some become values, and few
     servers name the user."""
-    for i, reply in enumerate(replies):
+    for i, reply in enumerate(replies if has_errors(replies) else ()):
         if isinstance(reply, rx.ResponseError) and isinstance(error := translate(reply), Forbidden):
             error.tell(user(client))
             replies[i] = error

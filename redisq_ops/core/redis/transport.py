@@ -14,8 +14,8 @@ import redis.exceptions as rx
 from hiredis import pack_command
 
 from .cluster_nodes import NodeCommand, aby_node, by_node
-from .commands import Arg, Call, Replies, Round
-from .cut_replies import cutting
+from .commands import Arg, Call, Replies, Round, has_errors
+from .cut_replies import NONE_ARRIVED, cutting
 from .server_errors import CHANGING
 
 BlockingClient = redis.Redis | redis.RedisCluster
@@ -23,6 +23,8 @@ AsyncClient = aredis.Redis | aredis.RedisCluster
 
 
 def _missing(calls: Round, replies: Replies) -> list[int]:
+    if not has_errors(replies):
+        return []
     return [
         i
         for i, reply in enumerate(replies)
@@ -193,7 +195,7 @@ def _complete(replies: Iterable[Any]) -> list[Any]:
     The cluster pipelines return that error as a reply: callers would keep half of a round.
     """
     received = list(replies)
-    for reply in received:
+    for reply in received if has_errors(received) else ():
         if isinstance(reply, (rx.ConnectionError, rx.TimeoutError, *CHANGING)):
             raise reply
     return received
@@ -234,10 +236,11 @@ def _send_round(client: Any, calls: Round, commands: list[tuple[Arg, ...]]) -> l
     parsers = {name: callbacks[name] for name in names if name in callbacks}
     connection: Any = pool.get_connection()
 
-    def read(call: Call[Any]) -> Any:
+    def read(call: Call[Any], arrived: Callable[[], Any]) -> Any:
         """The reply to a call; the server's error is returned, not raised."""
         try:
-            reply = connection.read_response(disable_decoding=True)
+            if (reply := arrived()) is NONE_ARRIVED:
+                reply = connection.read_response(disable_decoding=True)
             name = call.command[0]
             return parsers[name](reply, **call.options) if name in parsers else reply
         except rx.ResponseError as error:
@@ -247,7 +250,9 @@ def _send_round(client: Any, calls: Round, commands: list[tuple[Arg, ...]]) -> l
         packed: list[bytes] = [pack_command(cast(Any, words)) for words in commands]
         connection.send_packed_command([b"".join(packed)])
         try:
-            return [read(call) for call in calls]
+            parser = connection._parser
+            arrived = getattr(parser, "arrived", lambda: NONE_ARRIVED)
+            return [read(call, arrived) for call in calls]
         except BaseException:
             connection.disconnect()  # replies may be on their way
             raise

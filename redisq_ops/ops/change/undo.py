@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -168,7 +167,7 @@ class UndoSteps(ChangeSteps):
                 left=self._touched.extend,
             )
             if self._ahead:
-                made = replace(made, follows=partial(self._gathering, 1))
+                made = made._replace(follows=partial(self._gathering, 1))
             self._under_way.append(made)
         return self._under_way[behind]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from redisq_ops.core.model.entry import MovedRange as Moved
 from redisq_ops.core.model.errors import Superseded
@@ -71,7 +71,7 @@ class WholeStateSteps(EntrySteps):
             # This step and the next one were carried out; only the reply of this one is lost. The
             # next one is sent again alone, so that no other step can come before its reply.
             self._answered()
-            front = await replace(self._called(self._under_way[0]), follows=None)
+            front = await self._called(self._under_way[0])._replace(follows=None)
         # ``done``, the total, includes steps without a reply; ``moved`` is for a total that was
         # evicted.
         moved = max(front.moved, front.done - self._done)
@@ -126,7 +126,7 @@ class WholeStateSteps(EntrySteps):
     def _description(self, step: _Step) -> Description[Moved]:
         made: Description[Moved] = step.call or self._alone(step)
         if self._ahead and step.call is None and isinstance(made, Call):  # of one shard
-            made = step.call = replace(made, follows=self._following)
+            made = step.call = made._replace(follows=self._following)
         return made
 
     def _alone(self, step: _Step) -> Description[Moved]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 
@@ -16,10 +16,9 @@ from redisq_ops.core.redis.operation import attempt, together
 
 from . import entry_decoder, model_rows
 from .arrow_batch import corrupt_row, describe_error
+from .connection import gc_paused
 from .read_partitions import ENTRY_STATES, PAGE_ROWS
 from .table_source import BATCH_ROWS, PartReader
-
-P = TypeVar("P", ColumnPage, Page)
 
 CALLS_PER_ROUND = 16
 """calls for a column in one round trip. On a busy machine a reader mostly waits for a processor,
@@ -96,23 +95,29 @@ class EntryReader(PartReader):
 
     def _foreign_batches(self) -> Iterator[pa.RecordBatch]:
         """Entries of another program's layout, decoded by the core."""
+        cursor = None
+        while True:
+            with gc_paused():  # until the page's entries are gone: the collector would scan them
+                batch, cursor = self._foreign_batch(cursor)
+            yield batch
+            if cursor is None:
+                return
+
+    def _foreign_batch(self, cursor: str | None) -> tuple[pa.RecordBatch, str | None]:
+        """A page's entries, and the cursor of the next page."""
         state, payloads = ENTRY_STATES[self.options.table], self.options.reads_payloads
-
-        def read(cursor: Any) -> Page:
-            # The cost of a page does not depend on its size here.
-            page_op = self.shard_queue.page.op
-            make = partial(page_op, state, cursor, PAGE_ROWS, None, payloads, brief=True)
-            page: Page = self.run(make)
-            return page
-
-        for page in _pages(read):
-            if page.problem:  # a table can't mark itself as incomplete
-                raise WrongKind(page.problem)
-            rows = [(entry, None) for entry in page.entries if self.in_time_range(entry)]
-            yield model_rows.entry_batch(rows, self.origin, self.schema, payloads)
+        # The cost of a page does not depend on its size here.
+        page_op = self.shard_queue.page.op
+        make = partial(page_op, state, cursor, PAGE_ROWS, None, payloads, brief=True)
+        page: Page = self.run(make)
+        if page.problem:  # a table can't mark itself as incomplete
+            raise WrongKind(page.problem)
+        rows = [(entry, None) for entry in page.entries if self.in_time_range(entry)]
+        batch = model_rows.entry_batch(rows, self.origin, self.schema, payloads)
+        return batch, page.cursor
 
 
-def _pages(read: Callable[[Any], P]) -> Iterator[P]:
+def _pages(read: Callable[[Any], ColumnPage]) -> Iterator[ColumnPage]:
     """All pages of a state; ``read`` takes the cursor of the page before."""
     page = read(None)
     yield page

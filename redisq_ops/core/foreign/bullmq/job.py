@@ -74,7 +74,7 @@ class Job(JobHash):
 
     def sum(self, *fields: str) -> int:
         """The sum of some fields: releases before 5 kept a number in another field."""
-        return sum(self.number(field) or 0 for field in fields)
+        return sum([self.number(field) or 0 for field in fields])
 
     @property
     def lost(self) -> int:

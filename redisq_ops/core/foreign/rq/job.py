@@ -97,15 +97,17 @@ class Record(JobHash):
         result = self.results[0][1] if self.results else {}
         return _traceback(result.get(b"exc_string"), self.values["exc_info"] or b"")
 
-    def error(self) -> Failure | None:
-        found = self.traceback()
-        return Failure("AbandonedJobError", found) if _LOST.match(found) else failure_of(found)
-
-    def failures(self, state: State) -> tuple[int, int]:
-        """How often it failed, and was lost with its worker."""
+    def failures(self, state: State, traceback: str) -> tuple[int, int]:
+        """How often it failed, and was lost with its worker; ``traceback``: its own."""
         retried, dead = self.number("number_of_retries") or 0, state == "dead"
-        lost = int(dead and _LOST.match(self.traceback()) is not None)
+        lost = int(dead and _LOST.match(traceback) is not None)
         return retried + dead - lost, lost
+
+
+def error_of(traceback: str) -> Failure | None:
+    """The error of a job, by its traceback or what RQ writes in place of one."""
+    lost = _LOST.match(traceback)
+    return Failure("AbandonedJobError", traceback) if lost else failure_of(traceback)
 
 
 def _description(function: str, args: list[Any], kwargs: dict[str, Any]) -> bytes:

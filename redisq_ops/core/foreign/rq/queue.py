@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from itertools import chain, compress
+from itertools import chain
 from typing import Any, ClassVar
 
 from ...engine.optional_features import HasWorkerProcesses
@@ -25,6 +25,7 @@ from ...redis.operation import (
     C_co,
     Call,
     attempt,
+    attempt_read,
     attempt_reads,
     both,
     operation,
@@ -33,13 +34,13 @@ from ...redis.operation import (
 from ...redis.parsers import optional
 from ...redis.whole_keys import set_members
 from ..attachments import attached, fields, python_value
-from ..call_descriptions import call_of
+from ..call_descriptions import call_of, function_of
 from ..changes import JOB_VERBS, PURGED_DONE, RUN_AGAIN
 from ..declarations import Declared, List, Zset
 from ..edits import HasEdits, Rewrite
 from ..elements import Element
 from ..iso_times import iso_ms, span_ms
-from ..job_hashes import JobHash, JobHashQueue
+from ..job_hashes import JobHash, JobHashQueue, hash_fields
 from ..json_text import encoded
 from ..list_place import DEPTH
 from ..long_records import LONG_RECORD, bytes_used, not_read, whole_sizes
@@ -49,7 +50,7 @@ from ..releases import Releases
 from ..schedules import HasSchedules, ScheduleProgram
 from ..worker_commands import Order, SendsCommands
 from .dependencies import links
-from .job import Record, ended, returned
+from .job import Record, ended, error_of, returned
 from .recogniser import OF_A_QUEUE
 from .schedules import RqCron, RqScheduler
 from .workers import order, workers
@@ -77,6 +78,7 @@ SINCE = {
     "scheduled": "created_at",
     "deferred": "created_at",
 }
+DATA_BYTES = "data_bytes"
 RESULTS = 10
 """results of a job that are read: RQ keeps ten, unless it is set otherwise"""
 _EXECUTION = re.compile(rb"(.+):[0-9a-f]{32}", re.DOTALL)
@@ -192,33 +194,44 @@ class RqQueue(
         }
         return [cut.get(member, member) for member in members]
 
+    async def read_hashes(
+        self, place: Place, keys: Sequence[bytes], sizes: Sequence[int]
+    ) -> Sequence[Mapping[str, bytes | None] | Exception]:
+        """With the job's data, or, if that is too long, its size as the field `DATA_BYTES`."""
+        long = [key for key, size in zip(keys, sizes, strict=True) if size > LONG_RECORD]
+        found, apart = await both(
+            hash_fields(keys, self.fields, sizes, place.reads, of_short=("data",)),
+            together(attempt_read(self._data(key)) for key in long),
+        )
+        data = dict(zip(long, apart, strict=True))
+        for nth, key in enumerate(keys if long else ()):
+            values, more = found[nth], data.get(key, {})
+            if not isinstance(values, Exception):
+                found[nth] = more if isinstance(more, Exception) else values | more
+        return found
+
+    async def _data(self, key: bytes) -> dict[str, bytes | None]:
+        size = await Call(("HSTRLEN", key, "data"), int, key=key)
+        if size > LONG_RECORD:
+            return {DATA_BYTES: b"%d" % size}
+        return {"data": await Call(("HGET", key, "data"), optional, key=key)}
+
     async def read_beside(self, place: Place, state: State, ids: Sequence[bytes]) -> Sequence[Any]:
-        """The size of each job's data, the latest result of one that may have failed, and the data,
-        if they are short and shown."""
-        keys = [self.job_key(place, id) for id in ids]
+        """The latest result of each job that may have failed, and whether its data is shown."""
         failed = state in ("dead", "delayed") and not place.brief
         results = [bytes_of(self.keys["t_results_"]) + id for id in ids] if failed else []
-        pickled, latest = await both(
-            attempt_reads([Call(("HSTRLEN", key, "data"), int, key=key) for key in keys]),
-            self._latest(place, results),
-        )
-        data = await self._opened(place, keys, pickled)
-        return [*zip(pickled, latest or [[]] * len(ids), data, strict=True)]
-
-    async def _opened(
-        self, place: Place, keys: Sequence[bytes], sizes: Sequence[int | Exception]
-    ) -> list[bytes | Exception | None]:
-        """The data of jobs whose payloads are shown: the arguments, if they are JSON."""
+        latest = await self._latest(place, results) or [[]] * len(ids)
         opened = place.whole and place.payloads and not place.brief
-        read = [opened and isinstance(size, int) and size <= LONG_RECORD for size in sizes]
-        asks = [("HGET", key, "data") for key in compress(keys, read)]
-        asked: list[Call[Any]] = [Call(ask, optional, key=ask[1]) for ask in asks]
-        found = iter(await attempt_reads(asked))
-        return [next(found) if yes else None for yes in read]
+        return [(each, opened) for each in latest]
 
     def job(self, values: Mapping[str, bytes | None], beside: Any) -> Record | Exception:
-        error = next((each for each in beside if isinstance(each, Exception)), None)
-        return error or Record(values, *beside)
+        latest, opened = beside
+        if isinstance(latest, Exception):
+            return latest
+        data = values.get("data") or b""
+        return Record(
+            values, int(values.get(DATA_BYTES) or len(data)), latest, data if opened else None
+        )
 
     async def _latest(self, place: Place, keys: Sequence[bytes]) -> Sequence[Any]:
         """The latest result in each of these streams, or why it can't be read; a note if its stream
@@ -233,20 +246,22 @@ class RqQueue(
         since_ms = job.ms(SINCE.get(place.called, "ended_at"))
         if place.brief:
             return Entry(id, state, at_ms, since_ms, None, called=place.called, record=job)
-        (failures, lost), call = job.failures(state), job.call()
+        traceback = job.traceback() if state in ("dead", "delayed") else ""
+        failures, lost = job.failures(state, traceback)
+        call = job.call() if place.payloads else None
         return Entry(
             id,
             state,
             at_ms=since_ms if state == "dead" else at_ms,
             since_ms=since_ms,
-            payload=job.shown(call) if place.payloads else None,
-            task=call.get("function"),
+            payload=None if call is None else job.shown(call),
+            task=function_of(job.text("description")) if call is None else call.get("function"),
             failures=failures,
             lost=lost,
             called=place.called,
             consumer=legal(job.values["worker_name"] or b"") or None,
             reason=("lost" if lost else "failed") if state == "dead" else None,
-            error=job.error() if state in ("dead", "delayed") else None,
+            error=error_of(traceback),
             run_ms=span_ms(job.ms("started_at"), job.ms("ended_at")),
             record=job,
         )

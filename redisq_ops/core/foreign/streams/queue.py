@@ -340,7 +340,7 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
     @operation
     async def group_positions(self) -> GroupPositions:
         there, extent = await both(
-            groups.groups(self.key), replace(history_extent(text(self.key)), cut=True)
+            groups.groups(self.key), history_extent(text(self.key))._replace(cut=True)
         )
         parts = [self._part(group) for group in there]
         firsts = await together(groups.held(part, "-", "+", 1) for part in parts)
