@@ -49,10 +49,3 @@ class ByteRows:
         buffers = [None, pa.py_buffer(bounds), self.data]
         between = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, buffers)
         return between.take(pa.array(np.arange(0, len(bounds), 2)))
-
-
-def text_at_all(text: bytes, raw: Bytes, at: Positions) -> bool:
-    """Whether ``text`` begins at every position; all must be far enough from the end of ``raw``."""
-    n = len(text)
-    windows = np.ndarray(len(raw) - n + 1, f"V{n}", raw, strides=(1,))
-    return bool(windows[at].tobytes() == text * len(at))

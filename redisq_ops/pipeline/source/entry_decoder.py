@@ -24,7 +24,6 @@ from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.errors import RedisqError
 from redisq_ops.ops.groups import fingerprint
 
-from . import failure_columns
 from .arrow_batch import (
     Columns,
     RowOrigin,
@@ -182,21 +181,13 @@ _SEPARATOR = secrets.token_hex(16)
 
 
 def _error_columns(errors: Sequence[bytes | None], with_traceback: bool) -> Columns:
-    """Columns from encoded `Failure`s; raises if one is not an object of texts."""
-    names = dict(zip(("error_type", "error", "traceback"), failure_columns.FIELDS, strict=True))
-    if not with_traceback:
-        del names["traceback"]
-    found = failure_columns.split_failures(errors, tuple(names.values())) or _parse_errors(
-        errors, tuple(names.values())
-    )
-    return {column: found[name] for column, name in names.items()}
-
-
-def _parse_errors(errors: Sequence[bytes | None], names: Sequence[str]) -> Columns:
-    """As `_error_columns`, from JSON in any form, parsed as one list.
+    """Columns from encoded `Failure`s, parsed as one list; raises if one is not an object of texts.
 
     Not with pyarrow's JSON reader: other programs may write these bytes, and some crash it.
     """
+    names = {"error_type": "type", "error": "message"}
+    if with_traceback:
+        names["traceback"] = "traceback"
     present = [error for error in errors if error is not None]
     between = b',"%b",' % _SEPARATOR.encode()
     parsed = json.loads(b"[" + between.join(present) + b"]") if present else []
@@ -208,7 +199,10 @@ def _parse_errors(errors: Sequence[bytes | None], names: Sequence[str]) -> Colum
         found = [_NO_ERROR if error is None else next(rows) for error in errors]
     try:
         # A value that is not text raises an error, like a missing one.
-        return {name: pa.array(list(map(itemgetter(name), found)), pa.string()) for name in names}
+        return {
+            column: pa.array(list(map(itemgetter(name), found)), pa.string())
+            for column, name in names.items()
+        }
     except (KeyError, TypeError) as error:
         raise ValueError("an error that isn't as it is written") from error
 
