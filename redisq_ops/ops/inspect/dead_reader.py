@@ -41,6 +41,8 @@ LARGEST: Final = 3
 """groups that it shows"""
 FEW: Final = 2
 """queues that a refresh of the overview reads for them"""
+LOOKS: Final = 2 * -(-WORST // FEW)
+"""refreshes after which all of them were read, each in two steps, unless others took their place"""
 CHANGED_MS: Final = 5000
 """after this time it reads a queue again whose number of dead letters changed"""
 LATELY_MS: Final = 3_600_000
@@ -86,7 +88,8 @@ class DeadReader:
         self._kept: dict[str, _Kept] = {}
         self._by: GroupBy | None = None
         self._room = QUEUES
-        self._begins = True
+        self._looks = 0
+        """how often `worst` read"""
         self._slow_ms = 0
         """when `worst` read slowly; 0: never"""
 
@@ -122,7 +125,7 @@ class DeadReader:
             if self._is_unread(row) or not 0 <= now - self._kept[row.name].read_ms < CHANGED_MS
         ]
         if due and not self._overview.slow and not 0 <= now - self._slow_ms < AGAIN_MS:
-            began = monotonic()
+            self._looks, began = self._looks + 1, monotonic()
             await self._look(due, FEW, now, redaction)
             if monotonic() - began > SLOW_S:
                 self._slow_ms = now
@@ -138,10 +141,10 @@ class DeadReader:
 
     @property
     def begins(self) -> bool:
-        """Whether `worst` has not read all of its queues once."""
-        rows = self._overview.worst_dead(WORST)
-        self._begins = self._begins and any(self._is_unread(row) for row in rows)
-        return self._begins and not self._overview.slow and not self._slow_ms
+        """Whether `worst` has not read all of its first queues once."""
+        if self._looks >= LOOKS or self._overview.slow or self._slow_ms:
+            return False
+        return any(self._is_unread(row) for row in self._overview.worst_dead(WORST))
 
     def _divide(self, column: str) -> None:
         """Group by error, task and this field; what was grouped otherwise is dropped."""

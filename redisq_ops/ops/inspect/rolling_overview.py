@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from math import ceil
+from operator import itemgetter
 from time import monotonic
 from typing import Any
 
@@ -230,8 +231,11 @@ class RollingOverview:
         """Read the evidence of the worst queues again where it is old or missing, and of some whose
         trouble only evidence shows."""
         kept = [one for one in self._kept.values() if one.row.counts is not None and one.queue]
-        self._bad = sorted((one for one in kept if one.found), key=lambda one: rank(one.found))
-        worst = self._bad[:EXAMINED]
+        ranked = sorted(((rank(one.found), one) for one in kept if one.found), key=itemgetter(0))
+        worst = [one for _, one in ranked[:EXAMINED]]
+        # The same ones each time, also where many are equally bad.
+        ranked.sort(key=lambda pair: (pair[0], pair[1].entry.name))
+        self._bad = [one for _, one in ranked]
         examined = {one.row.name for one in worst}
         suspects = [one for one in kept if one.row.name not in examined and suspect(one.row)]
         due = self._older(worst, EVIDENCE_MS)

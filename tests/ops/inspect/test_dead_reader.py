@@ -21,6 +21,7 @@ from redisq_ops.ops.inspect.dead_reader import (
     AGAIN_MS,
     CHANGED_MS,
     LATELY_MS,
+    LOOKS,
     QUEUES,
     WORST,
     DeadReader,
@@ -278,3 +279,16 @@ def test_after_a_slow_read_of_dead_letters_the_first_screen_waits(
         assert refreshes.overview(later).worst[0].count == 3
     assert refreshes.overview(AGAIN_MS + 1000).worst and refreshes.overview(AGAIN_MS + 2000)
     assert refreshes.overview(AGAIN_MS + 2000).worst[0].count == 2
+
+
+def test_many_equally_bad_queues_are_not_read_by_turns(client: redis.Redis) -> None:
+    for n in range(4 * WORST):
+        mail_dies(client, "r1", 1, queue=f"q{n:02}")
+    refreshes = Refreshes(client)
+    incomplete = sum(refreshes.overview().incomplete for _ in range(10))
+    assert incomplete <= LOOKS
+    commands = []
+    for _ in range(3):
+        assert [g.queue for g in refreshes.overview().worst] == ["q00", "q01", "q02"]
+        commands.append(refreshes.commands)
+    assert len(set(commands)) == 1
