@@ -15,7 +15,7 @@ from redisq_ops.ops.groups.traits import share_difference
 from redisq_ops.pipeline.report import anomaly_rule
 from redisq_ops.pipeline.report.critical_path import Attempt, critical_path
 from redisq_ops.pipeline.report.engine import Engine, Value
-from redisq_ops.pipeline.report.figures import Row, totals
+from redisq_ops.pipeline.report.figures import Row, notes, totals
 from redisq_ops.pipeline.report.queue_timeline import timeline
 from redisq_ops.pipeline.report.report import QueueReport, rows_in_millis
 from redisq_ops.pipeline.source import schemas
@@ -263,6 +263,25 @@ def test_what_a_history_does_not_keep_is_unknown(engine: Engine[Any]) -> None:
     assert values(totals(figures), "queue", "submitted", "failed") == [("q", None, 90)]
     chart, _ = timeline(figures, "q", figures.series["throughput"], [], [], [])
     assert "failed" in str(chart) and "submitted" not in str(chart)
+
+
+@pytest.mark.parametrize(
+    ("switches", "said"),
+    [
+        ({0: "all"}, ""),  # before anything happened
+        ({600_000: "all"}, "10:10 UTC history = all"),
+        ({0: "all", 600_000: "ops"}, "history = all, 2026-03-01 10:10 UTC history = ops"),
+        ({600_000: "off"}, "10:10 UTC history = off"),
+        ({}, ""),
+    ],
+)
+def test_a_report_says_that_a_history_was_switched(
+    engine: Engine[Any], switches: dict[int, str], said: str
+) -> None:
+    events = [event(at, "op", "-", f"op{at}|set|history|{to}") for at, to in switches.items()]
+    events += [event(n * MINUTE + 1, "failed", f"f{n}", "w1") for n in range(20)]
+    found = [line for line in notes(of(engine, events).figures()) if "was switched" in line]
+    assert len(found) == bool(said) and said in "".join(found)
 
 
 def test_a_setting_is_shown_as_it_was_given(engine: Engine[Any]) -> None:

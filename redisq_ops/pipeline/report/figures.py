@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from redisq_ops.core.engine.queue_classes import foreign_classes
 from redisq_ops.ops.groups.traits import trait_sentence
+
+from .quantities import moment
 
 MAX_ROWS = 20_000
 """rows collected of each table; the Parquet files have all"""
@@ -214,6 +216,7 @@ def notes(figures: Figures) -> list[str]:
         lines.append(
             f"Waits and run times are missing: {failures_only_reason(figures.failures_only)}."
         )
+    lines += list(_switched_histories(figures))[:MAX_QUEUE_NOTES]
     for queue, n in list(backlog_at_start(figures).items())[:MAX_QUEUE_NOTES]:
         lines.append(
             f"The backlog of {queue} is a lower bound: at least {n:,} entries were submitted "
@@ -234,6 +237,26 @@ def notes(figures: Figures) -> list[str]:
         lines.append("Fair shares use the clients' current weights.")
     lines += [f"The table {name} shows its first {MAX_ROWS:,} rows." for name in figures.truncated]
     return lines
+
+
+def _switched_histories(figures: Figures) -> Iterator[str]:
+    """The queues whose history kept all events only for a part of the time, a sentence each."""
+    throughput = by_queue(figures.tables["throughput"])
+    for queue, changes in by_queue(figures.tables["changes"]).items():
+        switches = [row for row in changes if row["change"].startswith("history = ")]
+        before = [
+            row
+            for row in throughput.get(queue, ())
+            if switches and row["from_ms"] + figures.step_ms <= switches[0]["at_ms"]
+        ]
+        # To have switched it on at the beginning, before anything happened, leaves nothing out.
+        if before or any(row["change"] != "history = all" for row in switches):
+            said = ", ".join(f"{moment(row['at_ms'])} UTC {row['change']}" for row in switches)
+            yield (
+                f"The history of {queue} was switched ({said}): while it did not keep all events, "
+                "submissions, deliveries and waits are missing from its figures, and its backlog "
+                "is wrong."
+            )
 
 
 def trait_sentences(traits: Sequence[Row], moment: Callable[[int], str]) -> list[str]:
