@@ -263,6 +263,10 @@ class Queue(OperatorChanges[C_co]):
             return 0
         return int(self.retry.spread_s(settlement.delivery) * 1000)
 
+    def left_to_owner(self, delivery: Delivery) -> str:
+        """Why only workers of this queue's own program may run an entry; empty: ours may, too."""
+        return ""
+
     def _settled_row(self, settlement: Settlement) -> tuple[Arg, ...]:
         delay_ms = self._retry_delay_ms(settlement) or 0
         return settlement.outcome, settlement.value, delay_ms

@@ -27,7 +27,7 @@ from ..engine.task_counts import RunCounts, report
 from ..engine.worker_register import WorkerRegistration
 from ..model.clock import FELL_MS, Seconds, checked_seconds, duration_ms
 from ..model.entry import Limit, Settlement, TakeResult
-from ..model.errors import BadInput, Forbidden, RedisqError, Unreadable
+from ..model.errors import BadInput, Forbidden, RedisqError, Refused, Unreadable
 from ..model.keys import checked_consumer
 from ..model.settings import DEFAULTS, LEASE_S, MAX_BATCH
 from ..model.validation import listed, validated
@@ -39,7 +39,7 @@ from .executors import Slots, slots
 from .handler import Handler, TaskRules, Work, as_handler
 from .health import Endpoint, Page
 from .lease_renewal import LeaseRenewal
-from .queue_source import QueueRotation, QueueSource, Redacted, Tally, log, settlements
+from .queue_source import QueueRotation, QueueSource, Redacted, Tally, address, log, settlements
 from .reconnect import ReconnectingConnection
 from .retry import Random, decided, failed, timed_out
 from .upkeep import UPKEEP_S, Upkeep
@@ -161,7 +161,7 @@ class Worker:
         self._quiet_until = 0.0
         self._wakes_at = 0.0  # when the loop's thread ends its wait without a message
         self._limits: list[Limit] | None = None  # limits that a burst waits for; None: not read yet
-        self._refused: Forbidden | None = None
+        self._refused: Refused | None = None
 
     def stop(self, why: str = "stop()") -> None:
         """Stop gracefully; called again: at once. Safe in signal handlers and other threads.
@@ -210,7 +210,8 @@ class Worker:
         Logs when it begins and when it ends, with what it did. Raises `Unreachable` where there is
         no server at the start; later it waits for the server. Raises `Forbidden` where the server's
         ACL doesn't allow the work, or no longer allowed the last results to be sent; and
-        `SchemaTooNew` or `WrongKind`. Call it once per worker.
+        `SchemaTooNew` or `WrongKind`; `Refused` where it met an entry that only its program's own
+        workers may run. Call it once per worker.
         """
         post = self._inbox.put
         self._exchanges = ExchangeThreads(1 if self._batch == 1 else 2, self._connection, post)
@@ -610,10 +611,25 @@ class Worker:
             if source.look_at < monotonic() - FELL_MS / 1000:  # the server's clock was set back
                 source.look_at = monotonic() + LINGER_S
                 self._exchanges.send([server_ms()], self._upkeep.read_clock)
+        if not self._stops:
+            self._leave_to_owner(source.queue, works)
         if self._stops:
             self._give_back(begun=False)
         elif works:
             self._slots.start(works)
+
+    def _leave_to_owner(self, queue: Queue[BlockingClient], works: Sequence[Work]) -> None:
+        """Stop if a worker of the queue's program must run one of these.
+
+        Given back, it is the next of its queue again, so this worker could not go on.
+        """
+        for work in works:
+            if why := queue.left_to_owner(work.delivery):
+                self._refused = Refused(
+                    f"{address(work)} is back in its queue: {why}. Leave {queue.name} to"
+                    f" {queue.owner}, or give such jobs a queue of their own"
+                )
+                return self.stop(f"{work.id} is not for this worker")
 
     # --- stopping ------------------------------------------------------------------------------
 

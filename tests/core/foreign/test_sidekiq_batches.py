@@ -15,9 +15,10 @@ import redis
 
 from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.model.entry import State
-from redisq_ops.core.model.errors import RedisqError
+from redisq_ops.core.model.errors import RedisqError, Refused
 from redisq_ops.core.model.states import Verb
 from redisq_ops.core.redis.operation import run
+from redisq_ops.core.worker import Worker
 from redisq_ops.ops.inspect.flow import FlowMember, flow
 
 from ...changes import changed, undone
@@ -298,3 +299,17 @@ def test_a_missing_right_leaves_all_as_it_was(client: Client) -> None:
     acl("ACL", "SETUSER", "u", "%R~BID-*", "%R~b-*")
     ended = changed(owner, "purge", "dead", "alone", "bad").outcome
     assert ended.done == 1 and ended.skipped == {"linked": 1}
+
+
+def test_our_worker_gives_a_batch_s_job_back_and_stops(client: Client) -> None:
+    first = '{"class":"Part","args":[1],"jid":"first","queue":"low"}'
+    parts = [job("part", BID, "low"), job("other", BID, "low"), first.replace("first", "last")]
+    client.lpush("queue:low", first, *parts)
+    client.sadd("queues", "low")
+    ran: list[str] = []
+    queue = SidekiqQueue(client, "sidekiq:low")
+    with pytest.raises(Refused, match="low/part is back in its queue: it belongs to a batch"):
+        Worker(queue, lambda work: ran.append(work.id), burst=True).run()
+    assert ran == ["first"]
+    assert client.lrange("queue:low", 0, -1) == [part.encode() for part in reversed(parts)]
+    assert queue.counts().pending == queue.counts().dead == 0

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from ...engine.optional_features import HasOwnersPause, HasTaskMetrics, HasTimeline
 from ...engine.relation import Links
 from ...model.clock import Moment, Seconds, duration_ms, ready_words
-from ...model.entry import Entry, Failure, Settlement, State
+from ...model.entry import Delivery, Entry, Failure, Settlement, State
 from ...model.errors import BadInput, Refused, Unfit
 from ...model.quoting import bytes_of, legal, text
 from ...model.rates import Rates
@@ -219,6 +219,11 @@ class SidekiqQueue(
         if record.get("encrypt"):
             raise Unfit("its last argument is encrypted")
         return Rewrite(replaced(seen.member, values))
+
+    def left_to_owner(self, delivery: Delivery) -> str:
+        if (job.fields(delivery.payload) or {}).get("bid"):
+            return "it belongs to a batch (`bid`), and only Sidekiq's own workers count its jobs"
+        return ""
 
     def _ended(self, settlement: Settlement) -> tuple[str, bytes, str, int]:
         payload, failure = settlement.delivery.payload, Failure.decoded(settlement.value)
