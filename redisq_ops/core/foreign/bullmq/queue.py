@@ -81,8 +81,9 @@ class BullmqQueue(BullJobs[C_co]):
         ("5.20", "5.81", "6.7"), told="the member `version` of the queue's `meta`"
     )
     unnamed: ClassVar[str] = (
-        "its `meta` names no release of BullMQ, as before 5.20, and redisq changes queues of BullMQ"
-        f" {releases.bounds}"
+        "its `meta` names no release of BullMQ, as before 5.20, or where only a FlowProducer and"
+        " workers opened it (`new Queue(NAME)` writes the release), and redisq changes queues of"
+        f" BullMQ {releases.bounds}"
     )
     replay_note: ClassVar[str] = "as BullMQ's own retry does it: one more attempt"
     refusals: ClassVar[Mapping[str, str]] = {
