@@ -164,7 +164,8 @@ def test_a_replay_its_undo_an_edit_and_a_command_are_gone_through_in_a_browser(
         page.keyboard.press("?")  # the terminal has the focus: no click before
         screen.see("/ finds a key")
         page.keyboard.press("Escape")
-        screen.click("mail", times=2)
+        screen.see("3 dead  ValueError")  # above the list, which it moves down
+        screen.click("request", times=2)
         screen.see("1 of 3")  # what is dead comes first
         screen.click("2 prio")
         screen.see("held/limit")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 from rich.text import Text
+from textual.events import Click
 
 from redisq_ops.core.model.rates import Minute, Rates
 from redisq_ops.ops.inspect.snapshot import ListedQueue, Snapshot
@@ -210,6 +211,10 @@ class OverviewView(QueueView):
         return Text("\n", end="").join(
             _group_line(group, field, self, width - 1) for group in snapshot.worst
         )
+
+    def on_click(self, event: Click) -> None:
+        if event.widget is self._chart:
+            self.app.navigation.open_view("dead-all")  # type: ignore[attr-defined]
 
     def preview_chart(self, item: Any, snapshot: Snapshot, width: int, height: int) -> Text:
         """The chart of a queue in the preview; of a fold its queues, each with its reasons."""
