@@ -213,7 +213,7 @@ class OverviewView(QueueView):
         )
 
     def on_click(self, event: Click) -> None:
-        if event.widget is self._chart:
+        if self._chart.display and self._chart.region.contains_point(event.screen_offset):
             self.app.navigation.open_view("dead-all")  # type: ignore[attr-defined]
 
     def preview_chart(self, item: Any, snapshot: Snapshot, width: int, height: int) -> Text:
