@@ -40,9 +40,7 @@ COLUMN = "release"
 
 
 def _since(group: ErrorGroup, view: QueueView) -> Cell:
-    """The first death; ``≤``: at the latest."""
-    first = first_death(group, view.now_ms, zone_of(view))
-    return f"{'' if group.exact else '≤'}{first}" if first else "-"
+    return first_death(group, view.now_ms, zone_of(view)) or "-"
 
 
 class AllDeadView(NewGroupsView):

@@ -42,11 +42,13 @@ def field_words(group: ErrorGroup) -> str:
 
 
 def first_death(group: ErrorGroup, now_ms: int, zone: tzinfo | None) -> str:
-    """The time of day of the first death, before today with the date; empty: unknown."""
+    """The time of day of the first death, before today with the date; ``≤``: then or earlier;
+    empty: unknown."""
     if group.first_ms is None:
         return ""
     first, now = (moment(ms, zone) for ms in (group.first_ms, now_ms))
-    return first[11:16] if first[:10] == now[:10] else first[5:16]
+    short = first[11:16] if first[:10] == now[:10] else first[5:16]
+    return short if group.exact else f"≤{short}"
 
 
 NEW: Final = Column("new", "new", 5, _new, align="right", priority=2, optional=True)

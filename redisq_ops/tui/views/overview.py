@@ -297,7 +297,7 @@ def _group_line(group: ErrorGroup, field: str, view: QueueView, width: int) -> T
     """``90 dead  KeyError: 'amount' · ChargeCard · release v2.4.1 · payments · since 05:35``; the
     name of the field only where there is room for it."""
     value, first = field_words(group), first_death(group, view.now_ms, zone_of(view))
-    since = f"since {'' if group.exact else 'before '}{first}" if first else ""
+    since = f"since {first}" if first else ""
     line = Text(f"{counted(group, view):>6} dead  ", DEAD, no_wrap=True, end="")
     for named in (f"{field} {value}" if value else "", value):
         known = (group.values[0], named, group.queue, since)
