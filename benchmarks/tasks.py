@@ -2,8 +2,9 @@
 
 Each program in an environment and a process of its own, as for `peers`; a round runs all of them on
 one server, and ratios are taken within a round. The task does nothing. *CPU*: of our worker's
-process, beside a handler without tasks that returns the same bytes. *Bytes*: of the server's
-memory, for a waiting job.
+process, beside a handler without tasks that reads the same arguments and returns the same result by
+`json`, and beside an empty one, which returns bytes. *Bytes*: of the server's memory, for a waiting
+job.
 """
 
 from __future__ import annotations
@@ -45,11 +46,14 @@ class Row:
 
 ROWS = (
     Row(OURS, "tasks, concurrency 1", 1_500),
-    Row(OURS, "bare handler, concurrency 1", 1_500),
+    Row(OURS, "handler, concurrency 1", 1_500),
+    Row(OURS, "empty handler, concurrency 1", 1_500),
     Row(OURS, "tasks, concurrency 8", 4_000, default=True),
-    Row(OURS, "bare handler, concurrency 8", 4_000),
-    Row(OURS, "tasks, concurrency 100", 8_000),
-    Row(OURS, "bare handler, concurrency 100", 8_000),
+    Row(OURS, "handler, concurrency 8", 4_000),
+    Row(OURS, "empty handler, concurrency 8", 4_000),
+    Row(OURS, "tasks, concurrency 100", 20_000),
+    Row(OURS, "handler, concurrency 100", 20_000),
+    Row(OURS, "empty handler, concurrency 100", 20_000),
     Row("celery", "prefork 1", 600, default=True, aim=10),
     Row("celery", "threads 100", 1_000),
     Row("rq", "a fork for each job", 80, default=True, aim=10),
@@ -133,13 +137,16 @@ def _show(row: Row, found: dict[Row, list[dict[str, float]]]) -> None:
     text = f"  {row!s:42} {middle['rate']:8,.0f} /s  {middle['bytes']:6,.0f} B"
     if row.program == OURS:
         text += f"  {middle['cpu_us']:5.0f} us CPU"
-        bare = ROWS[ROWS.index(row) + 1]
-        if row.mode.startswith("tasks") and bare in found:
-            ratio = statistics.median(
-                ours["cpu_us"] / other["cpu_us"]
-                for ours, other in zip(values, found[bare], strict=True)
+        if row.mode.startswith("tasks"):
+            at = ROWS.index(row)
+            handler, empty = (
+                statistics.median(
+                    ours["cpu_us"] / other["cpu_us"]
+                    for ours, other in zip(values, found[bare], strict=True)
+                )
+                for bare in ROWS[at + 1 : at + 3]
             )
-            text += f", x {ratio:.2f} of the bare handler's (aim 1.25)"
+            text += f", x {handler:.2f} of a handler's (aim 1.25), x {empty:.2f} of an empty one's"
     elif (default := next(each for each in ROWS if each.default)) in found:
         pairs = zip(found[default], values, strict=True)
         ratio = statistics.median(one["rate"] / other["rate"] for one, other in pairs)

@@ -1,10 +1,12 @@
-"""redisq-ops' tasks, or a bare handler on the same entries."""
+"""redisq-ops' tasks, or a handler without tasks on the same entries: one that reads and writes the
+same JSON, or one that does nothing."""
 
+import json
 import time
 from dataclasses import dataclass
 
 from benchmarks.peers.timing import JOBS, MODE, URL, WHAT, handled, report
-from redisq_ops.core.worker import Worker
+from redisq_ops import Work, Worker
 from redisq_ops.tasks import Tasks
 
 jobs = Tasks("jobs", url=URL)
@@ -23,7 +25,13 @@ def resize(path: str, width: int) -> Size:
     return Size(width, width // 2)
 
 
-def bare(work: object) -> bytes:
+def by_json(work: Work) -> dict[str, int]:
+    handled()
+    width = json.loads(work.payload)["kwargs"]["width"]
+    return {"width": width, "height": width // 2}
+
+
+def empty(work: Work) -> bytes:
     handled()
     return RESULT
 
@@ -37,7 +45,8 @@ if WHAT == "submit":
 entries = [resize._plan((f"pictures/{n}.png", 100))[0] for n in range(JOBS)]
 for start in range(0, JOBS, 500):  # the same, for less time
     jobs.queues.queue("jobs").schedule(entries[start : start + 500])
-if MODE.startswith("bare"):
+if not MODE.startswith("tasks"):
     queues = [jobs.queues.queue("jobs"), jobs.queues.queue("jobs.map")]
-    Worker(queues, bare, in_order=True, concurrency=concurrency).run()
+    handler = by_json if MODE.startswith("handler") else empty
+    Worker(queues, handler, in_order=True, concurrency=concurrency).run()
 jobs.worker(concurrency=concurrency).run()

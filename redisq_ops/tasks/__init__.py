@@ -17,8 +17,8 @@ imports this package unless it is given a `Tasks` object.
 from redisq_ops import Reject, Retry, exponential
 from redisq_ops.core.worker.current import JobFilter, current_job
 
-from .errors import BadArguments, JobFailed, JobGone
-from .job import Batch, Job
+from .codec import BadArguments
+from .job import Batch, Job, JobFailed, JobGone
 from .registry import Tasks
 from .task import Task
 

@@ -16,8 +16,6 @@ from typing import Any
 
 from redisq_ops.core.model.errors import BadInput
 
-from .errors import BadArguments
-
 try:
     import msgspec
 except ImportError as missing:
@@ -27,6 +25,10 @@ Raw = msgspec.Raw
 """JSON as it is"""
 OPTIONS = frozenset({"in_", "at", "expires", "unique", "priority", "then", "for_client"})
 """arguments of `Task.submit` itself: no task's parameter may have these names"""
+
+
+class BadArguments(BadInput, TypeError):
+    """The arguments don't fit the task's signature; nothing was submitted."""
 
 
 class Next(msgspec.Struct, omit_defaults=True):

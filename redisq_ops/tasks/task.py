@@ -18,8 +18,7 @@ from redisq_ops.core.model.validation import listed, validated
 from redisq_ops.core.queues.request.outcomes import SubRequestOutcome
 
 from .codec import Call, Next, Raw, Signature, encoded
-from .errors import JobFailed, JobGone
-from .job import Batch, Job
+from .job import Batch, Job, JobFailed, JobGone
 
 if TYPE_CHECKING:
     from .registry import Tasks

@@ -9,10 +9,9 @@ sorted set: ``<ms>|<release>`` by when a worker reported another release than th
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from itertools import pairwise
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 from ..model.quoting import legal
@@ -25,8 +24,6 @@ from .registry import read_mark
 if TYPE_CHECKING:
     from .queue import Queue
 
-TOGETHER: Final = 1_000
-"""runs that a worker counts at a time"""
 RELEASES: Final = 50
 BUCKETS: Final = (
     *(1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700),
@@ -38,29 +35,18 @@ SOURCE: Final = "what its workers count by task and report every 30 s; each atte
 
 
 class RunCounts:
-    """The runs of a worker since its last report, by queue; several threads may add."""
+    """The runs of a worker since its last report, by queue; one thread at a time uses it."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
-        self._ended = deque[tuple[str, str, str | int]]()
         self._counts = Counter[tuple[str, str, str | int]]()
 
     def add(self, queue: str, task: str, seconds: float, failed: bool) -> None:
         what = "f" if failed else bisect_left(BUCKETS, seconds * 1000)
-        # A lock for each run would make a hundred threads wait for each other.
-        self._ended.append((queue, task, what))
-        if len(self._ended) >= TOGETHER:
-            with self._lock:
-                self._count()
-
-    def _count(self) -> None:
-        self._counts.update([self._ended.popleft() for _ in range(len(self._ended))])
+        self._counts[queue, task, what] += 1
 
     def take(self) -> Mapping[str, Counter[str]]:
         """What was added since the last call."""
-        with self._lock:
-            self._count()
-            ended, self._counts = self._counts, Counter()
+        ended, self._counts = self._counts, Counter()
         counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for (queue, task, what), n in ended.items():
             counts[queue][f"{task}|n"] += n

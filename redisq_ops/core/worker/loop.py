@@ -474,9 +474,8 @@ class Worker:
 
     def _task(self, work: Work) -> tuple[str, TaskRules | None]:
         """The name of its task, and the task; None: the handler has none for it."""
-        tasks = self._handler.tasks
-        name = (tasks and work.task) or ""
-        return name, tasks.get(name)
+        name, _, _ = work.id.partition("~")
+        return name, self._handler.tasks.get(name)
 
     def _reports(self) -> list[Description[None]]:
         """The runs of tasks since the last report, of each queue."""
