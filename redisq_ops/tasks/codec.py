@@ -9,6 +9,7 @@ methods, paths by their text.
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import PurePath
@@ -73,10 +74,18 @@ def _from_json(kind: type, value: Any) -> Any:
 
 
 _objects = msgspec.json.Decoder(dict[str, Raw])
-encoded = msgspec.json.Encoder(enc_hook=_to_json).encode
-"""a value as JSON; TypeError or NotImplementedError for one that has none"""
+packed = msgspec.json.Encoder(enc_hook=_to_json).encode
+"""a call as JSON"""
 read_call = msgspec.json.Decoder(Call).decode
 """the call of a payload; ValueError for anything else"""
+
+
+def encoded(value: Any) -> bytes:
+    """A value as JSON; TypeError, ValueError or NotImplementedError for one that has none."""
+    data = packed(value)
+    if b"null" in data:  # msgspec writes it for NaN and infinities, too
+        json.dumps(msgspec.to_builtins(value, str_keys=True, enc_hook=_to_json), allow_nan=False)
+    return data
 
 
 def with_argument(kwargs: Raw, into: str | None, value: bytes) -> Raw:
@@ -84,7 +93,7 @@ def with_argument(kwargs: Raw, into: str | None, value: bytes) -> Raw:
     if into is None:
         return kwargs
     given = _objects.decode(kwargs)
-    return Raw(encoded(given | {into: Raw(value)}))
+    return Raw(packed(given | {into: Raw(value)}))
 
 
 class Signature:

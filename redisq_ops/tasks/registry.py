@@ -16,7 +16,7 @@ from redisq_ops.core.model.validation import listed, validated
 from redisq_ops.core.redis.operation import BlockingClient
 from redisq_ops.core.worker.handler import Handler
 
-from .codec import Call, encoded
+from .codec import Call, packed
 from .queues import JobQueues
 from .runner import Runner
 from .task import Task
@@ -133,7 +133,7 @@ class Tasks:
                 raise BadInput("write @jobs.cron(…) above @jobs.task(…)")
             if task.name in self._crons:
                 raise BadInput(f"task {task.name} has a schedule already")
-            payload = encoded(Call(task.name, task.signature.encode((), kwargs)))
+            payload = packed(Call(task.name, task.signature.encode((), kwargs)))
             self._crons[task.name] = Periodic(
                 f"{task.name}{_CRON}", expression, payload, zone, missed, overlap
             ).checked()

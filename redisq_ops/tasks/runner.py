@@ -12,7 +12,7 @@ from redisq_ops import Reject, Work
 from redisq_ops.core.model.settings import MAX_RESULT
 from redisq_ops.core.worker.daemon_threads import DaemonThreads
 
-from .codec import Call, encoded, read_call, with_argument
+from .codec import Call, encoded, packed, read_call, with_argument
 from .task import Task
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class Runner:
         if call.then:
             step, *more = call.then
             kwargs = with_argument(step.kwargs, step.into, data)
-            payload = encoded(Call(step.task, kwargs, more))
+            payload = packed(Call(step.task, kwargs, more))
             self._owner.queues.queue(step.queue).add_entries([(step.id, payload)])
         return data
 

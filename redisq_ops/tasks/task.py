@@ -17,7 +17,7 @@ from redisq_ops.core.model.ulid import ulid
 from redisq_ops.core.model.validation import listed, validated
 from redisq_ops.core.queues.request.outcomes import SubRequestOutcome
 
-from .codec import Call, Next, Raw, Signature, encoded
+from .codec import Call, Next, Raw, Signature, packed
 from .job import Batch, Job, JobFailed, JobGone
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Task(Generic[P, R]):
         """
         steps = _steps(then)
         calls = [
-            encoded(Call(self.name, self.signature.encode((value,), kwargs)))
+            packed(Call(self.name, self.signature.encode((value,), kwargs)))
             for value in listed(values, "values")
         ]
         id = f"{self.name}~{ulid()}"
@@ -136,7 +136,7 @@ class Task(Generic[P, R]):
         job: Job[Any] = Job(f"{request}/1", maps.name, to)
         calls_after, jobs = _following(job, more)
         payload = Call(to.name, first.kwargs, calls_after, id, first.into)
-        maps.submit([encoded(payload)], id=request, follows=id)
+        maps.submit([packed(payload)], id=request, follows=id)
         return Batch(id, self, (job, *jobs))
 
     def after(self, into: str | None = None, **kwargs: Any) -> Step:
@@ -187,7 +187,7 @@ class Task(Generic[P, R]):
         job: Job[R] = Job(id, self._queue(priority, for_client), self)
         following, jobs = _following(job, _steps(then))
         until = None if expires is None else checked_moment(expires, "expires")
-        payload = encoded(Call(self.name, kept, following, expires=until))
+        payload = packed(Call(self.name, kept, following, expires=until))
         place = {"client": for_client, "at": at, "after": after}
         return (id, payload), place, replace(job, then=jobs)
 

@@ -298,6 +298,24 @@ def test_a_result_that_has_no_json_is_dead_and_says_so(jobs: Tasks) -> None:
         other.result(timeout=0)
 
 
+def test_nan_and_infinity_are_refused_and_none_is_not(jobs: Tasks) -> None:
+    @jobs.task()
+    def share(parts: Any) -> Any:
+        return {"share": parts, "of": None}
+
+    @jobs.task()
+    def endless() -> list[float]:
+        return [1.5, float("-inf")]
+
+    with pytest.raises(BadArguments, match="float values are not JSON"):
+        share.submit({"a": [float("nan")]})
+    none, other = share.submit(None), endless.submit()
+    run(jobs)
+    assert none.result(timeout=0) == {"share": None, "of": None}
+    with pytest.raises(JobFailed, match="UnfitResult: task endless returned list: .*float values"):
+        other.result(timeout=0)
+
+
 def test_a_job_that_was_purged_or_let_go_is_gone(jobs: Tasks, clock: FakeClock) -> None:
     @jobs.task()
     def ping() -> int:
