@@ -312,7 +312,7 @@ def test_nan_and_infinity_are_refused_and_none_is_not(jobs: Tasks) -> None:
     none, other = share.submit(None), endless.submit()
     run(jobs)
     assert none.result(timeout=0) == {"share": None, "of": None}
-    with pytest.raises(JobFailed, match="UnfitResult: task endless returned list: .*float values"):
+    with pytest.raises(JobFailed, match=r"UnfitResult: task endless returned list: .*float values"):
         other.result(timeout=0)
 
 
