@@ -13,10 +13,10 @@ from ..redis.key_scan import literal
 from ..redis.operation import Call
 from .places import LocatedEntry, Place, Row
 
-SCANNED = 1000
+SCANNED = 250
 """keys that one SCAN reads"""
-SCANS = 2
-"""of one read: the rest of a reply that an earlier page began, and the next reply"""
+SCANS = 5
+"""of one read, at most: some keys may be no results"""
 
 
 @dataclass(frozen=True, slots=True)
