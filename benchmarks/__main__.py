@@ -33,6 +33,7 @@ ONLY_BY_NAME = (
     "plans",
     "moves",
     "operations",
+    "reads",
     "replay",
     "foreign_rows",
     "spark_write",

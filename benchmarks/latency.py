@@ -17,6 +17,15 @@ LONG_US = 1000
 LOG_LENGTH = 10_000
 OWN_COMMANDS = ("config", "slowlog", "info", "flushall")
 """commands of the measurement itself"""
+_LATENCY = "latency_percentiles_usec_"
+
+
+def longest_ms(client: redis.Redis) -> float:
+    """The longest call since the statistics were reset; ``latency-tracking-info-percentiles`` must
+    have 100."""
+    stats: Any = client.info("latencystats")
+    times = {name.removeprefix(_LATENCY): float(row["p100"]) for name, row in stats.items()}
+    return max(us for name, us in times.items() if name.split("|")[0] not in OWN_COMMANDS) / 1000
 
 
 @contextmanager
@@ -39,7 +48,7 @@ def report_longest_calls(client: redis.Redis, what: str) -> Iterator[None]:
     slow: Any = client.slowlog_get(LOG_LENGTH)
     rows = []
     for name, row in stats.items():
-        command = name.removeprefix("latency_percentiles_usec_")
+        command = name.removeprefix(_LATENCY)
         if command.split("|")[0] not in OWN_COMMANDS:
             count = calls[f"cmdstat_{command}"]["calls"]
             times = [float(row[name]) / 1000 for name in ("p100", "p99.9", "p50")]

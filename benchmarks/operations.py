@@ -16,10 +16,14 @@ import os
 import subprocess
 import sys
 import time
+from compileall import compile_dir
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import redis
+
+import redisq_ops
 
 from .foreign_jobs import NAMES, fill
 from .measure import empty, realtime_priority, servers, url_of
@@ -130,6 +134,7 @@ def measure(client: redis.Redis, kind: str) -> None:
 
 
 def main() -> None:
+    compile_dir(Path(redisq_ops.__file__).parent, quiet=1)  # as pip does when it installs
     kinds = os.environ.get("KINDS", " ".join(VERBS)).split()
     with servers(in_use=True) as each:
         for name, client in each:

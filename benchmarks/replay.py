@@ -32,7 +32,7 @@ from redisq_ops.ops.change.whole_state import WholeStateSteps
 from redisq_ops.ops.filter.filter import Filter
 
 from .bulk_entries import BATCH, COPY, DAY_MS, ERROR, PAYLOAD, seed
-from .measure import ROUNDS, empty, server_us, servers, spread, url_of
+from .measure import ROUNDS, empty, realtime_priority, server_us, servers, spread, url_of
 from .peers import own_replay
 from .peers.environment import NotInstalled
 
@@ -44,16 +44,17 @@ PING_ROUNDS = 5
 """rounds with another client: the machine's other load decides a 99th percentile"""
 IDLE_S = 2.0
 _PING = """
-import redis, sys, time
-client = redis.Redis.from_url(sys.argv[1])
-sys.stdin.close()
+import redis, select, sys, time
+client, times = redis.Redis.from_url(sys.argv[1]), []
+client.ping()
 print("ready", flush=True)
-while True:
+while not select.select([sys.stdin], [], [], 0)[0]:
     began = time.perf_counter()
     client.ping()
     took = time.perf_counter() - began
-    print(f"{took * 1000:.3f}", flush=True)
+    times.append(f"{took * 1000:.3f}")
     time.sleep(max(0.0, 0.002 - took))
+print(*times)
 """
 # Dead entries of a delay set, with the data that settling leaves.
 _BURY = """
@@ -134,7 +135,8 @@ class CallCosts:
 
 @contextmanager
 def ping_times(url: str) -> Iterator[list[float]]:
-    """Times (ms) of another client's PING during the block, one every 2 ms."""
+    """Times (ms) of another client's PING during the block, one every 2 ms. It has real-time
+    priority if permitted, so that it waits for the server and not for a core."""
     times: list[float] = []
     child = subprocess.Popen(
         [sys.executable, "-c", _PING, url],
@@ -145,12 +147,11 @@ def ping_times(url: str) -> Iterator[list[float]]:
     assert child.stdout is not None
     child.stdout.readline()
     try:
-        yield times
+        with realtime_priority(child.pid):
+            yield times
     finally:
-        child.terminate()
-        output, _ = child.communicate()
-        # The last line may be incomplete.
-        times += [float(line) for line in output.splitlines()[:-1]]
+        # The end of its input tells it to print, at the end, as nobody reads its output before.
+        times += map(float, child.communicate()[0].split())
 
 
 def longest_pause_ms(seconds: float = IDLE_S) -> float:

@@ -13,8 +13,10 @@ from ..redis.key_scan import literal
 from ..redis.operation import Call
 from .places import LocatedEntry, Place, Row
 
-SCANNED = 1000
+SCANNED = 250
 """keys that one SCAN reads"""
+SCANS = 5
+"""of one read, at most: some keys may be no results"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +35,19 @@ class ScannedResults(Place):
     async def after(
         self, cursor: str | None, max: int
     ) -> tuple[list[LocatedEntry], str | None, int]:
-        at, _, coded = (cursor or "0:").partition(":")
-        last = base64.b64decode(coded)
-        command = ("SCAN", at, "MATCH", literal(self.begin) + "*", "COUNT", SCANNED)
-        on, ids = await Call(command, self._scanned)
-        rows = [Row(id, 0.0, int(at)) for id in sorted({*ids}) if id > last]
-        further = self.behind(rows[max - 1]) if len(rows) > max else f"{on}:" if on else None
-        return *await self._page_of(rows[:max], further), 0
+        scan, _, coded = (cursor or "0:").partition(":")
+        at, last, rows = int(scan), base64.b64decode(coded), list[Row]()
+        for _ in range(SCANS):
+            command = ("SCAN", at, "MATCH", literal(self.begin) + "*", "COUNT", SCANNED)
+            on, ids = await Call(command, self._scanned)
+            left, room = [id for id in sorted({*ids}) if id > last], max - len(rows)
+            rows += [Row(id, 0.0, at) for id in left[:room]]
+            if len(left) > room:
+                return *await self._page_of(rows, self.behind(rows[-1])), 0
+            if not on or len(rows) == max:
+                break
+            at, last = on, b""
+        return *await self._page_of(rows, f"{on}:" if on else None), 0
 
     def _scanned(self, reply: Any) -> tuple[int, list[bytes]]:
         if isinstance(reply[0], dict):  # a cursor for each node

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from redisq_ops.core.engine.optional_features import HasRequests
@@ -25,6 +24,8 @@ STATES: tuple[State, ...] = ("delayed", "waiting", "pending", "dead", "trash")
 """in the order of reading: an entry that becomes due meanwhile is written twice, not missed"""
 EXPORTED: tuple[State, ...] = (*STATES, "done")
 """done entries of other programs only where they are asked for: no import takes them"""
+ERROR = ("type", "message", "traceback")
+"""fields of the error in an entry's line"""
 REQUEST = ("priority", "limit", "total")
 """fields of the request in a sub-request's line"""
 
@@ -101,6 +102,7 @@ class Export:
 
     def _row(self, entry: Entry, request: Request | None) -> dict[str, Any]:
         shown = self._redaction.entry(entry)
+        error = shown.error
         row: dict[str, Any] = {
             "id": entry.id,
             "state": entry.state,
@@ -111,7 +113,7 @@ class Export:
             "lost": entry.lost if entry.counted else None,
             "attempts": entry.attempts if entry.counted else None,
             "reason": entry.reason,
-            "error": asdict(shown.error) if shown.error else None,
+            "error": error and {name: getattr(error, name) for name in ERROR},
             "client": entry.client,
             "task": shown.task,
         }

@@ -35,7 +35,7 @@ CHANGES = {
     "dramatiq": ("dlq", "purge", ONCE, 1.3, 1.2),
     "sidekiq": ("dlq", "replay", READS, 0.5, 2.5),
     "resque": ("dlq", "replay", READS, 0.5, 5.0),
-    "celery": ("dlq", "replay", READS, 3.4, 5.7),
+    "celery": ("dlq", "replay", READS, 3.4, 4.6),
     "arq": ("waiting", "purge", ONCE, 1.5, 1.2),
     "asynq": ("dlq", "replay", ONCE, 2.3, 1.2),
     "laravel": ("dlq", "purge", ONCE, 2.5, 2.2),
@@ -87,6 +87,20 @@ def test_a_bulk_change_reads_and_parses_each_entry_few_times(
     assert f"{JOBS:,} of {JOBS:,}" in redisq(state, verb, NAMES[kind], "--yes")
     found = [n / JOBS for n in (counter.reads, counter.sent, counter.parsed)]
     assert all(map(le, found, most)), found
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("kind", NAMES)
+def test_an_export_reads_each_entry_once(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    fill(client, kind, JOBS)
+    redisq("discover", "--register", "--yes")
+    state = "waiting" if kind == "arq" else "dead"
+    counter = Counted(monkeypatch)
+    lines = redisq("export", NAMES[kind], "--state", state).splitlines()
+    assert len([line for line in lines if '"id": ' in line]) == JOBS
+    assert counter.reads == JOBS
 
 
 @pytest.mark.alike

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from ...model.cut_element import UNREAD
 from ...model.entry import Failure
 from ..job_hashes import JobHash
 from ..json_text import decoded, encoded
@@ -70,7 +71,8 @@ class Job(JobHash):
 
     def decoded(self, field: str) -> Any:
         value = self.values[field]
-        return decoded(value, self.text(field)) if value else None
+        found = decoded(value, UNREAD) if value else None
+        return self.text(field) if found is UNREAD else found
 
     def sum(self, *fields: str) -> int:
         """The sum of some fields: releases before 5 kept a number in another field."""

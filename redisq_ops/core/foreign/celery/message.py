@@ -6,8 +6,8 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
+from hashlib import sha1
 from typing import Any
-from uuid import NAMESPACE_OID, uuid5
 
 ORIGIN = "redisq"
 """who sent it, where Celery names the process"""
@@ -49,7 +49,7 @@ def message(
         "delivery_info": {"exchange": "", "routing_key": queue},
         "priority": 0,
         "body_encoding": "base64",
-        "delivery_tag": str(uuid5(NAMESPACE_OID, f"{id} {at_ms}")),
+        "delivery_tag": sha1(f"{id} {at_ms}".encode(errors="surrogateescape")).hexdigest(),
     }
     sent = {
         "body": base64.b64encode(body).decode(),

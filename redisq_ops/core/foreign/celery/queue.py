@@ -470,7 +470,9 @@ class CeleryQueue(
         call = result.call if isinstance(result, Result) else None
         if call is None:
             return None
-        return message(*call, text(seen.member), self.own_name, at_ms), ""
+        made = message(*call, id := text(seen.member), self.own_name, at_ms)
+        self._sent[1].made[made] = id
+        return made, ""
 
 
 def _result_prefixes(at: str) -> list[str]:

@@ -33,6 +33,8 @@ class SentTasks:
     ids: set[str] = field(default_factory=set)
     complete: bool = True
     """False: they were too many, or too long, to read all of them"""
+    made: dict[bytes, str] = field(default_factory=dict)
+    """messages of the latest step -> their ids: the next look meets them, and needn't parse them"""
     _latest: dict[str, bytes] = field(default_factory=dict)
     """of each list the message that came last"""
     _came: dict[str, int] = field(default_factory=dict)
@@ -51,6 +53,7 @@ class SentTasks:
         weighed = await together(place.weighed() for place in filled)
         await together(map(self._look_at_list, weighed))
         await self._look_at_held(held, index)
+        self.made.clear()
 
     async def _look_at_list(self, place: Place) -> None:
         latest, start = self._latest.get(place.key), 0
@@ -62,7 +65,8 @@ class SentTasks:
                 self._latest[place.key] = page[0]
             new = page[: page.index(latest)] if latest in page else page
             if self._read(new):
-                self.ids.update(id for data in new if (id := Task.read(data).id))
+                ids = (self.made.get(data) or Task.read(data).id for data in new)
+                self.ids.update(filter(None, ids))
             self._came[place.key] = start + len(new)
             if len(new) < most:
                 return

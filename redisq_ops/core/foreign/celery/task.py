@@ -153,9 +153,9 @@ class Result:
     @property
     def call(self) -> tuple[str, list[Any], dict[str, Any]] | None:
         """The task's name, args and kwargs; None: they weren't kept."""
-        match self.fields:
-            case {"name": str(name), "args": list(args), "kwargs": dict(kwargs)} if name:
-                return name, args, kwargs
+        name, args, kwargs = map(self.fields.get, ("name", "args", "kwargs"))
+        if isinstance(name, str) and name and isinstance(args, list) and isinstance(kwargs, dict):
+            return name, args, kwargs
         return None
 
     @property
