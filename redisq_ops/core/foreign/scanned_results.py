@@ -13,9 +13,9 @@ from ..redis.key_scan import literal
 from ..redis.operation import Call
 from .places import LocatedEntry, Place, Row
 
-SCANNED = 250
-"""keys that one SCAN reads"""
-SCANS = 5
+SCANNED = 500
+"""keys that one SCAN reads: two pages of results, where no other keys stand between them"""
+SCANS = 3
 """of one read, at most: some keys may be no results"""
 
 
