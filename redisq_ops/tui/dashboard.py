@@ -262,17 +262,23 @@ class Dashboard(App[Exception]):
 
         if not self.screen_stack or missed.source is not self.source:
             return
+        if self.snapshot is None and self.problem is None:
+            self._collect_garbage()
         if isinstance(missed.error, BadInput) and self.snapshot is None:
             self.exit(missed.error)
         self.problem = missed.error
         self.tick()
 
-    def _connected(self) -> None:
+    def _collect_garbage(self) -> None:
+        """From now on collect garbage, though rarely, and not among the objects of the modules:
+        that would take a fifth of the CPU time of a refresh."""
         if self._in_terminal:
-            # All modules are loaded now. Collecting garbage among their objects at every refresh
-            # would take a fifth of the CPU time.
             gc.freeze()
             gc.set_threshold(10_000)
+            gc.enable()
+
+    def _connected(self) -> None:
+        self._collect_garbage()
         if self.read_only:
             self.refresh_bindings()
         if self.source.warning is not None:

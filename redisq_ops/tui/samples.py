@@ -85,10 +85,8 @@ class Samples:
             self._record(snapshot.viewport.queue, now, snapshot.counts, rates)
 
     def _record_all(self, snapshot: Snapshot) -> None:
-        now, waiting, oldest, latest = snapshot.now_ms, 0, None, Rates((), (), ())
+        now, waiting, oldest = snapshot.now_ms, 0, None
         for row in snapshot.overview:
-            if row.rates is not None:
-                latest = latest.plus(_latest(row.rates))
             if row.counts is None:
                 continue
             waiting += row.counts.waiting
@@ -97,6 +95,8 @@ class Samples:
             if self._rows.get(row.name) is not row:  # it was read again
                 self._rows[row.name] = row
                 self._record(row.name, now, row.counts, row.rates)
+        rates = (row.rates for row in snapshot.overview if row.rates is not None)
+        latest = Rates.total(map(_latest, rates))
         self._keep(None, now, waiting, oldest, latest)
 
     def _record(self, name: str, now: int, counts: Counts, rates: Rates | None) -> None:

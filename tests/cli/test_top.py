@@ -15,6 +15,7 @@ import redis
 from redisq_ops.cli.main import run
 from redisq_ops.core.foreign.ruby_jobs import Job
 from redisq_ops.core.foreign.sidekiq import SidekiqQueue
+from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
 
 pytestmark = pytest.mark.alike
@@ -157,6 +158,7 @@ def test_a_frame_ends_as_ls_does_where_some_of_a_queue_can_not_be_read(
 @pytest.mark.slow
 def test_the_first_frame_loads_no_module_of_other_views(url: str, client: redis.Redis) -> None:
     RequestQueue(client, "mail").submit([b"x"], id="r1")
+    DelaySet(client, "later").schedule([("e1", b"x")], after=600)
     code = (
         "import sys; from redisq_ops.cli.main import run; "
         f"run(['--url', {url!r}, 'top', '--once']); print(*sys.modules)"

@@ -7,6 +7,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widget import Widget
 
+from redisq_ops.ops.inspect.snapshot import Snapshot, Viewport
 from redisq_ops.tui.app import Top
 
 from .test_snapshots import Seeded
@@ -33,3 +34,40 @@ def test_many_keys_leave_no_more_behind_than_a_few() -> None:
 
     few, many = asyncio.run(body())
     assert many <= few + SPARE
+
+
+class Late(Seeded):
+    """A server that answers, or refuses to, once it is told so."""
+
+    def __init__(self, refuses: bool) -> None:
+        super().__init__()
+        self.refuses, self.told = refuses, asyncio.Event()
+
+    async def look(self, viewport: Viewport) -> Snapshot:
+        await self.told.wait()
+        if self.refuses:
+            raise ConnectionError
+        return await super().look(viewport)
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_the_first_answer_or_error_ends_the_time_without_garbage_collection(refuses: bool) -> None:
+    async def body() -> None:
+        source = Late(refuses)
+        app = Top(source, interval=3600)
+        async with app.run_test() as pilot:
+            app._in_terminal = True
+            assert not gc.isenabled()
+            source.told.set()
+            while app.snapshot is None and app.problem is None:
+                await pilot.pause()
+            assert gc.isenabled() and gc.get_threshold()[0] == 10_000 and gc.get_freeze_count()
+
+    usual = gc.get_threshold()
+    gc.disable()
+    try:
+        asyncio.run(body())
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*usual)
+        gc.enable()

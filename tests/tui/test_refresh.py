@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from textual._compositor import Compositor
 from textual.pilot import Pilot
 from textual.screen import Screen
 
@@ -16,6 +17,7 @@ from redisq_ops.ops.inspect.snapshot import Snapshot, Viewport
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.banner import Banner, Tabs
 from redisq_ops.tui.frame import text
+from redisq_ops.tui.screens.preview_pane import PreviewPane
 from redisq_ops.tui.table.table import PagedTable
 
 from .test_snapshots import Clock, Seeded, settled
@@ -73,17 +75,44 @@ def test_a_refresh_draws_the_rows_that_changed(
         app = Top(source, interval=3600, clock=Clock())
         async with app.run_test(size=(160, 45)) as pilot:
             await settled(app, pilot)
+            app.overview.table.go_to("invoices")
+            await settled(app, pilot)
+            assert app.preview.display and "invoices: p closes" in text(app)
             for owner, name in (
                 (PagedTable, "render_line"),
                 (Banner, "render"),
                 (Tabs, "render"),
                 (Screen, "_refresh_layout"),
+                (PreviewPane, "refresh"),
+                (Compositor, "render_partial_update"),
             ):
                 counted(monkeypatch, owner, name, drawn)
             assert not await refresh(app, pilot)
             source.waiting = 77
-            assert await refresh(app, pilot) == {"PagedTable.render_line": 1}
+            assert await refresh(app, pilot) == {
+                "PagedTable.render_line": 1,
+                "Compositor.render_partial_update": 1,  # the row, and its chart in the preview
+            }
             line = next(line for line in text(app).splitlines() if "invoices" in line)
             assert " 77 " in line
+
+    asyncio.run(body())
+
+
+@pytest.mark.slow
+def test_a_name_that_looks_like_markup_is_whole_in_the_previews_title(drawing: None) -> None:
+    class Renamed(Seeded):
+        async def look(self, viewport: Viewport) -> Snapshot:
+            seen = await super().look(viewport)
+            rows = (replace(row, name=f"{row.name}[b]") for row in seen.overview)
+            return replace(seen, overview=tuple(rows))
+
+    async def body() -> None:
+        app = Top(Renamed(), interval=3600, clock=Clock())
+        async with app.run_test(size=(160, 45)) as pilot:
+            await settled(app, pilot)
+            app.overview.table.go_to("invoices[b]")
+            await settled(app, pilot)
+            assert "invoices[b]: p closes" in text(app)
 
     asyncio.run(body())

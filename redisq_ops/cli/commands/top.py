@@ -122,18 +122,19 @@ def _rows(s: Session, queue: str | None) -> int:
 
 
 @contextmanager
-def _little_garbage_collection() -> Iterator[None]:
-    """Collect garbage rarely: at the start this takes a seventh of the time and finds nothing.
-    Once the dashboard shows a snapshot, it sets its own threshold."""
+def _no_garbage_collection() -> Iterator[None]:
+    """Collect no garbage: at the start this takes a seventh of the time and finds nothing. Once the
+    dashboard has asked the server, it collects again, with its own threshold."""
     usual = gc.get_threshold()
-    gc.set_threshold(50_000)
+    gc.disable()
     try:
         yield
     finally:
         gc.set_threshold(*usual)
+        gc.enable()
 
 
-@_little_garbage_collection()
+@_no_garbage_collection()
 def _show(
     s: Session,
     queue: str | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TypeAlias
@@ -30,6 +31,12 @@ class Rates:
         """Rates of minutes in which nothing happened."""
         none = (0,) * minutes
         return cls(none, none, none)
+
+    @classmethod
+    def total(cls, rates: Iterable[Rates]) -> Rates:
+        """The sum of queues' rates that end with the same minute, without what is unknown."""
+        several = [one.series for one in rates]
+        return cls(*map(_sum, zip(*several, strict=True))) if several else cls()
 
     @property
     def counted(self) -> bool:
@@ -61,11 +68,6 @@ class Rates:
             *((before[:kept] + after)[-length:] if before else () for before, after in pairs)
         )
 
-    def plus(self, other: Rates) -> Rates:
-        """The sum of two queues' rates that end with the same minute, without what is unknown."""
-        pairs = zip(self.series, other.series, strict=True)
-        return Rates(*(_sum(one, another) for one, another in pairs))
-
     def pace(self, now_ms: int) -> float | None:
         """Entries settled per minute, since the first minute with one; None: fewer than 30."""
         if sum(self.settled) < ENOUGH:
@@ -75,6 +77,6 @@ class Rates:
         return sum(self.settled) / max(1.0, minutes)
 
 
-def _sum(one: tuple[int, ...], another: tuple[int, ...]) -> tuple[int, ...]:
-    pairs = zip_longest(reversed(one), reversed(another), fillvalue=0)
-    return tuple(map(sum, pairs))[::-1]
+def _sum(series: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
+    minutes = zip_longest(*map(reversed, series), fillvalue=0)
+    return tuple(map(sum, minutes))[::-1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import reduce
 
 from ..model.activity import Activity, joined_activity
 from ..model.entry import Counts, Entry, Event, Page, PageQuery, State
@@ -155,7 +154,7 @@ class MergedReads(ShardMap[C_co, ShardT]):
     @operation
     async def rates(self, now_ms: int, minutes: int = 60) -> Rates:
         found = await self._on_each_shard(lambda part: part.rates.op(now_ms, minutes))
-        return reduce(Rates.plus, found)
+        return Rates.total(found)
 
     @operation
     async def history(self, max: int = 100, before: str = "+") -> list[Event]:

@@ -59,9 +59,7 @@ class ChartReader:
                 self._read_log(),
             ),
         )
-        hour = Rates()
-        for row in seen.rows:
-            hour = hour.plus(row.rates or Rates())
+        hour = Rates.total(row.rates for row in seen.rows if row.rates is not None)
         if scope.minutes != DAY or not hour.arrived:
             return seen, ChartData(scope, hour, self._operations)
         self._day.go_on(seen.now_ms)
@@ -110,11 +108,11 @@ class _Day:
         self.read.add(entry)
         if rates is not None:
             passed = self._minute - asked_ms // MINUTE_MS
-            whole = Rates.zero(DAY).plus(rates).continued(Rates.zero(passed), passed)
+            whole = Rates.total([Rates.zero(DAY), rates]).continued(Rates.zero(passed), passed)
             before = max(0, DAY - 1 - (self._minute - self._hour))
             rest = (0,) * (DAY - before)
             parts = (part[:before] + rest for part in whole.series)
-            self._rates = self._rates.plus(Rates(*parts))
+            self._rates = Rates.total([self._rates, Rates(*parts)])
 
     def ending(self, hour: Rates) -> Rates:
         """The day that ends with this hour."""

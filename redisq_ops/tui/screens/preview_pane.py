@@ -10,6 +10,7 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.content import Content
 from textual.message import Message
 from textual.timer import Timer
 from textual.widgets import Static
@@ -80,7 +81,7 @@ class PreviewPane(Vertical):
 
     def __init__(self) -> None:
         super().__init__()
-        self.border_title = _OUTSIDE
+        self._titled = ""
         self.display = False
         self.mode: PreviewMode = "auto"
         self.by_itself = False
@@ -130,12 +131,15 @@ class PreviewPane(Vertical):
             self.entry.begin(None)
             return
         if not self.has_focus_within:
-            self.border_title = self._title
+            self._entitle(self._title)
         self._chart.display = subject.chart is not None
         self.entry.display = subject.chart is None
         if subject.chart is not None:
             self.entry.begin(None)
-            self.call_after_refresh(self._draw_chart)  # the chart library is slow to load
+            if self._chart.size.height:
+                self._draw_chart()
+            else:  # it has no room yet; also, the chart library is slow to load
+                self.call_after_refresh(self._draw_chart)
             return
         if subject.sections is not None:
             self.entry.show_row(sections := subject.sections())
@@ -200,10 +204,16 @@ class PreviewPane(Vertical):
         self.screen.set_focus(self.entry.outline)
 
     def on_descendant_focus(self) -> None:
-        self.border_title = _INSIDE
+        self._entitle(_INSIDE)
 
     def on_descendant_blur(self) -> None:
-        self.border_title = self._title
+        self._entitle(self._title)
+
+    def _entitle(self, title: str) -> None:
+        """Write a title into the border; the same one again would repaint the whole pane."""
+        if title != self._titled:
+            self._titled = title
+            self.border_title = Content(title)  # a name in it may look like markup
 
     @property
     def _title(self) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import TYPE_CHECKING, cast
 
 from redisq_ops.core.model.entry import STATES, Counts, State
@@ -86,7 +85,7 @@ def _fold(like: Likeness, queues: Sequence[JudgedQueue]) -> JudgedQueue:
             name="▸ " + "; ".join(f"{rule}: {words}" for _, rule, words in like),
             kind=kinds.pop() if len(kinds) == 1 else "",
             counts=_together([one.row.counts for one in queues if one.row.counts is not None]),
-            rates=reduce(Rates.plus, rates) if rates else None,
+            rates=Rates.total(rates) if rates else None,
         ),
         shared_trouble([one.found for one in queues]),
         cast(Minute, tuple(map(_sum, zip(*minutes, strict=True)))) if minutes else None,

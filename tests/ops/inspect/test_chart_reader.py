@@ -29,13 +29,6 @@ def charts(deployment: Deployment, kept: KeptReads, scope: ChartScope) -> tuple[
     return snapshot.charts, snapshot.now_ms
 
 
-def total(found: list[Rates]) -> Rates:
-    whole = found[0]
-    for one in found[1:]:
-        whole = whole.plus(one)
-    return whole
-
-
 def test_rates_of_a_queue_and_of_all(client: redis.Redis) -> None:
     queues = {name: RequestQueue(client, name) for name in NAMES}
     now = queues[NAMES[0]].now()
@@ -51,14 +44,14 @@ def test_rates_of_a_queue_and_of_all(client: redis.Redis) -> None:
             assert data.rates == queues[NAMES[0]].rates(at, minutes)
 
     data, at = charts(deployment, kept, ChartScope(60, all_queues=True))
-    assert data.rates == total([queue.rates(at) for queue in queues.values()])
+    assert data.rates == Rates.total([queue.rates(at) for queue in queues.values()])
     seen = []
     for _ in range(3):
         data, at = charts(deployment, kept, ChartScope(DAY, all_queues=True))
         seen.append((data.read, data.of))
     assert seen == [(QUEUES, len(NAMES)), (len(NAMES), len(NAMES)), (len(NAMES), len(NAMES))]
     # What is read of a day ends before the last hour; both ends are in it.
-    assert data.rates == total([queue.rates(at, DAY) for queue in queues.values()])
+    assert data.rates == Rates.total([queue.rates(at, DAY) for queue in queues.values()])
 
 
 def test_changes_are_the_queues_own_or_those_of_all(client: redis.Redis) -> None:

@@ -23,7 +23,6 @@ from ...model.entry import Delivery, Failure, Settlement
 from ...model.errors import BadInput, Exists, Refused, TooLarge
 from ...model.keys import Keys
 from ...redis.operation import attempt, both, together
-from ...worker.retry import decided, failed
 
 if TYPE_CHECKING:
     from ..request import RequestQueue
@@ -159,6 +158,8 @@ async def to_callable(
 
     While ``call`` handles one entry, the others wait: their leases are renewed before each call.
     """
+    from ...worker.retry import decided  # here: who only looks at a queue needs no worker
+
     taken = await source.take.op(n, consumer=consumer, lease=lease)
     ours = [True] * len(taken.deliveries)
     outcomes: list[str] = []
@@ -177,6 +178,8 @@ async def to_callable(
 
 
 def _called(call: Callable[[Delivery], object], delivery: Delivery) -> Settlement:
+    from ...worker.retry import failed
+
     try:
         call(delivery)
     except Exception as error:

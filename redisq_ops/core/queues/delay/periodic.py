@@ -18,9 +18,6 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
 from typing import Literal
-from zoneinfo import ZoneInfo
-
-from cronsim import CronSim, CronSimError
 
 from ...model.entry import task_of
 from ...model.errors import BadInput
@@ -185,6 +182,10 @@ _FIELDS = {
 
 def slots(spec: Periodic, after_ms: int) -> Iterator[int]:
     """The times (ms UTC) of all runs after ``after_ms``, in order."""
+    from zoneinfo import ZoneInfo  # here: most delay sets have no periodic entries
+
+    from cronsim import CronSim, CronSimError
+
     if len(spec.cron.split()) != 5:
         raise BadInput(f"cron {spec.cron!r}: must have five fields (minute hour day month weekday)")
     try:
