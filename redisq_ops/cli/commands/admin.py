@@ -246,8 +246,7 @@ def undo(
         op = _latest(s, author, go)
         again += f" {op}"  # until then another change may be the latest
     queue, operation = s.run(audit_log.find(s.deployment, op))
-    ahead = s.config.guard.max_rate is None
-    steps = s.run(undo_of(s.deployment, queue, operation, ahead=ahead))
+    steps = s.run(undo_of(s.deployment, queue, operation))
     if not go.dry_run:
         check_report_file(report, op, UNDO)
     now = s.run(queue.now.op())

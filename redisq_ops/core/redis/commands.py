@@ -47,10 +47,6 @@ class Call(NamedTuple, Generic[T]):
     """options for redis-py's own parser of the reply"""
     absent: str | None = None
     """an error that begins with this text says that the key is absent; then ``read`` gets None"""
-    follows: Callable[[], Call[Any] | None] | None = None
-    """makes the call that will come next, if any. A blocking client of one server sends it while
-    the server works on this one; others don't. So the next call must be safe to send again, and
-    it takes effect even if nobody reads its reply."""
     apart: bool = False
     """set by `apart`: the loss of a cluster node is this description's own failure"""
     ready: int = 0

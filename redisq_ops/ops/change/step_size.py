@@ -13,11 +13,10 @@ FIRST = 50
 """entries of the first step at most"""
 LEAST_S = 0.000_01
 """seconds of the server's time that an entry is assumed to take at least; measured: 10 to 18 µs"""
-STEP_S = {1: 0.0005, 2: 0.0002}
-"""steps in flight -> seconds that each may keep the server busy; other clients wait for all"""
-LARGEST = {1: 120, 2: 64}
-"""steps in flight -> entries of a whole state that each moves at most: an undo takes back 128
-entries in one call, 5 µs each"""
+STEP_S = 0.0005
+"""seconds that a step may keep the server busy: other clients wait for its end"""
+LARGEST = 120
+"""entries of a whole state that a step moves at most: two of them fit into a call of an undo"""
 LATEST = 8
 """latest steps that set the size, if the cost of their entries may differ"""
 RECENT = 20
@@ -35,7 +34,7 @@ class Stride:
     """empty calls by which the round trip is measured"""
 
     def __init__(
-        self, size: int = FIRST, *, largest: int = MAX_BATCH, step_s: float = STEP_S[1]
+        self, size: int = FIRST, *, largest: int = MAX_BATCH, step_s: float = STEP_S
     ) -> None:
         """``largest``: entries of a step at most."""
         self.size = min(size, largest)
@@ -77,37 +76,21 @@ class Stride:
 
 
 class EvenStride(Stride):
-    """For steps that all cost about the same per entry: more of the latest steps count.
-
-    With two steps in flight, a reply may be there before it is waited for. So the latest two are
-    measured together, and each is taken to have waited for half of the round trip.
-    """
+    """For steps that all cost about the same per entry: more of the latest steps count."""
 
     probes = 3  # a single slow one would make every step seem short
 
     def __init__(self, size: int = FIRST) -> None:
-        super().__init__(size)
-        self.in_flight = 1
-        """1 or 2 steps on their way at a time: `WholeStateSteps.in_flight`"""
-        self._latest: deque[tuple[int, float]] = deque(maxlen=2)
+        super().__init__(size, largest=LARGEST)
         self._per_entry_s = deque(maxlen=RECENT)
-
-    def set_in_flight(self, n: int) -> None:
-        self.in_flight, self.size = n, min(self.size, LARGEST[n])
 
     def learn(
         self, done: int, seconds: float, asked: int | None = None, longest_s: float | None = None
     ) -> None:
-        if self._says_little(done, asked):
+        busy = seconds - self.round_trip_s
+        if self._says_little(done, asked) or busy <= 0:
             return
-        self._latest.append((done, seconds))
-        latest = list(self._latest)[-self.in_flight :]
-        took = sum(seconds for _, seconds in latest) / len(latest)
-        busy = min(took, self.in_flight * took - self.round_trip_s)
-        if busy <= 0:
-            return
-        self._per_entry_s.append(busy * len(latest) / sum(done for done, _ in latest))
-        per_entry_s = sorted(self._per_entry_s)[:2][-1]
-        aim = max(10, min(LARGEST[self.in_flight], round(STEP_S[self.in_flight] / per_entry_s)))
+        self._per_entry_s.append(busy / done)
+        aim = max(10, min(self.largest, round(self.step_s / sorted(self._per_entry_s)[:2][-1])))
         if abs(aim - self.size) > self.size // 8:
             self.size = aim
