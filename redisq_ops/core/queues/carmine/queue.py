@@ -287,8 +287,8 @@ class CarmineQueue(TimedQueue[C_co], TakesEntries[C_co]):
 
     async def _get_waiting(self, id: str) -> Entry | None:
         """A message that is done, until a take removes it from the circle."""
-        ((payload,), (facts,)), now = await both(
-            both(shortened(self._payloads([id])), self._facts([id])), self._now()
+        (payload,), (facts,), now = await together(
+            shortened(self._payloads([id])), self._facts([id]), self._now()
         )
         if payload is None:
             return None
