@@ -14,7 +14,7 @@ from redisq_ops.core.model.states import VERBS
 
 from .entry_steps import EntryAction, EntrySteps
 from .scope import WholeState
-from .step_size import EvenStride
+from .step_size import Stride
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,9 @@ class _Step:
 class WholeStateSteps(EntrySteps):
     """Steps over a whole state. One whose reply was lost is sent again, and carried out once."""
 
-    stride: EvenStride
-
     def __init__(self, action: EntryAction, scope: WholeState) -> None:
         super().__init__(action, scope)
-        self.stride = EvenStride()
+        self.stride = Stride.of_whole_state()
         self._room = scope.filter.max
         self._left: tuple[int, ...] = (0,)
         self._done = 0

@@ -123,9 +123,9 @@ def test_the_history_is_told_of_what_was_moved_before_a_stop(client: redis.Redis
 def test_on_a_quick_server_a_step_has_its_bound(client: redis.Redis) -> None:
     queue = dead_letters(client, N)
     chosen, _ = run(client, scope.select_whole_state(queue, "dead", Filter()))
-    clock = iter(range(10**6))
+    clock = (n * n for n in range(10**6))  # a step takes longer than the calls before it
     author = Author("me", "here")
-    change = entry_change(chosen, "replay", author, clock=lambda: next(clock) / 1e9)
+    change = entry_change(chosen, "replay", author, clock=lambda: next(clock) / 1e12)
 
     async def all_steps() -> None:
         while await change.step():
@@ -340,24 +340,24 @@ def test_what_stays_is_counted_once(client: redis.Redis) -> None:
 
 
 def test_steps_are_as_large_as_half_a_millisecond_is_for() -> None:
-    stride = step_size.EvenStride(50)
+    stride = step_size.Stride.of_whole_state(50)
     sizes = []
     for seconds in (0.000_3, 0.000_3, *[0.1, 0.000_9, 0.05] * 5):  # 6 µs each, on a busy machine
         stride.learn(50, seconds)
         sizes.append(stride.size)
-    assert sizes == [83] * 17
-    for _ in range(20):
+    assert sizes == sorted(sizes) and sizes[-1] == 82
+    for _ in range(30):
         stride.learn(stride.size, stride.size * 0.000_02)  # others by now
-    assert stride.size == 28  # 25 is so near that it isn't worth a change
+    assert stride.size == 25
     stride.learn(1, 10.0)  # the short rest at the end tells nothing
-    assert stride.size == 28
+    assert stride.size == 25
     for _ in range(9):
         stride.learn(stride.size, stride.size * 0.000_000_1)
     assert stride.size == step_size.LARGEST  # taking it back has a bound too
 
 
 def test_steps_that_a_rate_keeps_small_are_learnt_from_too() -> None:
-    stride = step_size.EvenStride(step_size.LARGEST)
+    stride = step_size.Stride.of_whole_state(step_size.LARGEST)
     for _ in range(9):
         asked = min(stride.size, 25)  # a second
         stride.learn(asked, asked * 0.000_1, asked)
@@ -366,7 +366,7 @@ def test_steps_that_a_rate_keeps_small_are_learnt_from_too() -> None:
 
 
 def test_a_far_server_gets_no_smaller_steps() -> None:
-    stride = step_size.EvenStride(50)
+    stride = step_size.Stride.of_whole_state(50)
     stride.round_trip_s = 0.08
     for _ in range(9):
         stride.learn(stride.size, stride.round_trip_s + stride.size * 0.000_01)
