@@ -11,9 +11,9 @@ from redisq_ops.core.model.errors import Refused
 from redisq_ops.ops.queue_names import check_named, has_pattern, is_named
 from redisq_ops.ops.terminal import size
 
-from ..address import queues_named
+from ..address import queues_named, tell_unread_queues
 from ..options import argument, command, flag, options
-from ..output import count, printable, progress, say
+from ..output import count, progress
 from ..queue_report import (
     PRINTS,
     Contents,
@@ -136,8 +136,7 @@ def _names(s: Session, given: Sequence[str]) -> tuple[str, ...]:
         check_queues(s, given)
         return tuple(given)
     queues, unread = queues_named(s, given)
-    for name, why in unread.items():
-        say(printable(f"{name}: not looked at: {why}"))
+    tell_unread_queues(unread)
     if not queues:
         raise Refused("none of these queues can be read")
     return tuple(queue.name for queue in queues)
