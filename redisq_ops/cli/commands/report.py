@@ -22,10 +22,8 @@ from ..queue_report import (
     ServerTables,
     Span,
     other_tables,
-    print_figures,
-    server_name,
+    show_figures,
     spans,
-    write_page,
 )
 from ..session import Session
 from ..spark_session import check_queues, lake_of, now_ms
@@ -112,10 +110,7 @@ def report(s: Session, given: ReportOptions) -> int:
         if contents.parquet is not None:
             report.write(contents.parquet, meter)
         figures = report.figures(progress=meter)
-    if contents.html is not None:
-        place = server_name(s) if lake is None else f"lake {lake.place}"
-        write_page(s, contents.html, figures, names, place)
-    print_figures(s, figures, contents)
+    show_figures(s, figures, contents, names, None if lake is None else str(lake.place))
     return 0
 
 
