@@ -38,14 +38,13 @@ def entry_change(
     consumer: str = "",
     at_ms: int | None = None,
     route: Route | None = None,
-    ahead: bool = False,
     clock: Callable[[], float] = time.perf_counter,
 ) -> ChangeRun[EntrySteps]:
     """What a face would run for these entries."""
     request = ChangeRequest(
         verb, scope.queue, scope.state, scope.filter, rate, consumer, at_ms, route
     )
-    steps = PreparedChange(request, scope, Preview("")).steps(ahead=ahead)
+    steps = PreparedChange(request, scope, Preview("")).steps()
     return ChangeRun(steps, author, rate=rate, clock=clock)
 
 

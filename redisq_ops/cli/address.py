@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.model.errors import BadInput, NotFound, Unreachable
 from redisq_ops.ops.queue_names import check_named, has_pattern, is_named
 
+from .output import printable, say
 from .session import Session
 
 if TYPE_CHECKING:
@@ -69,17 +70,19 @@ def _unanswered(s: Session, queues: Sequence[Queue[Any]]) -> dict[str, str]:
     }
 
 
+def tell_unread_queues(unread: Mapping[str, object]) -> bool:
+    """Say which queues could not be looked at, and why; returns whether there are any."""
+    for name, why in unread.items():
+        say(printable(f"{name}: not looked at: {why}"))
+    return bool(unread)
+
+
 def place(s: Session, address: str, what: str) -> Address:
     """The request or entry of an address; ``what``: the word for it in an error."""
     found = s.run(s.deployment.resolve(address))
     if found.id is None:
         raise BadInput(f"{address} is a queue: name its {what} as {address}/…")
     return found
-
-
-def request_at(s: Session, text: str) -> tuple[RequestQueue[Any], str]:
-    """A request, by its address or id."""
-    return request_of(s.run(s.deployment.resolve(text)))
 
 
 def request_of(address: Address) -> tuple[RequestQueue[Any], str]:

@@ -152,7 +152,7 @@ def _carried_out(
     for nth, each in enumerate(prepared, 1):
         queue, verb, route = each.request.queue, each.request.verb, each.request.route
         done = each.preview.past
-        change = each.run(go.reason, ahead=s.config.guard.max_rate is None)
+        change = each.run(go.reason)
         if ramp is not None:
             if code := ramped(s, change, ramp, done):
                 if rest := [left.request.queue.name for left in prepared[nth:]]:

@@ -29,7 +29,7 @@ from redisq_ops.ops.inspect.cancelled_trash import cancelled_trash
 from redisq_ops.ops.required_features import done_unlisted
 from redisq_ops.ops.terminal import kind_of, no_list
 
-from .address import queue_named, queues_named
+from .address import queue_named, queues_named, tell_unread_queues
 from .filter_options import filtered, pages, reads_payloads
 from .options import Selecting, When
 from .output import age, emit, printable, say, when
@@ -91,9 +91,7 @@ def listed(s: Session, state: State, selecting: Selecting) -> int:
     """``ls``: with --json all entries, else the first 100 or ``--max``."""
     most = selecting.conditions.max or (None if s.json else 100)
     found_targets, unread = targets_to_list(s, state, selecting)
-    for name, why in unread.items():
-        say(printable(f"{name}: not looked at: {why}"))
-    broken = bool(unread)
+    broken = tell_unread_queues(unread)
     for target in found_targets:
         tell_mismatch(target)
         queue, filter = target.queue, replace(target.filter, max=most)

@@ -22,10 +22,12 @@ from redisq_ops.ops.groups.traits import GroupComparison, Trait, trait_sentence
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.terminal import percent
 
+from .address import tell_unread_queues
 from .entries import targets_to_list, tell_mismatch, unknown_state
 from .filter_options import pages
 from .options import Selecting
 from .output import age, count, emit, printable, quantity, reading, say, table, tell, when
+from .output_types.entries import ErrorGroupFields
 from .rows import entries_found, entry_row, tell_unread
 from .session import Session
 
@@ -41,10 +43,9 @@ def grouped(s: Session, selecting: Selecting, by: str | None) -> int:
     names = [*(selecting.addresses or ()), *([selecting.queue] if selecting.queue else ())]
     everything = not names and s.config.values["queue"].origin == "default"
     several = len(targets) != 1 or everything or "*" in "".join(names)
-    for name, why in refused.items():
-        say(printable(f"{name}: not looked at: {why}"))
     groups = ErrorGroups(redaction=s.redaction, by=BY_ERROR if by is None else group_by(by))
-    most, looked, broken = selecting.conditions.max, list[Grouping](), bool(refused)
+    most, looked = selecting.conditions.max, list[Grouping]()
+    broken = tell_unread_queues(refused)
     for target in targets:
         tell_mismatch(target)
         queue, now = target.queue, s.run(target.queue.now.op())
@@ -94,30 +95,16 @@ def _rows(looked: Sequence[Grouping], groups: ErrorGroups) -> list[dict[str, Any
     }
     rows = [{"state": STATE, **_row(group, groups.by), **covers} for group in groups.ranked()]
     if groups.others.count:
+        names = ErrorGroupFields.__annotations__
         rows.append(
-            {
+            dict.fromkeys(names)
+            | {
                 "queue": looked[0].queue.name if len(looked) == 1 else None,
                 "state": STATE,
-                "group": None,
                 "groups": groups.others.groups,
                 "entries": groups.others.count,
                 "by": groups.by.words,
-                "values": {},
-                "where": None,
-                "task": None,
-                "tasks": None,
-                "errors": None,
-                "form": None,
-                "error": None,
-                "lost": None,
-                "reasons": {},
-                "first_ms": None,
-                "last_ms": None,
-                "sample": None,
-                "clients": None,
-                "requests": None,
-                "top_clients": {},
-                "top_requests": {},
+                **{name: {} for name in ("values", "reasons", "top_clients", "top_requests")},
                 "at_least": ["groups"],
                 **covers,
             }

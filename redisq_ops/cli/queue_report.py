@@ -228,24 +228,13 @@ def _samples(found: Sequence[tuple[int, Mapping[str, Any]]]) -> pa.Table:
     return pa.table({**texts, **stamps, **counts})
 
 
-def write_page(s: Session, html: Path, figures: Figures, names: Sequence[str], place: str) -> None:
-    from redisq_ops.ops.private_files import atomic_write
-    from redisq_ops.pipeline.report.report_page import page
-
-    title = ", ".join(names[:4]) + (" …" if len(names) > 4 else "") if names else "All queues"
-    with atomic_write(html) as file:
-        file.write(page(figures, title=title, source=place).encode())
-
-
-def server_name(s: Session) -> str:
-    """Host and port, without user name and password."""
-    parts = urlsplit(s.config.server_address().url)
-    host = parts.hostname or parts.path
-    return f"{host}:{parts.port}" if parts.port else host
-
-
-def print_figures(s: Session, figures: Figures, contents: Contents) -> None:
-    """Print the figures, and what was written."""
+def show_figures(
+    s: Session, figures: Figures, contents: Contents, names: Sequence[str], lake: str | None
+) -> None:
+    """Write the page, if one is asked for; print the figures, and what was written."""
+    if contents.html is not None:
+        place = _server_name(s) if lake is None else f"lake {lake}"
+        _write_page(contents.html, figures, names, place)
     if s.json:
         report_tables.print_json(figures)
     else:
@@ -254,3 +243,19 @@ def print_figures(s: Session, figures: Figures, contents: Contents) -> None:
         say(f"written: {contents.html}")
     if contents.parquet is not None:
         say(f"written: {len(figures.tables)} tables below {contents.parquet}")
+
+
+def _write_page(html: Path, figures: Figures, names: Sequence[str], place: str) -> None:
+    from redisq_ops.ops.private_files import atomic_write
+    from redisq_ops.pipeline.report.report_page import page
+
+    title = ", ".join(names[:4]) + (" …" if len(names) > 4 else "") if names else "All queues"
+    with atomic_write(html) as file:
+        file.write(page(figures, title=title, source=place).encode())
+
+
+def _server_name(s: Session) -> str:
+    """Host and port, without user name and password."""
+    parts = urlsplit(s.config.server_address().url)
+    host = parts.hostname or parts.path
+    return f"{host}:{parts.port}" if parts.port else host

@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from redisq_ops.core.model.errors import BadInput, Refused
 
-PRIVATE, SHARED = 0o600, 0o666
+PRIVATE = 0o600
 _LINKS = 40
 _OPEN_FILES = "/proc"
 """``/dev/stdout`` leads to links here to open files, which have no path to follow"""

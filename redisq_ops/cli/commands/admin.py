@@ -13,7 +13,7 @@ from redisq_ops.core.model.exit_codes import DONE, INTERRUPTED, PARTLY_DONE
 from redisq_ops.core.model.keys import known_name
 from redisq_ops.ops.hint import hint
 
-from ..address import place, queues_named
+from ..address import place, queues_named, tell_unread_queues
 from ..completion import operations
 from ..confirm_and_run import agreed, confirm_and_run, drive, ended, tell_interrupted
 from ..options import MOST, QUEUE, QUEUES, Go, argument, command, flag, option
@@ -76,9 +76,7 @@ def ls(
         say(
             "no finished requests" if settled else "no open requests; --settled lists finished ones"
         )
-    for name, why in unread.items():
-        say(printable(f"{name}: not looked at: {why}"))
-    return PARTLY_DONE if unread else DONE
+    return PARTLY_DONE if tell_unread_queues(unread) else DONE
 
 
 @command(_request, "cancel", prints=_CHANGE)
@@ -246,8 +244,7 @@ def undo(
         op = _latest(s, author, go)
         again += f" {op}"  # until then another change may be the latest
     queue, operation = s.run(audit_log.find(s.deployment, op))
-    ahead = s.config.guard.max_rate is None
-    steps = s.run(undo_of(s.deployment, queue, operation, ahead=ahead))
+    steps = s.run(undo_of(s.deployment, queue, operation))
     if not go.dry_run:
         check_report_file(report, op, UNDO)
     now = s.run(queue.now.op())

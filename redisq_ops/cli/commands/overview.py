@@ -14,9 +14,10 @@ from redisq_ops.core.model.exit_codes import DONE, FAILED, PARTLY_DONE
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.queue_names import check_named, has_pattern, is_named
 
+from ..address import tell_unread_queues
 from ..completion import queues
 from ..options import MOST, QUEUE, QUEUES, command, flag, option
-from ..output import age_or_none, emit, printable, say, table, tell, when
+from ..output import age_or_none, emit, say, table, tell, when
 from ..rows import operation_row, tell_events
 from ..session import Session
 
@@ -136,9 +137,7 @@ def log(
     print_operations(s, found.operations)
     if not found.operations and not found.unread and not s.json:
         say("no operations yet")
-    for name, why in found.unread.items():
-        say(printable(f"{name}: not looked at: {why}"))
-    return PARTLY_DONE if found.unread else DONE
+    return PARTLY_DONE if tell_unread_queues(found.unread) else DONE
 
 
 def print_operations(s: Session, operations: Sequence[Operation]) -> None:

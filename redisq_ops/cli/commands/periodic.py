@@ -14,9 +14,10 @@ from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
 from redisq_ops.core.model.keys import checked_name, known_name
 from redisq_ops.ops.filter.time import duration_ms
 
+from ..address import tell_unread_queues
 from ..confirm_and_run import confirm_and_run
 from ..options import QUEUES, Go, argument, command, flag, option, options
-from ..output import emit, printable, say, table, when
+from ..output import emit, say, table, when
 from ..payload_argument import payload_bytes
 from ..session import Session, redaction
 
@@ -87,9 +88,7 @@ def ls(s: Session, *, names: list[str] | None = QUEUES) -> int:
         periodic_table(s, rows)
     elif not unread:
         say("no periodic entries")
-    for unknown, why in unread.items():
-        say(printable(f"{unknown}: not looked at: {why}"))
-    return PARTLY_DONE if unread or problem else DONE
+    return PARTLY_DONE if tell_unread_queues(unread) or problem else DONE
 
 
 def _queues(

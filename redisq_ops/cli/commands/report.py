@@ -11,9 +11,9 @@ from redisq_ops.core.model.errors import Refused
 from redisq_ops.ops.queue_names import check_named, has_pattern, is_named
 from redisq_ops.ops.terminal import size
 
-from ..address import queues_named
+from ..address import queues_named, tell_unread_queues
 from ..options import argument, command, flag, options
-from ..output import count, printable, progress, say
+from ..output import count, progress
 from ..queue_report import (
     PRINTS,
     Contents,
@@ -22,10 +22,8 @@ from ..queue_report import (
     ServerTables,
     Span,
     other_tables,
-    print_figures,
-    server_name,
+    show_figures,
     spans,
-    write_page,
 )
 from ..session import Session
 from ..spark_session import check_queues, lake_of, now_ms
@@ -112,10 +110,7 @@ def report(s: Session, given: ReportOptions) -> int:
         if contents.parquet is not None:
             report.write(contents.parquet, meter)
         figures = report.figures(progress=meter)
-    if contents.html is not None:
-        place = server_name(s) if lake is None else f"lake {lake.place}"
-        write_page(s, contents.html, figures, names, place)
-    print_figures(s, figures, contents)
+    show_figures(s, figures, contents, names, None if lake is None else str(lake.place))
     return 0
 
 
@@ -136,8 +131,7 @@ def _names(s: Session, given: Sequence[str]) -> tuple[str, ...]:
         check_queues(s, given)
         return tuple(given)
     queues, unread = queues_named(s, given)
-    for name, why in unread.items():
-        say(printable(f"{name}: not looked at: {why}"))
+    tell_unread_queues(unread)
     if not queues:
         raise Refused("none of these queues can be read")
     return tuple(queue.name for queue in queues)

@@ -13,7 +13,7 @@ from redisq_ops.core.model.errors import Refused, Unreachable, Unreadable, Wrong
 from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
 from redisq_ops.ops.terminal import entries, percent
 
-from ..address import every_queue, queue_named, queues_named
+from ..address import every_queue, queue_named, queues_named, tell_unread_queues
 from ..completion import fields
 from ..filter_options import filtered, pages, reads_payloads, value_counts
 from ..options import Conditions, argument, command, flag, option, options
@@ -67,12 +67,9 @@ def select(s: Session, given: SelectOptions) -> int:
     filter = replace(filtered(given.conditions, s.utc), max=most, redaction=s.redaction)
     scans: list[Scan] = []
     rows: list[list[Any]] = []
-    broken = False
     queues, refused = _queues(s, given.names or ())
     several = len(given.names or ()) > 1 or "*" in "".join(given.names or ())
-    for name, why in refused.items():
-        broken = True
-        say(printable(f"{name}: not looked at: {why}"))
+    broken = tell_unread_queues(refused)
     for queue in queues:
         left = None if most is None else most - sum(scan.found for scan in scans)
         if left == 0:

@@ -21,10 +21,8 @@ from ..queue_report import (
     ServerTables,
     Span,
     other_tables,
-    print_figures,
-    server_name,
+    show_figures,
     spans,
-    write_page,
 )
 from ..session import Session
 from ..spark_session import (
@@ -78,7 +76,7 @@ def report(s: Session, given: ReportOptions) -> int:
       redisq spark report mail --html report.html
       redisq spark report --lake /data/queues --since 30d --html month.html --json
     """
-    contents, queues, lake = given.contents, given.queues or (), given.source.lake.lake
+    contents, queues = given.contents, given.queues or ()
     contents.check()
     if printed(given.running):
         return 0
@@ -94,10 +92,7 @@ def report(s: Session, given: ReportOptions) -> int:
         if contents.parquet is not None:
             report.write(contents.parquet, meter)
         figures = report.figures(progress=meter)
-    if contents.html is not None:
-        place = server_name(s) if lake is None else f"lake {lake}"
-        write_page(s, contents.html, figures, queues, place)
-    print_figures(s, figures, contents)
+    show_figures(s, figures, contents, queues, given.source.lake.lake)
     return 0
 
 

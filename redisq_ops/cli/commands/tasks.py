@@ -44,7 +44,7 @@ def tasks(
     from redisq_ops.core.redis.operation import apart, together
     from redisq_ops.ops.inspect.task_report import MOST_MS, TaskReader
 
-    from ..address import queues_named
+    from ..address import queues_named, tell_unread_queues
     from ..filter_options import value_counts
 
     span, field = duration_ms(last), value_counts(by).field
@@ -64,9 +64,7 @@ def tasks(
         else:
             unread[queue.name] = str(report)
     print_tasks(s, reports)
-    for name, why in unread.items():
-        say(printable(f"{name}: not looked at: {why}"))
-    return PARTLY_DONE if unread else DONE
+    return PARTLY_DONE if tell_unread_queues(unread) else DONE
 
 
 def print_tasks(s: Session, reports: Mapping[str, TaskReport]) -> None:

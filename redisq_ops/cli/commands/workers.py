@@ -14,7 +14,7 @@ from redisq_ops.core.model.worker_command import WorkerWord
 from redisq_ops.core.model.worker_process import Process
 from redisq_ops.ops.filter.time import duration_ms
 
-from ..address import queues_named
+from ..address import queues_named, tell_unread_queues
 from ..completion import workers as workers_of
 from ..confirm_and_run import agreed, ended
 from ..options import MOST, QUEUE, QUEUES, Go, argument, command, option, options
@@ -81,8 +81,7 @@ def ls(s: Session, given: ListOptions) -> int:
     for each in registers if given.names else ():
         if not (each.processes or each.problem or each.queue.name in held):
             say(printable(f"no worker process is {_known(each.queue)} with {each.queue.name}"))
-    for name, why in refused.items():
-        say(printable(f"{name}: not looked at: {why}"))
+    if tell_unread_queues(refused):
         code = PARTLY_DONE
     first = not printed
     for queue, found in reports:

@@ -304,17 +304,14 @@ class OperatorChanges(ParallelReads[C_co]):
         """Take an operation of ``steps`` steps back as `undo` does, newest first: as many steps as
         one call has room for, where `move_range` made them. Of a queue with one shard.
 
-        Each call of the undo ``by`` goes on where the one with the number before ``seq`` ended, so
-        it may be sent while that one is carried out. Returns the numbers of entries put back, of
-        those left alone, and of the steps that are left.
+        Returns the numbers of entries put back, of those left alone, and of the steps that are
+        left.
         """
-        # Two slots in turn: both calls under way keep their replies until these are read.
-        slot = by if seq % 2 else f"{by}:2"
         undo = UndoStep(op, steps, target, by, seq, left)
-        return self._undo_moves(undo, lambda back, stay, next: (back, stay, next), slot, gather=1)
+        return self._undo_moves(undo, lambda back, stay, next: (back, stay, next), gather=1)
 
     def _undo_moves(
-        self, undo: UndoStep, counted: Callable[[int, int, int], T], slot: str = "", gather: int = 0
+        self, undo: UndoStep, counted: Callable[[int, int, int], T], gather: int = 0
     ) -> Call[T]:
         def read(reply: list[Any]) -> T:
             undo.left([id.decode() for id in reply[3:]])
@@ -323,9 +320,8 @@ class OperatorChanges(ParallelReads[C_co]):
         return self._call_script(
             "undo",
             read,
-            caller=slot or undo.by,
+            caller=undo.by,
             seq=undo.seq,
-            by=undo.by,
             op=undo.op,
             step=undo.step,
             to=undo.target,

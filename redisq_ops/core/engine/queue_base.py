@@ -121,8 +121,7 @@ class QueueBase(DeclaredFeatures, Bound[C_co], metaclass=_QueueClass):
         self.retry = retry
         self.shard = shard
         self.layout = layout
-        # A name can't contain a slash, so no queue has the keys of another queue's shard.
-        self.keys = Keys(f"{self.name}/{shard}" if shard else self.name, self.prefix)
+        self.keys = self.keys_class(self.name, self.prefix, shard)
         self.clock = clock or ServerClock()
         self.callers = callers or CallerSlots()
         self._registered = False

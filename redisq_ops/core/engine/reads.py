@@ -286,12 +286,10 @@ class QueueReads(QueueBase[C_co]):
         lease, delay, dead = (self.keys[ZSETS[state]] for state in ("pending", "delayed", "dead"))
         ranges = [(delay, f"({since_ms + FAR_MS}"), (dead, f"{since_ms}")]
         ranges += [] if known_ms is None else [(dead, f"({known_ms}")]
-        seen, (times, (far, lately, *since)) = await both(
+        seen, times, (far, lately, *since) = await together(
             _callers(self.keys["callers"]),
-            both(
-                together(scored(key, "0", "0") for key in (lease, delay)),
-                together(Call(("ZCOUNT", key, low, "+inf"), int, key=key) for key, low in ranges),
-            ),
+            together(scored(key, "0", "0") for key in (lease, delay)),
+            together(Call(("ZCOUNT", key, low, "+inf"), int, key=key) for key, low in ranges),
         )
         deadline, ready = (moment(rows[0][1]) if rows else None for rows in times)
         return Activity(

@@ -39,13 +39,9 @@ async def marked(name: str, prefix: str = PREFIX, shard: int = 0) -> Registered 
     """The entry that the mark of a queue's shard stands for; None: there is no mark, or no queue of
     ours can have this name."""
     owner, colon, _ = name.partition(":")
+    made = queue_class(owner) if colon and owner in KINDS else None
     try:
-        made = queue_class(owner) if colon and owner in KINDS else None
-        keys = (
-            made(None, name, prefix=prefix, shard=shard).keys
-            if made
-            else Keys(f"{name}/{shard}" if shard else name, prefix)
-        )
+        keys = (made.keys_class if made else Keys)(name, prefix, shard)
     except BadInput:
         return None
     return marked_by([(name, shard)], await read_mark(keys))

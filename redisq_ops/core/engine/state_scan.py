@@ -278,7 +278,7 @@ async def _behind(key: str, place: Position) -> tuple[int, int]:
 
 async def _timed(key: str, call: Call[T]) -> tuple[T, int]:
     """A call's result, and the µs it took the server."""
-    began, (results, ended) = await both(micros(key), both(call, micros(key)))
+    began, results, ended = await together(micros(key), call, micros(key))
     return results, ended - began
 
 

@@ -33,7 +33,7 @@ class TimedQueue(HasTimeline[C_co]):
     async def counts(self, now_ms: int | None = None) -> Counts:
         now = now_ms if now_ms is not None else await self._now()
         key = self.keys["delay"]
-        sizes, ((counters, (paused, closed)), oldest) = await both(
+        sizes, counters, (paused, closed), oldest = await together(
             together(
                 [
                     Call(("ZCOUNT", key, "-inf", now), int, key=key),
@@ -43,7 +43,9 @@ class TimedQueue(HasTimeline[C_co]):
                     ),
                 ]
             ),
-            both(both(self._counters("done"), self._flags()), scored(key, "0", "0")),
+            self._counters("done"),
+            self._flags(),
+            scored(key, "0", "0"),
         )
         waiting, all_, pending, dead, trash = sizes
         since = moment(oldest[0][1]) if oldest and waiting else None

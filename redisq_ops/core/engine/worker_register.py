@@ -15,7 +15,7 @@ from ..model.activity import BEATS_MS
 from ..model.consumer_load import PENDING_PAGE, PendingDelivery
 from ..model.quoting import text
 from ..model.worker_process import Process, RunningJob
-from ..redis.operation import Call, both
+from ..redis.operation import Call, both, together
 from .queue import Queue
 from .reads import WORKER_FIELD
 from .registry import server_ms
@@ -59,8 +59,8 @@ async def registered_workers(queue: Queue[Any]) -> list[Process]:
     """
     key = queue.keys["callers"]
     scan = Call(("HSCAN", key, 0, "MATCH", f"*{WORKER_FIELD}", "COUNT", READ), _fields, key=key)
-    (found, now), pending = await both(
-        both(scan, server_ms()), queue.pending_deliveries.op("", PENDING_PAGE, glance=True)
+    found, now, pending = await together(
+        scan, server_ms(), queue.pending_deliveries.op("", PENDING_PAGE, glance=True)
     )
     held: dict[str | None, list[PendingDelivery]] = {}
     for delivery in pending.rows:

@@ -76,13 +76,14 @@ def checked_consumer(name: str) -> str:
 
 
 class Keys:
-    """The key names of one queue (``tag``: its name, or name/shard)."""
+    """The key names of one queue, or of one of its shards (``tag``: its name, or name/shard)."""
 
     __slots__ = ("_lists", "base", "tag")
 
-    def __init__(self, tag: str, prefix: str = PREFIX) -> None:
-        self.tag = tag
-        self.base = f"{prefix}:{{{stored(tag)}}}:"
+    def __init__(self, name: str, prefix: str = PREFIX, shard: int = 0) -> None:
+        # A name can't contain a slash, so no queue has the keys of another queue's shard.
+        self.tag = f"{name}/{shard}" if shard else name
+        self.base = f"{prefix}:{{{stored(self.tag)}}}:"
         self._lists: dict[tuple[str, ...], tuple[str | bytes, ...]] = {}
 
     def __getitem__(self, part: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, S
 from functools import partial
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast, overload
 
 from ..model.errors import (
     CORRUPT,
@@ -23,6 +23,8 @@ from .server_errors import translate
 T = TypeVar("T")
 A = TypeVar("A")
 B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
 
 Arg = bytes | str | int | float
 
@@ -47,10 +49,6 @@ class Call(NamedTuple, Generic[T]):
     """options for redis-py's own parser of the reply"""
     absent: str | None = None
     """an error that begins with this text says that the key is absent; then ``read`` gets None"""
-    follows: Callable[[], Call[Any] | None] | None = None
-    """makes the call that will come next, if any. A blocking client of one server sends it while
-    the server works on this one; others don't. So the next call must be safe to send again, and
-    it takes effect even if nobody reads its reply."""
     apart: bool = False
     """set by `apart`: the loss of a cluster node is this description's own failure"""
     ready: int = 0
@@ -173,9 +171,33 @@ async def _value(call: Call[T]) -> T:
     return await call
 
 
-async def together(descriptions: Iterable[Description[T]]) -> list[T]:
-    """Run descriptions side by side: round k of all of them is one round trip."""
-    several = list(descriptions)
+@overload
+async def together(one: Iterable[Description[T]], /) -> list[T]: ...
+@overload
+async def together(one: Description[A], two: Description[T], /) -> tuple[A, T]: ...
+@overload
+async def together(
+    one: Description[A], two: Description[B], three: Description[T], /
+) -> tuple[A, B, T]: ...
+@overload
+async def together(
+    one: Description[A], two: Description[B], three: Description[C], four: Description[T], /
+) -> tuple[A, B, C, T]: ...
+@overload
+async def together(
+    one: Description[A],
+    two: Description[B],
+    three: Description[C],
+    four: Description[D],
+    five: Description[T],
+    /,
+) -> tuple[A, B, C, D, T]: ...
+async def together(one: Any, /, *others: Description[Any]) -> Any:
+    """Run descriptions side by side: round k of all of them is one round trip.
+
+    Takes descriptions of one type, or as arguments two to five of different types.
+    """
+    several: list[Description[Any]] = [one, *others] if others else list(one)
     results: list[Any] = [None] * len(several)
     waiting: list[tuple[int, Round]] = []
     try:

@@ -110,20 +110,17 @@ def _run(client: BlockingClient, description: Description[T], connection: Connec
         try:
             calls: Round = (description,)
             replies = connection.exchange(calls) if connection else exchange(client, calls)
-            return description.result(_signed(client, replies)[0])
+            result: T = description.result(_signed(client, replies)[0])
+            return result
         except (rx.RedisError, rx.RedisClusterException) as error:
             raise translate(error) from error
         except BaseException as error:
             _interrupted(client, error)
             raise
-    own: PinnedConnection | None = None
     try:
         calls = checked(description.send(None))
         while True:
             try:
-                goes_on = len(calls) == 1 and calls[0].follows is not None
-                if goes_on and connection is None and isinstance(client, redis.Redis):
-                    connection = own = PinnedConnection(client)
                 replies = connection.exchange(calls) if connection else exchange(client, calls)
             except BaseException as error:
                 _interrupted(client, error)
@@ -135,8 +132,6 @@ def _run(client: BlockingClient, description: Description[T], connection: Connec
         return cast(T, stop.value)  # untyped in typeshed
     finally:
         description.close()
-        if own is not None:
-            own.close()
 
 
 async def arun(client: AsyncClient, description: Description[T]) -> T:
@@ -151,7 +146,9 @@ async def arun(client: AsyncClient, description: Description[T]) -> T:
 async def _arun(client: AsyncClient, description: Description[T]) -> T:
     if isinstance(description, Call):
         try:
-            return description.result(_signed(client, await aexchange(client, (description,)))[0])
+            replies = await aexchange(client, (description,))
+            result: T = description.result(_signed(client, replies)[0])
+            return result
         except (rx.RedisError, rx.RedisClusterException) as error:
             raise translate(error) from error
     try:

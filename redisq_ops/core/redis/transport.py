@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from math import inf
 from typing import Any, cast
 
@@ -100,17 +100,11 @@ class PinnedConnection:
 
     It saves what redis-py does for each command: to find a free connection, to ask whether it was
     closed meanwhile, to prepare for sending again. If it is lost, the client sends the round again.
-
-    A call that names its successor (`follows`) is followed by it while the server works, so the
-    server needn't wait for us. At most two calls are in progress, because other clients may have to
-    wait for both.
     """
 
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
         self._connection: Any = None
-        self._ahead: Call[Any] | None = None
-        """the call that was sent and whose reply isn't read yet"""
 
     def exchange(self, calls: Round) -> list[Any]:
         return _divided(calls, self._exchange)
@@ -118,8 +112,6 @@ class PinnedConnection:
     def _exchange(self, calls: Round) -> list[Any]:
         try:
             replies = self._replies(calls)
-            if any(isinstance(reply, rx.NoScriptError) for reply in replies):
-                self._drop()
         except (rx.ConnectionError, rx.TimeoutError):
             return _exchange(self._client, calls)  # again, with redis-py's retries
         return _completed(self._client, calls, replies)
@@ -129,16 +121,7 @@ class PinnedConnection:
             pool: Any = self._client.connection_pool
             self._connection = pool.get_connection()
         try:
-            if self._ahead is None or calls[0] is not self._ahead or len(calls) > 1:
-                self._drop()
-                self._send(calls)
-            elif not self._connection.is_connected:  # otherwise the successor would open a new one
-                raise rx.ConnectionError("closed while a reply was on its way")
-            self._ahead = None
-            follows = calls[0].follows if len(calls) == 1 else None
-            if follows is not None and (following := follows()) is not None:
-                self._send((following,))
-                self._ahead = following
+            self._send(calls)
             return [self._read(call) for call in calls]
         except BaseException:
             self._abandon()
@@ -147,7 +130,7 @@ class PinnedConnection:
     def _send(self, calls: Round) -> None:
         connection = self._connection
         packed = [part for call in calls for part in connection.pack_command(*call.outgoing)]
-        # A PING by redis-py would get the reply of the call in progress.
+        # The replies show whether the connection is alive: a PING by redis-py would only take time.
         connection.send_packed_command(
             packed if len(packed) == 1 else [b"".join(packed)], check_health=False
         )
@@ -161,29 +144,14 @@ class PinnedConnection:
         except rx.ResponseError as error:
             return error.with_traceback(None)
 
-    def _drop(self) -> None:
-        """Read a reply that isn't needed: it would be taken for the next call's."""
-        if self._ahead is not None:
-            ahead, self._ahead = self._ahead, None
-            try:
-                self._read(ahead)
-            except BaseException:
-                self._abandon()
-                raise
-
     def _abandon(self) -> None:
         """Close the connection: a reply that nobody reads may be on its way."""
-        self._ahead = None
         if self._connection is not None:
             self._connection.disconnect()
-            self._release()
+            self.close()
 
     def close(self) -> None:
-        with suppress(rx.ConnectionError, rx.TimeoutError):
-            self._drop()
-        self._release()
-
-    def _release(self) -> None:
+        """Give the connection back to the client."""
         if self._connection is not None:
             self._client.connection_pool.release(self._connection)
             self._connection = None

@@ -196,8 +196,10 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
         checked_take(n)
         checked_consumer(consumer)
         parts = self._all_shards()
-        ((now, entry), (paused, _, rate)), heads = await both(
-            both(both(self._now(), find(self.name, self.prefix)), parts[0]._flags("rate")),
+        now, entry, (paused, _, rate), heads = await together(
+            self._now(),
+            find(self.name, self.prefix),
+            parts[0]._flags("rate"),
             together(self._peek(part) for part in parts),
         )
         if rate and (limit := RateLimit.kept(rate)):

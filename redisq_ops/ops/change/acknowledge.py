@@ -16,7 +16,7 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import server_ms
 from redisq_ops.core.model.entry import Counts
 from redisq_ops.core.model.errors import Refused
-from redisq_ops.core.redis.operation import both
+from redisq_ops.core.redis.operation import together
 
 from ..terminal import count, date, kind_of
 from .audit_log import Author
@@ -60,8 +60,8 @@ async def acknowledge(
     all. ``until_ms``: from when they are trouble again; None: never.
     """
     await to_acknowledge(queue.prefix)
-    (counts, now), before = await both(
-        both(queue.counts.op(), server_ms()), acknowledgement(queue.name, queue.prefix)
+    counts, now, before = await together(
+        queue.counts.op(), server_ms(), acknowledgement(queue.name, queue.prefix)
     )
     dead = dead_letters(queue, counts)
     if not (before if end else dead):

@@ -106,27 +106,22 @@ class PreparedChange:
     before: Operation | None = None
     """of a plan: how far it was carried out already"""
 
-    def run(
-        self, why: str = "", *, consumer: str = "", ahead: bool = False, **applying: Any
-    ) -> ChangeRun[EntrySteps]:
+    def run(self, why: str = "", *, consumer: str = "", **applying: Any) -> ChangeRun[EntrySteps]:
         """What carries it out; ``why``: the reason, for the audit log. The rest as of `steps`."""
-        steps = self.steps(consumer, ahead=ahead, **applying)
+        steps = self.steps(consumer, **applying)
         return ChangeRun(steps, Author.here(why), rate=self.request.rate)
 
-    def steps(
-        self, consumer: str = "", *, ahead: bool = False, hand: str = "", **applying: Any
-    ) -> EntrySteps:
+    def steps(self, consumer: str = "", *, hand: str = "", **applying: Any) -> EntrySteps:
         """The steps that carry it out: the one place where their kind is chosen.
 
-        ``consumer``: of a claim, where the request names none. ``ahead``: a whole state's next step
-        may be sent before the reply of the present one. ``hand`` and ``applying``: how a plan is
-        applied, as `PlanSteps` and its action take it.
+        ``consumer``: of a claim, where the request names none. ``hand`` and ``applying``: how
+        a plan is applied, as `PlanSteps` and its action take it.
         """
         action, scope, moves = self.action(consumer, hand), self.scope, self.request.route
         if self.plan is not None:
             return (MovePlanSteps if moves else PlanSteps)(action, scope, self.plan, **applying)
         if isinstance(scope, WholeState):
-            return WholeStateSteps(action, scope, ahead=ahead and self.request.rate is None)
+            return WholeStateSteps(action, scope)
         assert isinstance(scope, Selection)
         picks = starmap(Pick, scope.identities())
         return (MoveSteps if moves else ListedSteps)(action, scope, picks)

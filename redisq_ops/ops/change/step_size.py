@@ -12,16 +12,14 @@ from redisq_ops.core.model.settings import MAX_BATCH
 FIRST = 50
 """entries of the first step at most"""
 LEAST_S = 0.000_01
-"""seconds of the server's time that an entry is assumed to take at least; measured: 10 to 18 µs"""
-STEP_S = {1: 0.0005, 2: 0.0002}
-"""steps in flight -> seconds that each may keep the server busy; other clients wait for all"""
-LARGEST = {1: 120, 2: 64}
-"""steps in flight -> entries of a whole state that each moves at most: an undo takes back 128
-entries in one call, 5 µs each"""
+"""seconds of the server's time that an entry is assumed to take at least where each is moved by its
+id; measured: 10 to 18 µs"""
+STEP_S = 0.0005
+"""seconds that a step may keep the server busy: other clients wait for its end"""
+LARGEST = 120
+"""entries of a whole state that a step moves at most: two of them fit into a call of an undo"""
 LATEST = 8
 """latest steps that set the size, if the cost of their entries may differ"""
-RECENT = 20
-"""recent steps, about 5 ms of the server's time, of which the second quickest sets the size"""
 
 
 class Stride:
@@ -31,24 +29,37 @@ class Stride:
     the machine: on a busy machine most are, and smaller steps would only add more calls.
     """
 
-    probes = 1
-    """empty calls by which the round trip is measured"""
-
     def __init__(
-        self, size: int = FIRST, *, largest: int = MAX_BATCH, step_s: float = STEP_S[1]
+        self,
+        size: int = FIRST,
+        *,
+        largest: int = MAX_BATCH,
+        step_s: float = STEP_S,
+        least_s: float = LEAST_S,
+        latest: int = LATEST,
+        probes: int = 1,
     ) -> None:
-        """``largest``: entries of a step at most."""
+        """``largest``: entries of a step at most. ``least_s``: seconds that an entry is assumed to
+        take at least; ``latest``: number of steps that set the size; ``probes``: empty calls by
+        which the round trip is measured."""
         self.size = min(size, largest)
-        self.largest = largest
-        self.step_s = step_s
-        self._per_entry_s: deque[float] = deque(maxlen=LATEST)
+        self.largest, self.step_s = largest, step_s
+        self._least_s, self._probes = least_s, probes
+        self._per_entry_s: deque[float] = deque(maxlen=latest)
         self.round_trip_s = 0.0
         """seconds of an empty call; subtracted, because a distant server is not a slow one"""
+
+    @classmethod
+    def of_whole_state(cls, size: int = FIRST) -> Stride:
+        """For steps over a whole state: all cost about the same per entry, and far less than
+        entries that are moved by their ids."""
+        # A single slow probe would make every step seem short.
+        return cls(size, largest=LARGEST, least_s=0.0, latest=20, probes=3)
 
     async def measure(self, queue: Queue[Any], clock: Callable[[], float]) -> None:
         """Measure the round trip, before the first step."""
         trips = []
-        for _ in range(self.probes):
+        for _ in range(self._probes):
             asked = clock()
             await queue.now.op()
             trips.append(clock() - asked)
@@ -63,51 +74,12 @@ class Stride:
         ``longest_s``: seconds of its longest call, where it has several.
         """
         call_s = seconds if longest_s is None else longest_s
-        if self._says_little(done, asked) or call_s <= self.round_trip_s:
+        says_little = not done or done < (asked or self.size) // 2
+        if says_little or call_s <= self.round_trip_s:
             return
         # If the round trip was measured in a slow moment, the step would seem to cost nothing.
-        busy = max(call_s - self.round_trip_s, done * LEAST_S)
+        busy = max(call_s - self.round_trip_s, done * self._least_s)
         self._per_entry_s.append(busy / done)
-        aim = int(self.step_s / sorted(self._per_entry_s)[:2][-1])
+        aim = round(self.step_s / sorted(self._per_entry_s)[:2][-1])
         # Half way to the aim: one slow call must not stall a long run, nor one fast call rush it.
         self.size = min(self.largest, max(10, (self.size + aim) // 2))
-
-    def _says_little(self, done: int, asked: int | None) -> bool:
-        return not done or done < (asked or self.size) // 2
-
-
-class EvenStride(Stride):
-    """For steps that all cost about the same per entry: more of the latest steps count.
-
-    With two steps in flight, a reply may be there before it is waited for. So the latest two are
-    measured together, and each is taken to have waited for half of the round trip.
-    """
-
-    probes = 3  # a single slow one would make every step seem short
-
-    def __init__(self, size: int = FIRST) -> None:
-        super().__init__(size)
-        self.in_flight = 1
-        """1 or 2 steps on their way at a time: `WholeStateSteps.in_flight`"""
-        self._latest: deque[tuple[int, float]] = deque(maxlen=2)
-        self._per_entry_s = deque(maxlen=RECENT)
-
-    def set_in_flight(self, n: int) -> None:
-        self.in_flight, self.size = n, min(self.size, LARGEST[n])
-
-    def learn(
-        self, done: int, seconds: float, asked: int | None = None, longest_s: float | None = None
-    ) -> None:
-        if self._says_little(done, asked):
-            return
-        self._latest.append((done, seconds))
-        latest = list(self._latest)[-self.in_flight :]
-        took = sum(seconds for _, seconds in latest) / len(latest)
-        busy = min(took, self.in_flight * took - self.round_trip_s)
-        if busy <= 0:
-            return
-        self._per_entry_s.append(busy * len(latest) / sum(done for done, _ in latest))
-        per_entry_s = sorted(self._per_entry_s)[:2][-1]
-        aim = max(10, min(LARGEST[self.in_flight], round(STEP_S[self.in_flight] / per_entry_s)))
-        if abs(aim - self.size) > self.size // 8:
-            self.size = aim

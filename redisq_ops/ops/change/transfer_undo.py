@@ -107,13 +107,10 @@ def _an_operators(entry: Entry, moved: TransferEntry) -> bool:
     return entry.op is not None and entry.state != "pending" and not had
 
 
-async def undo_of(
-    deployment: Deployment, queue: Queue[Any], operation: Operation, *, ahead: bool = False
-) -> UndoSteps:
-    """The steps that undo an operation, a move between two queues or any other; ``ahead``: see
-    `UndoSteps`."""
+async def undo_of(deployment: Deployment, queue: Queue[Any], operation: Operation) -> UndoSteps:
+    """The steps that undo an operation, a move between two queues or any other."""
     if not operation.into:
-        return UndoSteps(queue, operation, ahead=ahead)
+        return UndoSteps(queue, operation)
     into = await deployment.named(operation.into)
     entry = await find(operation.into, deployment.prefix)
     if into is not None and (

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import Any, cast
 
 from redisq_ops.core.engine.operator_changes import ARRIVALS
@@ -34,9 +32,6 @@ class UndoSteps(ChangeSteps):
 
     ``report`` gets the id of each entry that stays because it changed; ``sample`` has the first.
     ``unnamed`` counts entries with unknown ids: expired ones, and those that a layout only counts.
-
-    With ``ahead`` the next call is sent while the server works on the present one;
-    `WholeStateSteps` says for which runs.
     """
 
     across = False
@@ -46,7 +41,7 @@ class UndoSteps(ChangeSteps):
     rest = 0
     """for `Operation.rest`"""
 
-    def __init__(self, queue: Queue[Any], operation: Operation, *, ahead: bool = False) -> None:
+    def __init__(self, queue: Queue[Any], operation: Operation) -> None:
         if not operation.undoable or bool(operation.into) != self.across:
             raise Refused(f"{operation.id} can't be undone: {why_not(operation)}")
         inverses = operation.inverse.split("\n") if operation.inverse else []
@@ -64,9 +59,6 @@ class UndoSteps(ChangeSteps):
         one = not self.across and len(queue.shard_keys) == 1 and not operation.parts
         self._gathers = one and operation.target != EDIT and bool(queue.range_states)
         """whether a call takes back as many steps as it has room for"""
-        self._ahead = ahead
-        self._under_way: deque[Call[tuple[int, int, int]]] = deque()
-        """the present call, and the next one, which was sent with it"""
         self.sample: list[str] = []
         self._named = 0
         self._touched: list[str] = []
@@ -94,8 +86,7 @@ class UndoSteps(ChangeSteps):
             return None
         id, step = self._left[-1]
         if self._gathers:
-            back, touched, left = await self._gathering(0)
-            del self._under_way[0]
+            back, touched, left = await self._take_several_back(id, step)
             beyond: list[int] = []
         else:
             (back, touched, *beyond), left = await self._take_back(id, step), step - 1
@@ -154,22 +145,17 @@ class UndoSteps(ChangeSteps):
         same = self.queue.undo_change_size(verb, args) - back - touched
         return self.outcome.count({"moved": back, "changed": touched, "same": same})
 
-    def _gathering(self, behind: int) -> Call[tuple[int, int, int]]:
-        """The call that undoes the next step, or the step ``behind`` it."""
-        if behind == len(self._under_way):
-            (id, step), seq = self._left[-1], self._taken + behind + 1
-            made = self.queue.undo_steps.op(
-                id,
-                step,
-                target=self.operation.target,
-                by=self.op,
-                seq=seq,
-                left=self._touched.extend,
-            )
-            if self._ahead:
-                made = made._replace(follows=partial(self._gathering, 1))
-            self._under_way.append(made)
-        return self._under_way[behind]
+    def _take_several_back(self, id: str, step: int) -> Call[tuple[int, int, int]]:
+        """Undo a step and some before it, as `Queue.undo_steps` does."""
+        call: Call[tuple[int, int, int]] = self.queue.undo_steps.op(
+            id,
+            step,
+            target=self.operation.target,
+            by=self.op,
+            seq=self._taken + 1,
+            left=self._touched.extend,
+        )
+        return call
 
     async def _take_back(self, id: str, step: int) -> tuple[int, ...]:
         """Undo one step, as `Queue.undo` does."""

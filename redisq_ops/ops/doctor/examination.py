@@ -24,7 +24,7 @@ from redisq_ops.core.engine.registry import server_ms
 from redisq_ops.core.model.errors import Forbidden, RedisqError, Refused, Unreadable
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis import acl_rights
-from redisq_ops.core.redis.operation import apart, attempt, both, together, user
+from redisq_ops.core.redis.operation import apart, attempt, together, user
 
 from ..change import audit_log
 from ..change.unfinished import unfinished
@@ -219,8 +219,8 @@ async def registry_diagnoses(deployment: Deployment) -> list[Diagnosis]:
 async def _queue(queue: Queue[Any]) -> list[Diagnosis]:
     """What can't be read, unfinished changes and missed periodic runs of one queue."""
     now = await queue.now.op()
-    counts, (moves, operations) = await both(
-        queue.counts.op(now), both(unfinished(queue), audit_log.last(queue, OPERATIONS))
+    counts, moves, operations = await together(
+        queue.counts.op(now), unfinished(queue), audit_log.last(queue, OPERATIONS)
     )
     found, name = list[Diagnosis](), {"queue": queue.name}
     if counts.problem is not None:

@@ -9,7 +9,7 @@ from typing import Any
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.errors import RedisqError
 from redisq_ops.core.model.keys import registry_key
-from redisq_ops.core.redis.operation import Call, apart, attempt, both, together
+from redisq_ops.core.redis.operation import Call, apart, attempt, together
 
 from ..deployment import Deployment
 
@@ -83,12 +83,10 @@ async def _node(key: str) -> dict[str, Any] | Exception:
 
 
 async def _report(key: str, info: dict[str, Any], *, several: bool) -> ServerReport:
-    config, (slow, cluster) = await both(
+    config, slow, cluster = await together(
         attempt(Call(("CONFIG", "GET", *SETTINGS), _texts, key=key)),
-        both(
-            attempt(Call(("SLOWLOG", "GET", 128), _slow_scripts, key=key)),
-            attempt(Call(("CLUSTER", "INFO"), _lines, key=key)),
-        ),
+        attempt(Call(("SLOWLOG", "GET", 128), _slow_scripts, key=key)),
+        attempt(Call(("CLUSTER", "INFO"), _lines, key=key)),
     )
     return ServerReport(
         info,

@@ -52,12 +52,10 @@ class ChartReader:
         refresh."""
         asked = self._overview.now
         more = self._day.missing(self._overview) if scope.minutes == DAY else []
-        seen, (days, _) = await both(
+        seen, days, _ = await together(
             self._overview.read(()),
-            both(
-                together(attempt(queue_rates(q, asked, DAY)) for _, q in more),
-                self._read_log(),
-            ),
+            together(attempt(queue_rates(q, asked, DAY)) for _, q in more),
+            self._read_log(),
         )
         hour = Rates.total(row.rates for row in seen.rows if row.rates is not None)
         if scope.minutes != DAY or not hour.arrived:

@@ -7,7 +7,7 @@ from typing import Any
 
 from redisq_ops.core.engine.optional_features import HasClients
 from redisq_ops.core.model.entry import Client, Entry
-from redisq_ops.core.redis.operation import both
+from redisq_ops.core.redis.operation import together
 
 from ..change import audit_log
 from ..change.audit_log import Operation
@@ -36,9 +36,11 @@ class ClientDetails:
 
 async def client_details(queue: HasClients[Any], name: str) -> ClientDetails | None:
     """Read a client, in a few round trips; None: it has neither entries nor rules."""
-    (client, waiting), (pending, latest) = await both(
-        both(queue.get_client.op(name), queue.first_waiting.op(name, FIRST)),
-        both(queue.page.op("pending", max=LOOKED, glance=True), audit_log.last(queue, CHANGES)),
+    client, waiting, pending, latest = await together(
+        queue.get_client.op(name),
+        queue.first_waiting.op(name, FIRST),
+        queue.page.op("pending", max=LOOKED, glance=True),
+        audit_log.last(queue, CHANGES),
     )
     if client is None:
         return None

@@ -19,7 +19,7 @@ from redisq_ops.core.model.errors import NotFound
 from redisq_ops.core.model.rates import Rates
 from redisq_ops.core.queues.request.records import found
 from redisq_ops.core.queues.request.stream import PendingSubRequest
-from redisq_ops.core.redis.operation import attempt, both, together
+from redisq_ops.core.redis.operation import attempt, together
 
 from ..change import audit_log
 from ..change.audit_log import Operation
@@ -110,9 +110,11 @@ class EntryDetails:
 async def queue_details(queue: Queue[Any]) -> QueueDetails:
     """Read a queue, in a few round trips."""
     now = await queue.now.op()
-    (counts, rates), (settings, history) = await both(
-        both(queue.full_counts.op(now), queue.rates.op(now, 60)),
-        both(queue_settings(queue), queue.history_length.op()),
+    counts, rates, settings, history = await together(
+        queue.full_counts.op(now),
+        queue.rates.op(now, 60),
+        queue_settings(queue),
+        queue.history_length.op(),
     )
     requests: list[int] = []
     levels: list[Level] = []
@@ -149,18 +151,19 @@ async def request_details(queue: Queue[Any], id: str, window: int = PAGE) -> Req
     ``window``: history events searched.
     """
     requests = requests_of(queue)
-    (record, now), (consumers, held) = await both(
-        both(requests.request.op(id), queue.now.op()),
-        both(requests.consumers.op(id), requests.unsettled.op(id, LISTED)),
+    record, now, consumers, held = await together(
+        requests.request.op(id),
+        queue.now.op(),
+        requests.consumers.op(id),
+        requests.unsettled.op(id, LISTED),
     )
     request = found(record, id, queue.name)
     ids = [entry_id for entry_id, state in held if state == "pending"]
-    (entries, rows), (stream, history) = await both(
-        both(
-            together(queue.get.op(entry_id) for entry_id in ids),
-            requests.held.op(id, [_number(entry_id) for entry_id in ids]),
-        ),
-        both(requests.stream_of.op(id), history_of(queue, id, window)),
+    entries, rows, stream, history = await together(
+        together(queue.get.op(entry_id) for entry_id in ids),
+        requests.held.op(id, [_number(entry_id) for entry_id in ids]),
+        requests.stream_of.op(id),
+        history_of(queue, id, window),
     )
     pending = tuple(
         PendingEntry(entry, row.idle_ms if row else None)
@@ -182,14 +185,16 @@ async def request_details(queue: Queue[Any], id: str, window: int = PAGE) -> Req
 
 async def entry_details(queue: Queue[Any], id: str, window: int = PAGE) -> EntryDetails:
     """Read an entry in any state; `NotFound` if there is none with that id."""
-    (entry, now), history = await both(
-        both(queue.get.op(id), queue.now.op()), history_of(queue, id, window)
+    entry, now, history = await together(
+        queue.get.op(id), queue.now.op(), history_of(queue, id, window)
     )
     if entry is None:
         raise await _no_entry(queue, id)
-    (row, operation), (linked, attachments) = await both(
-        both(_pending_row(queue, id), _last_change(queue, entry)),
-        both(attempt(flow(queue, entry)), _attachments(queue, entry)),
+    row, operation, linked, attachments = await together(
+        _pending_row(queue, id),
+        _last_change(queue, entry),
+        attempt(flow(queue, entry)),
+        _attachments(queue, entry),
     )
     members = None if isinstance(linked, Exception) else linked
     idle_ms = row.idle_ms if row else None

@@ -128,9 +128,10 @@ class TaskReader:
     async def read(self, now_ms: int) -> TaskReport:
         """In at most three round trips, and one for each page of the entries that are read."""
         counts: Counts = await self.queue.counts.op(now_ms)
-        reads, (owner, ours) = await both(
+        reads, owner, ours = await together(
             together(self._state(state, counts, now_ms) for state in ("done", *ERRORS_IN)),
-            both(self._by_owner(now_ms), self._by_counters(now_ms)),
+            self._by_owner(now_ms),
+            self._by_counters(now_ms),
         )
         done, delayed, dead = reads
         if isinstance(owner, Exception):

@@ -207,7 +207,8 @@ def test_a_lost_nodes_calls_get_the_error_and_the_others_run_once(
     names = [name for name in loss.gone if name != "circle"]
     here = [name for name in names if not loss.gone[name]]
     before = [int(n or 0) for n in ask(together(map(get, here)))]
-    said = dict(zip(names, ask(together(apart(incr(name)) for name in names)), strict=True))
+    asked: list[Any] = [apart(incr(name)) for name in names]
+    said = dict(zip(names, ask(together(asked)), strict=True))
     assert [said.pop(name) for name in here] == [n + 1 for n in before]
     (lost,) = said.values()
     assert isinstance(lost, Unreachable) and str(lost) == loss.why

@@ -9,7 +9,6 @@ import sys
 import warnings
 import weakref
 from collections.abc import Callable, Coroutine
-from itertools import accumulate
 from typing import Any, cast
 
 import pytest
@@ -26,7 +25,6 @@ from redisq_ops.core.model.errors import (
     NotFound,
     Refused,
     Unreachable,
-    Unreadable,
     WrongKind,
 )
 from redisq_ops.core.queues.delay import DelaySet
@@ -451,132 +449,6 @@ def test_absent_is_a_value_where_a_call_says_so(client: redis.Redis) -> None:
     assert run(client, Call(command, lambda reply: reply, absent="no such key")) is None
 
 
-class Ladder:
-    """One INCR after another, each sent while the server is at the one before it."""
-
-    def __init__(self, key: str = "n", broken: type[BaseException] | None = None) -> None:
-        self.key = key
-        self.broken = broken
-        self.top = 1000
-        self.early = 0
-        self._ready: Call[int] | None = None
-
-    def made(self) -> Call[int]:
-        return Call(("INCR", self.key), int, key=self.key, follows=self.following)
-
-    def following(self) -> Call[int] | None:
-        if self.broken is not None:
-            raise self.broken
-        if self.early == self.top:
-            return None
-        self.early += 1
-        self._ready = self.made()
-        return self._ready
-
-    async def climb(self, n: int, forgetful: bool = False) -> list[int]:
-        seen = []
-        for _ in range(n):
-            call, self._ready = self._ready or self.made(), None
-            seen.append(await (self.made() if forgetful else call))
-        return seen
-
-
-def test_what_follows_is_done_though_nobody_asks_for_it(client: redis.Redis) -> None:
-    ladder = Ladder()
-    assert run(client, ladder.climb(5)) == [1, 2, 3, 4, 5]
-    assert ladder.early == 5 and run(client, get("n")) == b"6"
-
-
-def test_a_reply_that_nobody_asked_for_is_not_taken_for_the_next_ones(client: redis.Redis) -> None:
-    ladder = Ladder()
-    assert run(client, ladder.climb(5, forgetful=True)) == [1, 3, 5, 7, 9]
-    assert ladder.early == 5 and run(client, get("n")) == b"10"
-
-
-def test_what_has_nothing_behind_it_is_sent_alone(client: redis.Redis) -> None:
-    ladder = Ladder()
-    ladder.top = 2
-    assert run(client, ladder.climb(3)) == [1, 2, 3]
-    assert run(client, get("n")) == b"3"
-
-
-def test_awaited_or_gathered_calls_have_nothing_sent_ahead(
-    client: redis.Redis, aclient: Aclient
-) -> None:
-    ladder = Ladder()
-
-    async def awaited() -> list[int]:
-        async with aclient() as connection:
-            return await arun(connection, ladder.climb(3))
-
-    assert asyncio.run(awaited()) == [1, 2, 3]
-    assert run(client, together([ladder.climb(2), ladder.climb(2)])) == [[4, 6], [5, 7]]
-    assert ladder.early == 0
-
-
-def test_a_reply_on_a_line_that_was_closed_is_not_awaited(client: redis.Redis) -> None:
-    """What follows would open it anew, and its reply would be taken for the first one's."""
-    made: list[Call[bytes]] = []
-
-    def echo() -> Call[bytes]:
-        made.append(Call(("ECHO", str(len(made))), bytes, key="any", follows=echo))
-        return made[-1]
-
-    async def story() -> list[bytes]:
-        said = [await echo()]
-        for n in range(1, 6):
-            if n == 3:
-                pool: Any = client.connection_pool
-                pool.disconnect()
-            said.append(await (made[n] if n < len(made) else echo()))
-        return said
-
-    said = run(client, story())
-    assert said == [b"%d" % n for n in range(6)]
-
-
-def test_two_calls_are_on_their_way_and_never_more(url: str) -> None:
-    done: list[int] = []
-
-    class Noting(redis.Connection):
-        def send_packed_command(self, *given: Any, **named: Any) -> Any:
-            done.append(1)
-            send: Any = super().send_packed_command
-            return send(*given, **named)
-
-        def read_response(self, *given: Any, **named: Any) -> Any:
-            read: Any = super().read_response
-            reply = read(*given, **named)
-            done.append(-1)
-            return reply
-
-    ladder = Ladder()
-    pool = redis.ConnectionPool.from_url(url, connection_class=Noting)
-    with redis.Redis(connection_pool=pool) as client:
-        client.ping()
-        done.clear()
-        run(client, ladder.climb(4))
-    flying = list(accumulate(done))
-    assert flying == [1, *[2, 1] * 4, 0] and ladder.early == 4
-
-
-def test_an_error_is_its_calls_own_though_the_next_is_sent(client: redis.Redis) -> None:
-    run(client, put("text", "x"))
-    with pytest.raises(Unreadable, match="not an integer"):
-        run(client, Ladder("text").climb(3))
-    assert run(client, get("text")) == b"x"
-
-
-@pytest.mark.parametrize("broken", [KeyboardInterrupt, ValueError])
-def test_a_reply_nobody_waits_for_is_not_taken_for_anothers(
-    client: redis.Redis, broken: type[BaseException]
-) -> None:
-    run(client, put("a", "mine"))
-    with pytest.raises(broken):
-        run(client, Ladder(broken=broken).climb(2))
-    assert run(client, get("a")) == b"mine"
-
-
 @pytest.mark.parametrize("asked", [get, lambda key: copy(key, "c")], ids=["call", "operation"])
 def test_what_comes_after_ctrl_c_gets_its_own_reply(
     client: redis.Redis, asked: Callable[[str], Description[Any]]
@@ -631,12 +503,11 @@ def test_ctrl_c_while_a_command_is_packed_does_not_end_the_interpreter(url: str)
 
 def test_a_server_that_goes_away_is_said_so(url: str) -> None:
     with EmbeddedServer() as server, redis.Redis.from_url(server.url, retry=ONCE) as client:
-        ladder = Ladder()
 
         async def story() -> None:
-            await ladder.climb(2)
+            await get("n")
             server.close()
-            await ladder.climb(2)  # the first was carried out before
+            await get("n")
 
         with pytest.raises(Unreachable):
             run(client, story())

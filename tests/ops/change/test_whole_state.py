@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -70,15 +69,15 @@ def test_all_of_a_state_is_replayed_and_undone(redisq: Redisq, client: redis.Red
     client.config_resetstat()
     (ended,) = redisq.rows("dlq", "replay", "mail", "--yes")
     assert (ended["matched"], ended["done"], ended["skipped"]) == (N, N, {})
-    # Steps of up to 64, and nobody asked for the ids: a page of 20, whatever N is.
+    # Steps of up to 120, and nobody asked for the ids: a page of 20, whatever N is.
     steps = calls(client, "evalsha")
-    assert N // step_size.LARGEST[2] <= steps < N // 10
+    assert N // step_size.LARGEST <= steps < N // 10
     assert queue.counts().waiting == N and queue.counts().dead == 0
     taken = {one.id for one in queue.take(3, consumer="w").deliveries}
     before = calls(client, "evalsha")
     (back,) = redisq.rows("undo", "--yes", code=3)
-    # A call takes as many steps back as make 128 entries; what was taken since stays, and is named.
-    assert calls(client, "evalsha") - before <= N // (128 - step_size.LARGEST[2]) + 8
+    # A call takes as many steps back as make 256 entries; what was taken since stays, and is named.
+    assert calls(client, "evalsha") - before <= N // (256 - step_size.LARGEST) + 8
     assert (back["done"], back["skipped"], set(back["sample"])) == (N - 3, {"changed": 3}, taken)
     assert (queue.counts().dead, queue.counts().pending) == (N - 3, 3)
     assert queue.invariants() == []
@@ -98,13 +97,10 @@ def test_the_history_is_told_of_all_of_it_and_not_of_each_step(
     assert queue.history_length() - before == len(told) <= max(2, steps // 4)
 
 
-@pytest.mark.parametrize("ahead", [False, True])
-def test_the_history_is_told_of_what_was_moved_before_a_stop(
-    client: redis.Redis, ahead: bool
-) -> None:
+def test_the_history_is_told_of_what_was_moved_before_a_stop(client: redis.Redis) -> None:
     queue = dead_letters(client, N)
     chosen, _ = run(client, scope.select_whole_state(queue, "dead", Filter()))
-    change = entry_change(chosen, "replay", Author("me", "here"), ahead=ahead)
+    change = entry_change(chosen, "replay", Author("me", "here"))
 
     async def some() -> None:
         for _ in range(5):
@@ -124,16 +120,12 @@ def test_the_history_is_told_of_what_was_moved_before_a_stop(
     assert change.outcome.done == told() == N and not change.outcome.skipped
 
 
-@pytest.mark.parametrize(("ahead", "most"), [(False, 120), (True, 64)])
-def test_on_a_quick_server_a_step_has_its_bound(
-    client: redis.Redis, ahead: bool, most: int
-) -> None:
+def test_on_a_quick_server_a_step_has_its_bound(client: redis.Redis) -> None:
     queue = dead_letters(client, N)
     chosen, _ = run(client, scope.select_whole_state(queue, "dead", Filter()))
-    clock = iter(range(10**6))
-    change = entry_change(
-        chosen, "replay", Author("me", "here"), ahead=ahead, clock=lambda: next(clock) / 1e9
-    )
+    clock = (n * n for n in range(10**6))  # a step takes longer than the calls before it
+    author = Author("me", "here")
+    change = entry_change(chosen, "replay", author, clock=lambda: next(clock) / 1e12)
 
     async def all_steps() -> None:
         while await change.step():
@@ -142,7 +134,7 @@ def test_on_a_quick_server_a_step_has_its_bound(
     run(client, all_steps())
     steps = [client.lindex(key, 1) for key in client.scan_iter(queue.keys["undo_"] + "*")]
     sizes = [len(ids.split()) for ids in steps if isinstance(ids, bytes)]
-    assert sum(sizes) == N and max(sizes) == most
+    assert sum(sizes) == N and max(sizes) == step_size.LARGEST
 
 
 @pytest.mark.parametrize("kind", ["request", "delay"])
@@ -178,11 +170,8 @@ def test_a_step_and_its_undo_take_the_same_commands_however_large(
     assert taken[0] == taken[1]
 
 
-@pytest.mark.parametrize("ahead", [False, True])
-def test_lost_replies_move_nothing_twice(
-    server: EmbeddedServer, client: redis.Redis, ahead: bool
-) -> None:
-    """Also where the next step was sent already, and what an undo leaves alone is named."""
+def test_lost_replies_move_nothing_twice(server: EmbeddedServer, client: redis.Redis) -> None:
+    """And what an undo leaves alone is named."""
     queue = dead_letters(client, 400)
     with FlakyProxy(int(server.url.rpartition(":")[2])) as proxy, connect(proxy.url) as through:
 
@@ -195,7 +184,7 @@ def test_lost_replies_move_nothing_twice(
 
         chosen, _ = run(through, scope.select_whole_state(queue, "dead", Filter()))
         author = Author("me", "here")
-        change = entry_change(chosen, "replay", author, ahead=ahead)
+        change = entry_change(chosen, "replay", author)
         n = run(through, steps(change))
         assert change.outcome.done == 400 and not change.outcome.skipped
         assert run(client, change.reached()) == 400
@@ -204,7 +193,7 @@ def test_lost_replies_move_nothing_twice(
 
         taken = [one.id for one in queue.take(3, consumer="w").deliveries]
         _, operation = run(client, find(Deployment(client), change.op))
-        undo, left, sent = UndoSteps(queue, operation, ahead=ahead), [], proxy.seen[b"EVALSHA"]
+        undo, left, sent = UndoSteps(queue, operation), [], proxy.seen[b"EVALSHA"]
         undo.report = lambda id, why: left.append(id)
         n = run(through, steps(undoing := ChangeRun(undo, author)))
     assert (undo.outcome.done, undo.outcome.skipped) == (397, {"changed": 3})
@@ -213,11 +202,10 @@ def test_lost_replies_move_nothing_twice(
     assert queue.counts().dead == 397 and queue.invariants() == []
 
 
-@pytest.mark.parametrize("ahead", [False, True])
-def test_a_server_that_forgot_the_script_is_told_again(client: redis.Redis, ahead: bool) -> None:
+def test_a_server_that_forgot_the_script_is_told_again(client: redis.Redis) -> None:
     queue = dead_letters(client, 300)
     chosen, _ = run(client, scope.select_whole_state(queue, "dead", Filter()))
-    change = entry_change(chosen, "replay", Author("me", "here"), ahead=ahead)
+    change = entry_change(chosen, "replay", Author("me", "here"))
 
     async def steps() -> None:
         while await change.step():
@@ -227,34 +215,11 @@ def test_a_server_that_forgot_the_script_is_told_again(client: redis.Redis, ahea
     assert (change.outcome.done, queue.counts().waiting) == (300, 300)
 
 
-@pytest.mark.parametrize("rate", [None, 1e9])
-def test_a_step_is_ahead_unless_there_is_a_rate(client: redis.Redis, rate: float | None) -> None:
-    """Taken one by one it is a step more than was heard of; and heard of in the end."""
-    queue = dead_letters(client, 300)
-    known(queue)
-    chosen, _ = run(client, scope.select_whole_state(queue, "dead", Filter()))
-    change = entry_change(chosen, "replay", Author("me", "here"), rate=rate, ahead=True)
-    assert run(client, change.step())
-    moved = queue.counts().waiting
-    assert change.outcome.done == 50 and moved == (50 if rate else 100)
-    assert run(client, change.reached()) == moved
-    while run(client, change.step()):
-        pass
-    assert change.outcome.done == queue.counts().waiting == 300 and not change.outcome.skipped
-
-
-def known(queue: Any) -> None:
-    """Have the server know the script: of two calls that it doesn't know neither is carried out."""
-    queue.move_range("none", 1, 1, source="trash", target="waiting", high_water_ms=0)
-
-
-def ahead(queue: Any, most: int | None = None) -> whole_state.WholeStateSteps:
-    """The steps of a replay, two on their way at a time. Run one by one the second is carried out,
-    its reply is thrown away, and it is sent again."""
-    known(queue)
+def replaying(queue: Any, most: int | None = None) -> whole_state.WholeStateSteps:
+    """The steps of a replay, to be taken one by one."""
     action = EntryAction(queue, "replay", "dead", queue.now())
     whole = scope.WholeState(queue, "dead", Filter(max=most), action.high_water_ms, 100)
-    front = whole_state.WholeStateSteps(action, whole, ahead=True)
+    front = whole_state.WholeStateSteps(action, whole)
     front.outcome.op = "op"
     return front
 
@@ -284,65 +249,36 @@ def to_the_end(client: redis.Redis, front: whole_state.WholeStateSteps) -> int:
 
 
 @pytest.mark.parametrize("most", [None, 35])
-def test_a_step_whose_word_is_lost_is_counted_with_the_one_behind_it(
-    client: redis.Redis, most: int | None
+def test_a_step_that_was_given_up_is_counted_with_the_next_one(
+    server: EmbeddedServer, client: redis.Redis, most: int | None
 ) -> None:
-    """Both were carried out before their replies were lost: the first can't be asked for again."""
+    """Its reply was lost for good, and an empty step took the number behind it."""
     queue = dead_letters(client, 100)
-    front = ahead(queue, most)
-    assert run(client, front.step(10)) == 10 and results(front) == Counter(moved=10)
-    # Of the next one the reply was thrown away; here the one behind it is carried out too.
-    queue.move_range("op", 3, 10, source="dead", target="waiting", high_water_ms=queue.now())
-    assert queue.counts().waiting == 30
-    assert run(client, front.step(10)) == 20 and front.outcome.done == 30
-    assert queue.counts().waiting == 30  # and nothing was sent before that was known
+    front = replaying(queue, most)
+    with FlakyProxy(int(server.url.rpartition(":")[2])) as proxy, connect(proxy.url) as through:
+        run(through, front.step(10))
+        proxy.drop_replies(3)
+        with pytest.raises(Unreachable):
+            run(through, front.step(10))
+    assert queue.counts().waiting == 20 and front.outcome.done == 10
+    run(client, front.record())
+    assert run(client, front.step(10)) == 20 and results(front) == Counter(moved=30)
     assert to_the_end(client, front) == queue.counts().waiting == (most or 100)
 
 
 def test_a_total_that_was_evicted_lets_no_more_through(client: redis.Redis) -> None:
     queue = dead_letters(client, 100)
-    front = ahead(queue, 45)
+    front = replaying(queue, 45)
     for _ in range(2):
         run(client, front.step(10))
     client.delete(queue.keys["op_"] + "op")
     assert to_the_end(client, front) == queue.counts().waiting == 45
 
 
-def test_what_comes_back_at_the_end_is_counted_too(client: redis.Redis) -> None:
-    """A step found nothing more, and before the one behind it came somebody's undo, of what is
-    meant too."""
-    queue = dead_letters(client, 30)
-    queue.move_range("other", 1, 10, source="dead", target="trash", high_water_ms=queue.now())
-    front = ahead(queue)
-    front.action.high_water_ms = queue.now() + 60_000  # entries that come back are selected too
-    undone: list[tuple[int, ...]] = []
-    following = front._following
-
-    def meanwhile() -> Any:
-        call = following()
-        if not undone and front.number == 2:  # the third step, the first that finds nothing
-            until(
-                lambda: client.hget(queue.keys["op_"] + "op", "steps") == b"3",
-                "the third step was sent, and the server never carried it out",
-            )
-            undone.append(queue.undo("other", 1, target="trash", by="u", seq=1))
-        return call
-
-    front._following = meanwhile  # type: ignore[method-assign]
-
-    async def steps() -> None:
-        while await front.step(10) is not None:
-            pass
-
-    run(client, steps())
-    assert undone == [(10, 0)]
-    assert results(front) == Counter(moved=30) and queue.counts().waiting == 30
-
-
 def test_steps_go_on_where_the_server_was_lost(server: EmbeddedServer, client: redis.Redis) -> None:
     """Each step that was not heard of is sent again as it was, past what can't be moved."""
     queue = half_stuck(client, 40)
-    front = ahead(queue)
+    front = replaying(queue)
     with FlakyProxy(int(server.url.rpartition(":")[2])) as proxy, connect(proxy.url) as through:
         for n in range(100):
             proxy.drop_replies(3 * (n % 2))  # as often as it is tried
@@ -356,7 +292,7 @@ def test_steps_go_on_where_the_server_was_lost(server: EmbeddedServer, client: r
     assert results(front) == Counter(moved=40, changed=40) and queue.counts().waiting == 40
 
 
-def test_the_limit_of_a_context_lets_no_step_ahead(
+def test_the_limit_of_a_context_bounds_a_step(
     redisq: Redisq, client: redis.Redis, configuration: Path, naps: list[Any]
 ) -> None:
     configuration.write_text('max_rate = "50/s"\n')
@@ -370,33 +306,29 @@ def test_the_limit_of_a_context_lets_no_step_ahead(
 def test_an_error_is_told_with_all_that_was_done(
     redisq: Redisq, client: redis.Redis, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server refuses a step, and not the one that is on its way behind it."""
+    """The server refuses the third step."""
     queue = dead_letters(client, 400)
     client.acl_setuser(
         "ops", enabled=True, passwords=["+p"], keys=["*"], channels=["*"], commands=["+@all"]
     )
-    following, seen = whole_state.WholeStateSteps._following, []
+    step = whole_state.WholeStateSteps.step
 
-    def meanwhile(front: whole_state.WholeStateSteps) -> Any:
-        seen.append(queue.counts().waiting)
-        if len(seen) == 2:
+    async def refused(front: whole_state.WholeStateSteps, size: int) -> int | None:
+        if front.number == 2:
             client.acl_setuser("ops", commands=["-evalsha"], reset=False)
-        if len(seen) == 3:
-            time.sleep(0.05)
-            client.acl_setuser("ops", commands=["+evalsha"], reset=False)
-        return following(front)
+        return await step(front, size)
 
-    monkeypatch.setattr(whole_state.WholeStateSteps, "_following", meanwhile)
+    monkeypatch.setattr(whole_state.WholeStateSteps, "step", refused)
     redisq.url = url.replace("redis://", "redis://ops:p@")
     (ended,) = redisq.rows("dlq", "replay", "mail", "--yes", code=1)
     client.acl_deluser("ops")
     assert 0 < ended["done"] == queue.counts().waiting < 400
 
 
-def test_what_stays_is_counted_once_though_the_step_behind_met_it_too(client: redis.Redis) -> None:
+def test_what_stays_is_counted_once(client: redis.Redis) -> None:
     queue = half_stuck(client, 30)
     chosen, _ = run(client, scope.select_whole_state(queue, "dead", Filter()))
-    change = entry_change(chosen, "replay", Author("me", "here"), ahead=True)
+    change = entry_change(chosen, "replay", Author("me", "here"))
     change.steps.stride.size = 10
 
     async def steps() -> None:
@@ -407,65 +339,25 @@ def test_what_stays_is_counted_once_though_the_step_behind_met_it_too(client: re
     assert change.outcome.done == 30 and change.outcome.skipped == {"changed": 30}
 
 
-@pytest.mark.parametrize("shards", [1, 3])
-def test_steps_are_as_large_as_they_may_be_for_how_many_fly(
-    client: redis.Redis, shards: int
-) -> None:
-    """To several shards one goes at a time though more were allowed, and is measured so."""
-    made = DelaySet(client, "q") if shards == 1 else ShardedDelaySet(client, "q", shards=shards)
-    made.schedule([(f"e{n}", b"x") for n in range(200)], after=0)
-    while taken := made.take(100, consumer="w").deliveries:
-        made.settle([Settlement(one, "reject", ERROR.encoded()) for one in taken])
-    chosen, _ = run(client, scope.select_whole_state(made, "dead", Filter()))
-    change = entry_change(chosen, "replay", Author("me", "here"), ahead=True)
-    while run(client, change.step()):
-        pass
-    stride = change.steps.stride
-    assert isinstance(stride, step_size.EvenStride)
-    assert change.outcome.done == 200 and stride.in_flight == (2 if shards == 1 else 1)
-
-
-def test_a_step_with_one_behind_it_is_smaller() -> None:
-    stride = step_size.EvenStride(50)
-    stride.in_flight = 2
-    each = 0.000_004
-    for hiccup in (0.0, 0.0, 0.05, 0.0, 0.0, 0.0):
-        # One reply late, the next there as soon as it is asked for.
-        stride.learn(stride.size, stride.size * each + hiccup)
-        if hiccup:
-            stride.learn(stride.size, 0.000_01)
-    assert stride.size == round(step_size.STEP_S[2] / each)
-    stride = step_size.EvenStride(50)
-    stride.in_flight = 2
-    stride.round_trip_s = 0.08
-    for _ in range(9):  # of a server that is far away we wait for half the way
-        stride.learn(50, (stride.round_trip_s + 50 * each) / 2)
-    assert stride.size == 50
-
-
 def test_steps_are_as_large_as_half_a_millisecond_is_for() -> None:
-    stride = step_size.EvenStride(50)
+    stride = step_size.Stride.of_whole_state(50)
     sizes = []
     for seconds in (0.000_3, 0.000_3, *[0.1, 0.000_9, 0.05] * 5):  # 6 µs each, on a busy machine
         stride.learn(50, seconds)
         sizes.append(stride.size)
-    assert sizes == [83] * 17
-    for _ in range(20):
+    assert sizes == sorted(sizes) and sizes[-1] == 82
+    for _ in range(30):
         stride.learn(stride.size, stride.size * 0.000_02)  # others by now
-    assert stride.size == 28  # 25 is so near that it isn't worth a change
+    assert stride.size == 25
     stride.learn(1, 10.0)  # the short rest at the end tells nothing
-    assert stride.size == 28
+    assert stride.size == 25
     for _ in range(9):
         stride.learn(stride.size, stride.size * 0.000_000_1)
-    assert stride.size == step_size.LARGEST[1]  # taking it back has a bound too
-    stride.in_flight = 2
-    for _ in range(9):
-        stride.learn(stride.size, stride.size * 0.000_000_1)
-    assert stride.size == step_size.LARGEST[2]
+    assert stride.size == step_size.LARGEST  # taking it back has a bound too
 
 
 def test_steps_that_a_rate_keeps_small_are_learnt_from_too() -> None:
-    stride = step_size.EvenStride(step_size.LARGEST[1])
+    stride = step_size.Stride.of_whole_state(step_size.LARGEST)
     for _ in range(9):
         asked = min(stride.size, 25)  # a second
         stride.learn(asked, asked * 0.000_1, asked)
@@ -474,7 +366,7 @@ def test_steps_that_a_rate_keeps_small_are_learnt_from_too() -> None:
 
 
 def test_a_far_server_gets_no_smaller_steps() -> None:
-    stride = step_size.EvenStride(50)
+    stride = step_size.Stride.of_whole_state(50)
     stride.round_trip_s = 0.08
     for _ in range(9):
         stride.learn(stride.size, stride.round_trip_s + stride.size * 0.000_01)

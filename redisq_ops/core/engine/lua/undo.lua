@@ -1,10 +1,8 @@
 -- Undo one step of a bulk move, as far as its entries are unchanged since; with `gather` also steps
--- before it, until about `MOST` entries are put back, or more requests than a call should touch. Then
--- the next call of the undo `by` goes on where this one ended, whatever its `step` says: it can be sent
--- while this one is carried out.
+-- before it, until about `MOST` entries are put back, or more requests than a call should touch.
 -- KEYS: op_
--- ARGV: caller seq by op step to gather
--- USES: idempotency transitions undo_list undo_entries history audit_log corrupt_values
+-- ARGV: caller seq op step to gather
+-- USES: idempotency transitions undo_list undo_entries history audit_log
 -- USES: storage_check_range
 -- TYPES: first
 -- ENTRIES: op_{op}=hash undo_{op}:{step}=list
@@ -13,15 +11,11 @@
 -- had changed.
 local MOST, LISTS = 256, 64
 audit_log_check(op)
-audit_log_check(by)
+audit_log_check(caller)
 local reply = idempotency_replayed()
 if reply then return reply end
-history_by = by
+history_by = caller
 gather, step = gather == '1', tonumber(step)
-if gather then
-  step = corrupt_values_integer(redis.call('HGET', op_ .. by, 'next'), op_ .. by, 'next') or step
-  if step < 1 then return idempotency_remember({'0', '0', '0'}) end
-end
 local lists, seen, back, left = {}, 0, 0, {'', '', ''}
 local range, n, full
 repeat
@@ -40,10 +34,9 @@ transitions_check()
 redis.call('DEL', unpack(lists))
 redis.call('HINCRBY', op_ .. op, 'undone', back)
 redis.call('PEXPIRE', op_ .. op, 2592000000) -- a shard may lack either entry in the audit log
-redis.call('HINCRBY', op_ .. by, 'done', back)
-if gather then redis.call('HSET', op_ .. by, 'next', step) end
-redis.call('PEXPIRE', op_ .. by, 2592000000)
-history_note('op', table.concat({by, 'undo', op, back}, '|'))
+redis.call('HINCRBY', op_ .. caller, 'done', back)
+redis.call('PEXPIRE', op_ .. caller, 2592000000)
+history_note('op', table.concat({caller, 'undo', op, back}, '|'))
 transitions_flush()
 left[1], left[2], left[3] = tostring(back), tostring(seen - back), tostring(step)
 return idempotency_remember(left)

@@ -71,7 +71,7 @@ class CarmineKeys(Keys):
     __slots__ = ("own", "tagged", "theirs")
 
     def __init__(self, name: str, prefix: str = PREFIX, shard: int = 0) -> None:
-        super().__init__(f"{name}/{shard}" if shard else name, prefix)
+        super().__init__(name, prefix, shard)
         self.own = shard_name(own_name(name), shard)
         self.theirs = f"{HOME}{self.own}:"
         self.tagged = _TAGGED.fullmatch(self.own) is not None

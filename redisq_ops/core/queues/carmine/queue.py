@@ -15,18 +15,16 @@ from typing import Any, ClassVar
 from redis import RedisCluster
 from redis.asyncio import RedisCluster as AsyncCluster
 
-from ...engine.idempotency import CallerSlots
 from ...engine.optional_features import TakesEntries
 from ...engine.queue import Queue
 from ...engine.registry import Registered, find, read_mark
 from ...engine.timed_queue import TimedQueue
 from ...model import record
-from ...model.clock import Clock, Moment, Seconds, duration_ms
+from ...model.clock import Moment, Seconds, duration_ms
 from ...model.entry import Entry, State
 from ...model.errors import BadInput, Refused, WrongKind
 from ...model.keys import Keys, known_name
 from ...model.quoting import legal
-from ...model.retry_policy import RetryPolicy
 from ...model.settings import BATCH, MAX_PAYLOAD
 from ...model.validation import checked_pairs, pairs
 from ...redis.operation import C_co, Call, Description, both, operation, shortened, together
@@ -68,6 +66,7 @@ class CarmineQueue(TimedQueue[C_co], TakesEntries[C_co]):
     bounds_delayed: ClassVar[bool] = True
     package: ClassVar[str] = "queues.carmine"
     keys_class: ClassVar[type[Keys]] = CarmineKeys
+    keys: CarmineKeys
     importable_states: ClassVar[frozenset[State]] = frozenset({"waiting", "delayed"})
     unwatched: ClassVar[str] = (
         "newer content takes the place of a message that dies, so the end of a replayed message is"
@@ -81,30 +80,6 @@ class CarmineQueue(TimedQueue[C_co], TakesEntries[C_co]):
         "transit": "hash",
         "seen": "zset",
     }
-
-    def __init__(
-        self,
-        client: C_co,
-        name: str,
-        *,
-        prefix: str | None = None,
-        retry: RetryPolicy | None = None,
-        clock: Clock | None = None,
-        callers: CallerSlots | None = None,
-        shard: int = 0,
-        layout: int = 0,
-    ) -> None:
-        super().__init__(
-            client,
-            name,
-            prefix=prefix,
-            retry=retry,
-            clock=clock,
-            callers=callers,
-            shard=shard,
-            layout=layout,
-        )
-        self.keys: CarmineKeys = CarmineKeys(name, self.prefix, shard)
 
     @operation
     async def exists(self) -> bool:
@@ -287,8 +262,8 @@ class CarmineQueue(TimedQueue[C_co], TakesEntries[C_co]):
 
     async def _get_waiting(self, id: str) -> Entry | None:
         """A message that is done, until a take removes it from the circle."""
-        ((payload,), (facts,)), now = await both(
-            both(shortened(self._payloads([id])), self._facts([id])), self._now()
+        (payload,), (facts,), now = await together(
+            shortened(self._payloads([id])), self._facts([id]), self._now()
         )
         if payload is None:
             return None

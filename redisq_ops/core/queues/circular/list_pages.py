@@ -108,7 +108,7 @@ async def _window(
         at = max(at, marks.first)
         low = at - marks.first
         window = Call(("LRANGE", key, -low - size, -low - 1), list[bytes], key=key)
-        before, (elements, after) = await both(_marks(keys), both(window, _marks(keys)))
+        before, elements, after = await together(_marks(keys), window, _marks(keys))
         same = before.first == after.first == marks.first
         marks = after
         if same:

@@ -224,7 +224,7 @@ class CircularQueue(TakesEntries[C_co]):
 
     @operation
     async def counts(self, now_ms: int | None = None) -> Counts:
-        sizes, ((stats, flags), shape) = await both(
+        sizes, stats, flags, shape = await together(
             together(
                 Call((command, self.keys[part]), int, key=self.keys[part])
                 for command, part in (
@@ -235,10 +235,9 @@ class CircularQueue(TakesEntries[C_co]):
                     ("ZCARD", "trash"),
                 )
             ),
-            both(
-                both(self._counters("done", "spent", "sentinel"), self._flags()),
-                recorded(self.keys),
-            ),
+            self._counters("done", "spent", "sentinel"),
+            self._flags(),
+            recorded(self.keys),
         )
         listed, pending, delayed, dead, trash = sizes
         done, spent, sentinel = stats
@@ -268,8 +267,8 @@ class CircularQueue(TakesEntries[C_co]):
     async def _lined(self, query: PageQuery) -> tuple[WaitingIds, int]:
         """The result of `_waiting_ids`, and the number of waiting entries."""
         body = self.keys["body"]
-        counts, (shape, there) = await both(
-            self.counts.op(0), both(recorded(self.keys), Call(("HLEN", body), int, key=body))
+        counts, shape, there = await together(
+            self.counts.op(0), recorded(self.keys), Call(("HLEN", body), int, key=body)
         )
         place = ListPosition.decoded(query.cursor) if query.cursor is not None else None
         rotates = shape is not None and shape.residence == "rotate"
@@ -314,12 +313,12 @@ class CircularQueue(TakesEntries[C_co]):
         """The id's place in the list; void elements, and pending ones of a rotating list, count."""
         key = self.queue_key
         place = Call(("LPOS", key, id, "RANK", -1, "MAXLEN", DEPTH), number, key=key)
-        askers, ((at, listed), (spent, shape)) = await both(
+        askers, at, listed, spent, shape = await together(
             self._recent_consumers(),
-            both(
-                both(place, Call(("LLEN", key), int, key=key)),
-                both(self._counters("spent"), recorded(self.keys)),
-            ),
+            place,
+            Call(("LLEN", key), int, key=key),
+            self._counters("spent"),
+            recorded(self.keys),
         )
         if at is None:
             return askers

@@ -223,9 +223,10 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
         key = f"{self.keys['undo_']}{changed_by}:{step}"
         word = "raced"
         while word == "raced":
-            kept, (now, entry) = await both(
+            kept, now, entry = await together(
                 Call(("LRANGE", key, 0, 2), list[bytes], key=key),
-                both(self._now(), self.get_periodic.op(name)),
+                self._now(),
+                self.get_periodic.op(name),
             )
             run = None if entry is None else entry.run
             at = _next_time(kept[1], kept[2], run, now) if len(kept) == 3 else 0

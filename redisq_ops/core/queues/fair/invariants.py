@@ -25,12 +25,11 @@ from .account import Account
 async def violations(queue: QueueReads[Any]) -> list[str]:
     """Every broken rule, in words."""
     keys = queue.keys
-    (zsets, hashes), (ring, resting) = await both(
-        both(
-            together(members(keys[part]) for part in (*ZSETS.values(), "clients")),
-            together(fields(keys[part]) for part in ("owner", "body", "holes", "accounts")),
-        ),
-        both(scores(keys["ring"]), scores(keys["resting"])),
+    zsets, hashes, ring, resting = await together(
+        together(members(keys[part]) for part in (*ZSETS.values(), "clients")),
+        together(fields(keys[part]) for part in ("owner", "body", "holes", "accounts")),
+        scores(keys["ring"]),
+        scores(keys["resting"]),
     )
     *states, by_name = zsets
     owner, body, holes, lines = hashes

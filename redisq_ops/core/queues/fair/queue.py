@@ -228,12 +228,13 @@ class FairQueue(ClientRules[C_co], EntryResults[C_co], TakesEntries[C_co]):
     @operation
     async def counts(self, now_ms: int | None = None) -> Counts:
         """`Counts.oldest_ms` is None: the queue doesn't store when an entry was submitted."""
-        sizes, (counters, (paused, closed)) = await both(
+        sizes, counters, (paused, closed) = await together(
             together(
                 Call(("ZCARD", self.keys[part]), int, key=self.keys[part])
                 for part in ZSETS.values()
             ),
-            both(self._counters("waiting", "done"), self._flags()),
+            self._counters("waiting", "done"),
+            self._flags(),
         )
         pending, delayed, dead, trash = sizes
         waiting, done = counters
@@ -310,15 +311,11 @@ class FairQueue(ClientRules[C_co], EntryResults[C_co], TakesEntries[C_co]):
     @operation
     async def queue_position(self, id: str = "") -> QueuePosition:
         ring, owner = self.keys["ring"], self.keys["owner"]
-        askers, (served, (owners, bodies)) = await both(
+        askers, served, owners, bodies = await together(
             self._recent_consumers(),
-            both(
-                Call(("ZCARD", ring), int, key=ring),
-                both(
-                    Call(("HMGET", owner, id), list[bytes | None], key=owner),
-                    self._bodies([id] if id else []),
-                ),
-            ),
+            Call(("ZCARD", ring), int, key=ring),
+            Call(("HMGET", owner, id), list[bytes | None], key=owner),
+            self._bodies([id] if id else []),
         )
         client = text(owners[0]) if owners[0] else unpacked(bodies[0])[0] if any(bodies) else ""
         if not client:

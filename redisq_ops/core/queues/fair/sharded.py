@@ -180,8 +180,9 @@ class ShardedFairQueue(ShardedEntryResults[C_co, FairQueue[None]], FairQueue[C_c
 
     async def _peek(self, part: FairQueue[None]) -> Head:
         ring = part.keys["ring"]
-        (servable, due), resting = await both(
-            both(Call(("ZCARD", ring), int, key=ring), next_due(part.keys)),
+        servable, due, resting = await together(
+            Call(("ZCARD", ring), int, key=ring),
+            next_due(part.keys),
             scored(part.keys["resting"], "0", "0"),
         )
         return 0 if servable else min([due, *(at for _, at in resting)]), -servable

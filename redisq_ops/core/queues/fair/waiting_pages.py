@@ -16,7 +16,7 @@ from ...engine.state_scan import Unread, WaitingIds
 from ...model.entry import PageQuery
 from ...model.errors import Refused
 from ...model.queue_position import DEPTH, Ahead, QueuePosition
-from ...redis.operation import Call, attempt, both, together
+from ...redis.operation import Call, attempt, together
 from ...redis.parsers import number
 from .account import Account, accounts
 
@@ -168,12 +168,10 @@ async def queue_position(
     """What comes before an entry of a client: clients with an earlier turn, and its own list."""
     keys = queue.keys
     lists = [keys["f_"] + client, keys["c_"] + client]
-    account_of, (rank, found) = await both(
+    account_of, rank, found = await together(
         accounts(queue.keys, [client]),
-        both(
-            Call(("ZRANK", keys["ring"], client), number, key=keys["ring"]),
-            together(Call(("LPOS", key, id, "MAXLEN", DEPTH), number, key=key) for key in lists),
-        ),
+        Call(("ZRANK", keys["ring"], client), number, key=keys["ring"]),
+        together(Call(("LPOS", key, id, "MAXLEN", DEPTH), number, key=key) for key in lists),
     )
     account = account_of[client]
     if account is None:

@@ -52,7 +52,7 @@ async def violations(queue: RequestRecords[Any]) -> list[str]:
     waiting = cancelled = 0
     open_ids, fin_ids = await members(keys["open"]), await members(keys["fin"])
     rids, opened = [*open_ids, *fin_ids], set(open_ids)
-    for rid, (request, (marks, stream_of)) in zip(rids, await _looked_at(queue, rids), strict=True):
+    for rid, (request, marks, stream_of) in zip(rids, await _looked_at(queue, rids), strict=True):
         if request is None:
             problems.append(f"{rid} is listed and has no record")
             continue
@@ -143,7 +143,7 @@ async def _looked_at(queue: RequestRecords[Any], rids: list[str]) -> list[Any]:
 
     def all_of(rid: str) -> Any:
         marks = Call(("HMGET", queue.keys["r_"] + rid, *_FIELDS), integers, key=queue.keys["r_"])
-        return both(queue.request.op(rid), both(marks, _stream(queue.keys, rid)))
+        return together(queue.request.op(rid), marks, _stream(queue.keys, rid))
 
     return await in_batches(map(all_of, rids))
 
@@ -151,8 +151,10 @@ async def _looked_at(queue: RequestRecords[Any], rids: list[str]) -> list[Any]:
 async def _stream(keys: Keys, rid: str) -> tuple[int, int, int, int]:
     """Number of entries in the stream, pending, to run again now, and to run again later."""
     key, again, later = keys["s_"] + rid, keys["again_"] + rid, keys["later_"] + rid
-    (length, pel), (now, then) = await both(
-        both(Call(("XLEN", key), int, key=key), stream.pending(key)),
-        both(Call(("ZCARD", again), int, key=again), Call(("ZCARD", later), int, key=later)),
+    length, pel, now, then = await together(
+        Call(("XLEN", key), int, key=key),
+        stream.pending(key),
+        Call(("ZCARD", again), int, key=again),
+        Call(("ZCARD", later), int, key=later),
     )
     return length, pel, now, then

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...model.entry import Entry, Failure, State
 from ...model.errors import Unreadable
 from ...model.states import ZSETS
-from ...redis.operation import Call, both, together
+from ...redis.operation import Call, together
 from ...redis.parsers import moment, scores_of
 from . import stream
 
@@ -41,17 +41,13 @@ async def outcomes(
     marks = Call(
         ("HMGET", record, "state", "total", "waiting", "read", "purged"), list[Any], key=record
     )
-    (state, total, waiting, read, purged), (results, (again, scores)) = await both(
+    (state, total, waiting, read, purged), results, again, scores = await together(
         marks,
-        both(
-            queue._results(id, start, max),
-            both(
-                stream.again(again_key, str(start), str(start + max - 1), max),
-                together(
-                    scores_of(keys[part], [f"{id}/{n}" for n in range(start, start + max)])
-                    for part in ZSETS.values()
-                ),
-            ),
+        queue._results(id, start, max),
+        stream.again(again_key, str(start), str(start + max - 1), max),
+        together(
+            scores_of(keys[part], [f"{id}/{n}" for n in range(start, start + max)])
+            for part in ZSETS.values()
         ),
     )
     undelivered: State = "waiting" if int(waiting or 0) and state != b"cancelled" else "trash"

@@ -34,12 +34,12 @@ async def queue_position(queue: RequestRecords[Any], rid: str, n: int | None) ->
     keys = queue.keys
     group, record_key = keys["s_"] + rid, keys["r_"] + rid
     marks = Call(("HMGET", record_key, "gen", "again", "read"), integers, key=record_key)
-    (request, (gen, again, read)), (listed, (oldest, members)) = await both(
-        both(queue._record(rid), marks),
-        both(
-            together(tokens(queue)),
-            both(scored(keys["open"], "0", str(OTHERS - 1)), stream.consumers(group)),
-        ),
+    request, (gen, again, read), listed, oldest, members = await together(
+        queue._record(rid),
+        marks,
+        together(tokens(queue)),
+        scored(keys["open"], "0", str(OTHERS - 1)),
+        stream.consumers(group),
     )
     if request is None:
         return QueuePosition(open=sum(listed))
@@ -50,15 +50,12 @@ async def queue_position(queue: RequestRecords[Any], rid: str, n: int | None) ->
     again_key = keys["again_"] + rid
     returned = Call(("ZCOUNT", again_key, "-inf", f"({n or 1}"), int, key=again_key)
     busy = [one.name for one in members if one.pending]
-    (at, first), ((late, held), others) = await both(
-        both(place, returned),
-        both(
-            both(
-                stream.again(keys["later_"] + rid, "-inf", "+inf", _ROWS),
-                together(stream.held(group, "-", "+", _ROWS // 5, name) for name in busy[:HOLDERS]),
-            ),
-            together(queue._record(name) for name, _ in oldest if name != rid),
-        ),
+    at, first, late, held, others = await together(
+        place,
+        returned,
+        stream.again(keys["later_"] + rid, "-inf", "+inf", _ROWS),
+        together(stream.held(group, "-", "+", _ROWS // 5, name) for name in busy[:HOLDERS]),
+        together(queue._record(name) for name, _ in oldest if name != rid),
     )
     ids = [f"{rid}/{row.number}" for rows in held for row in rows]
     holders, due = await both(
