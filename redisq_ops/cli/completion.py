@@ -106,11 +106,11 @@ async def _clients(queue: Queue[Any]) -> list[str]:
 
 
 async def _workers(queue: Queue[Any]) -> list[str]:
-    from redisq_ops.core.redis.operation import both
+    from redisq_ops.core.redis.operation import together
     from redisq_ops.ops.inspect.consumers import consumer_reports
     from redisq_ops.ops.inspect.worker_processes import processes_of
 
-    reports, processes = await both(consumer_reports(queue), processes_of(queue))
+    reports, processes = await together(consumer_reports(queue), processes_of(queue))
     consumers = (one.name for report in reports for one in report.consumers)
     return [*dict.fromkeys((*consumers, *(one.name for one in processes)))]
 

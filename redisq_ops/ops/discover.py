@@ -35,7 +35,7 @@ from redisq_ops.core.model.entry import Checkup, Counts
 from redisq_ops.core.model.errors import Forbidden, Refused, Unreachable
 from redisq_ops.core.model.quoting import bytes_of, raw_of, text
 from redisq_ops.core.redis.key_scan import COUNT, Lane, Walk, clock_ms
-from redisq_ops.core.redis.operation import Call, Description, apart, both, together
+from redisq_ops.core.redis.operation import Call, Description, apart, together
 
 from .change.outcome import ChangeOutcome
 from .change.preview import Preview
@@ -298,7 +298,7 @@ async def _checked(deployment: Deployment, row: RegisteredFind, now: int) -> tup
     queue = deployment.open(row.entry)
     if row.find.parts:
         queue.found = frozenset(row.find.parts)
-    counts, checkup = await both(queue.counts.op(now), queue.checkup.op())
+    counts, checkup = await together(queue.counts.op(now), queue.checkup.op())
     return counts, checkup
 
 

@@ -12,7 +12,7 @@ from redisq_ops.core.model.errors import Forbidden, Unreachable
 from redisq_ops.core.model.keys import GivenKeys
 from redisq_ops.core.model.quoting import bytes_of
 from redisq_ops.core.redis.key_scan import Lane, literal, look
-from redisq_ops.core.redis.operation import apart, both, together
+from redisq_ops.core.redis.operation import apart, together
 
 from .deployment import Deployment
 from .hint import hint
@@ -36,7 +36,7 @@ async def unregistered(deployment: Deployment, most: int = ALL) -> UnregisteredQ
     """The queues among about the first ``most`` keys of the server, by name."""
     prefix = deployment.prefix
     settings = Lane("hash", bytes_of(f"{literal(prefix)}:*:cfg"))
-    seen = await apart(both(look(deployment.client, [settings], most), all_queues(prefix)))
+    seen = await apart(together(look(deployment.client, [settings], most), all_queues(prefix)))
     if isinstance(seen, (Forbidden, Unreachable)):
         return UnregisteredQueues((), str(seen), searched=False)
     if isinstance(seen, Exception):

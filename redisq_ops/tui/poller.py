@@ -78,7 +78,7 @@ class Live:
             self._ready = None
         if self.connected is None:
             self.connected = self._connect()
-        from redisq_ops.core.redis.operation import arun, both
+        from redisq_ops.core.redis.operation import arun, together
         from redisq_ops.ops.inspect.overview import eviction_policy
         from redisq_ops.ops.inspect.server_state import ServerHistory, server_state
         from redisq_ops.ops.inspect.snapshot_reader import KeptReads, fetch
@@ -94,8 +94,8 @@ class Live:
             if not history.due:
                 snapshot = await arun(deployment.client, read)
             else:
-                checks = both(server_state(), eviction_policy())
-                snapshot, (state, policy) = await arun(deployment.client, both(read, checks))
+                checks = together(server_state(), eviction_policy())
+                snapshot, (state, policy) = await arun(deployment.client, together(read, checks))
                 history.record(state, (queue.name for queue in snapshot.queues))
                 self.warning = policy and (
                     f"this server's maxmemory-policy is {policy}: once memory is full it deletes "

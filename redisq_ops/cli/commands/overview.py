@@ -182,11 +182,11 @@ def history(s: Session, *, name: str = QUEUE, max: int = _latest(100)) -> None:
       redisq history mail
       redisq history mail --max 1000 --json
     """
-    from redisq_ops.core.redis.operation import both
+    from redisq_ops.core.redis.operation import together
     from redisq_ops.ops.inspect.history import latest_events
 
     queue = s.run(s.deployment.queue(name))
-    events, total = s.run(both(latest_events(queue, max), queue.history_length.op()))
+    events, total = s.run(together(latest_events(queue, max), queue.history_length.op()))
     if s.json:
         for event in reversed(events):
             emit(asdict(event))

@@ -247,10 +247,10 @@ def _tell_absent(s: Session, job: _Job, must_exist: bool) -> None:
 
 def _tell_left(s: Session, job: _Job) -> None:
     """Report the entries that a finished burst left in its queues, and why."""
-    from redisq_ops.core.redis.operation import both, together
+    from redisq_ops.core.redis.operation import together
 
     async def left(queue: Queue[Any]) -> tuple[Counts, int | None]:
-        counts, delayed = await both(queue.counts.op(), queue.page.op("delayed", None, 1))
+        counts, delayed = await together(queue.counts.op(), queue.page.op("delayed", None, 1))
         return counts, delayed.entries[0].at_ms if delayed.entries else None
 
     try:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 
 from ..model.entry import Entry, EntryOutcome, State, task_of
 from ..model.settings import BATCH
-from ..redis.operation import C_co, Call, Description, both, operation, together
+from ..redis.operation import C_co, Call, Description, operation, together
 from ..redis.parsers import moment, scored
 from ..redis.whole_keys import fields, members
 from ..sharding.sharded_queue import ShardedQueue
@@ -33,7 +33,9 @@ class EntryResults(Queue[C_co]):
         if not ids:
             return {}
         key = self.keys["result_at"]
-        ends, times = await both(self._ends(ids), Call(("ZMSCORE", key, *ids), list[Any], key=key))
+        ends, times = await together(
+            self._ends(ids), Call(("ZMSCORE", key, *ids), list[Any], key=key)
+        )
         return {
             id: Entry(id, "done", since_ms=moment(at), record=result, task=task_of(id))
             for id, (here, result), at in zip(ids, ends, times, strict=True)
@@ -69,7 +71,7 @@ class EntryResults(Queue[C_co]):
         if not ids:
             return []
         body, key = self.keys["body"], self.keys["result"]
-        here, results = await both(
+        here, results = await together(
             together(Call(("HEXISTS", body, id), bool, key=body) for id in ids),
             Call(("HMGET", key, *ids), list[bytes | None], key=key),
         )

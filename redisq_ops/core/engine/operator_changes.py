@@ -22,7 +22,7 @@ from ..model.open_resize import OpenResize
 from ..model.rate_limit import RateLimit
 from ..model.settings import LEASE_MS
 from ..model.states import EDIT, FIXED
-from ..redis.operation import C_co, Call, Description, both, operation
+from ..redis.operation import C_co, Call, Description, operation, together
 from ..redis.parsers import scored, words
 from .acknowledgement import ACKNOWLEDGE, replace_acknowledgement
 from .parallel_reads import ParallelReads
@@ -448,7 +448,7 @@ class OperatorChanges(ParallelReads[C_co]):
     async def _put_away(self, undo: ChangeUndo) -> int:
         """Move an entry that an operation brought to the trash, unless it was touched since."""
         by, id, digest = undo.args
-        now, entry = await both(self.now.op(), self.get.op(id))
+        now, entry = await together(self.now.op(), self.get.op(id))
         if entry is not None and entry.state == "trash":
             return int(entry.op == undo.op)  # this very step, sent again
         # An id is free again once its entry is done: another entry may have it by now.

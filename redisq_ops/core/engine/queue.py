@@ -20,7 +20,7 @@ from ..model.entry import LEASES_LOST, Delivery, Entry, Settlement, TakeResult, 
 from ..model.keys import checked_consumer
 from ..model.quoting import text
 from ..model.settings import LEASE_S, MAX_BATCH
-from ..redis.operation import Arg, C_co, Call, attempt, both, operation
+from ..redis.operation import Arg, C_co, Call, attempt, operation, together
 from ..redis.parsers import row_words
 from ..redis.server_errors import translate
 from .operator_changes import OperatorChanges
@@ -191,7 +191,7 @@ class Queue(OperatorChanges[C_co]):
             return await self.settle.op(settlements), TakeResult((), None, False)
         if self.exchanges_at_once and settlements and len(settlements) + n <= MAX_BATCH:
             return await self._exchange(settlements, n, consumer, lease_ms)
-        return await both(self._settle(settlements), attempt(self._take(n, consumer, lease_ms)))
+        return await together(self._settle(settlements), attempt(self._take(n, consumer, lease_ms)))
 
     async def _exchange(
         self, settlements: Sequence[Settlement], n: int, consumer: str, lease_ms: int

@@ -25,7 +25,6 @@ from ..redis.operation import (
     Call,
     Description,
     attempt,
-    both,
     mode,
     operation,
     together,
@@ -174,7 +173,7 @@ class QueueBase(DeclaredFeatures, Bound[C_co], metaclass=_QueueClass):
     async def _ensure_registered(self) -> None:
         """Find the queue's registry entry or create it, once per object."""
         while not self._registered:
-            entry, _ = await both(self._registry_entry(), self._refuse_wrong_types())
+            entry, _ = await together(self._registry_entry(), self._refuse_wrong_types())
             if entry.all_shards > 1:
                 raise WrongKind(f"queue {self.name} has shards: open it as a sharded queue")
             self.layout = entry.layout
@@ -337,7 +336,7 @@ class QueueBase(DeclaredFeatures, Bound[C_co], metaclass=_QueueClass):
         """Whether the queue exists. The first submission creates it; reading never does."""
         if self._registered:
             return True
-        entry, mark = await both(find(self.name, self.prefix), read_mark(self.keys))
+        entry, mark = await together(find(self.name, self.prefix), read_mark(self.keys))
         return entry is not None or mark is not None
 
     @operation

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from ..model.entry import State
 from ..model.errors import NotFound, Superseded, Unreachable
 from ..model.settings import DAY_MS
-from ..redis.operation import both
+from ..redis.operation import together
 from . import transfer
 from .queue import Queue
 from .registry import find
@@ -72,7 +72,9 @@ class Transfer:
         """
         source, target, op = self.source, self.target, self.op
         name = target.name if target is not None else ""
-        rows, entry = await both(transfer.read_step(source, op, step), find(name, source.prefix))
+        rows, entry = await together(
+            transfer.read_step(source, op, step), find(name, source.prefix)
+        )
         cargo = [one for one in rows if one.row]
         if target is None or entry is None or entry.created_ms != self.into_ms:
             if cargo:

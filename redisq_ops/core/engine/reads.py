@@ -27,7 +27,7 @@ from ..model.quoting import text
 from ..model.rate_limit import RateLimit
 from ..model.rates import Rates
 from ..model.states import ZSETS
-from ..redis.operation import C_co, Call, Description, both, operation, shortened, together
+from ..redis.operation import C_co, Call, Description, operation, shortened, together
 from ..redis.parsers import moment, number, optional, scored, spelt
 from .queue_base import QueueBase
 from .state_scan import ScoreRange, behind, page, positions
@@ -143,14 +143,14 @@ class QueueReads(QueueBase[C_co]):
         if start is None:
             begin, end = (None if at is None else behind(at) for at in (above, up_to))
             span = ScoreRange(query.cursor or begin, end)
-            size, (rows, onward, _) = await both(total, page(key, span, None, max))
+            size, (rows, onward, _) = await together(total, page(key, span, None, max))
             more = onward is not None
         else:
             # By rank: Redis 7.0 walks an offset behind a score entry by entry.
             first = start
             if above is not None:
                 first += await Call(("ZCOUNT", key, "-inf", spelt(above)), int, key=key)
-            size, rows = await both(total, positions(key, first, first + max - 1))
+            size, rows = await together(total, positions(key, first, first + max - 1))
             rows = rows[: size - start if size > start else 0]
             more = start + len(rows) < size
         found = [(text(member), score) for score, member in rows]
@@ -165,7 +165,7 @@ class QueueReads(QueueBase[C_co]):
             return []
         ids = [id for id, _ in rows]
         (meta, errors), contents = await shortened(
-            both(
+            together(
                 together(
                     Call(("HMGET", self.keys[part], *ids), list[Any], key=self.keys[part])
                     for part in ("meta", "err")
@@ -399,7 +399,7 @@ class QueueReads(QueueBase[C_co]):
 
     async def _pending_deliveries(self, query: PendingQuery) -> PendingPage:
         read = self.page.op("pending", query.after, query.max, glance=query.glance)
-        page, now = await both(read, self._now())
+        page, now = await together(read, self._now())
         if page.problem:
             raise WrongKind(page.problem)
         rows = tuple(
@@ -419,7 +419,7 @@ class QueueReads(QueueBase[C_co]):
         The oldest ``max`` requests are read, or the first ``max`` clients by name. Paused requests
         and blocked clients aren't reported.
         """
-        own, rated = await both(self._limits_reached(max), self._rate_reached())
+        own, rated = await together(self._limits_reached(max), self._rate_reached())
         return [*rated, *own]
 
     async def _limits_reached(self, max: int) -> list[Limit]:
@@ -436,7 +436,7 @@ class QueueReads(QueueBase[C_co]):
         if limit is None:
             return []
         now, parts = await self._now(), self.shard_queues
-        counts, allowed = await both(
+        counts, allowed = await together(
             self.counts.op(now),
             together(cast(Any, part)._next_by_rate(limit, now, len(parts)) for part in parts),
         )

@@ -20,7 +20,7 @@ from ..model.errors import CORRUPT, BadInput, NotFound, SchemaTooNew, Unreadable
 from ..model.keys import PREFIX, Keys, checked_name, known_name, registry_key
 from ..model.quoting import bytes_of, legal, stored, text
 from ..redis.hash_field import replace_field
-from ..redis.operation import Call, Description, both
+from ..redis.operation import Call, Description, together
 from ..redis.parsers import optional
 from .queue_types import LAYOUTS
 
@@ -209,7 +209,7 @@ async def ensure_registered(
     `BadInput` for a name that is reserved.
     """
     _checked(name)
-    entry, own = await both(find(name, prefix), mark or read_mark(Keys(name, prefix)))
+    entry, own = await together(find(name, prefix), mark or read_mark(Keys(name, prefix)))
     kept = Registered.marked(name, own)
     if entry is None:
         refuse_reserved_name(name, kind)

@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar
 from ..model.errors import RedisqError
 from ..model.quoting import legal, text
 from ..redis.commands import RoundTrip, coroutine_of
-from ..redis.operation import Call, Description, Round, both, together
+from ..redis.operation import Call, Description, Round, together
 from ..redis.parsers import number, pairs
 from ..redis.parsers import spelt as _score
 
@@ -255,7 +255,7 @@ async def _behind(key: str, place: Position) -> tuple[int, int]:
     members one score.
     """
     score, member = place
-    (low, high), (rank, there) = await both(
+    (low, high), (rank, there) = await together(
         together(
             Call(("ZCOUNT", key, "-inf", bound), int, key=key)
             for bound in (f"({_score(score)}", _score(score))

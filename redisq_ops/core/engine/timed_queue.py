@@ -12,7 +12,7 @@ from typing import ClassVar
 from ..model.entry import Counts, Page, PageQuery, State
 from ..model.queue_position import Ahead, QueuePosition
 from ..model.states import Verb
-from ..redis.operation import C_co, Call, both, operation, together
+from ..redis.operation import C_co, Call, operation, together
 from ..redis.parsers import moment, number, scored
 from ..sharding.rebalance import RebalancingQueue
 from ..sharding.shard_map import Head, ShardT, next_due
@@ -68,7 +68,7 @@ class TimedQueue(HasTimeline[C_co]):
     async def queue_position(self, id: str = "") -> QueuePosition:
         """The entry's rank among all ready times: exactly that many come first."""
         key = self.keys["delay"]
-        askers, rank = await both(
+        askers, rank = await together(
             self._recent_consumers(), Call(("ZRANK", key, id), number, key=key)
         )
         if rank is None:

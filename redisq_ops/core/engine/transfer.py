@@ -28,7 +28,7 @@ from ..model.batches import batches
 from ..model.entry import Entry, State
 from ..model.errors import Refused
 from ..model.settings import BATCH
-from ..redis.operation import Call, Description, both, together
+from ..redis.operation import Call, Description, together
 from ..redis.parsers import words
 from ..sharding.in_transit import mark_of
 from ..sharding.shard_map import home
@@ -279,7 +279,7 @@ async def read_results(
         results = words(reply)
         return dict(zip(results[::2], results[1::2], strict=True))
 
-    found, given_up = await both(
+    found, given_up = await together(
         together(
             shard._call_script(
                 "transfer_results", read, op=op, step=step, close=int(close), keep_ms=keep_ms

@@ -15,7 +15,7 @@ from ..model.activity import BEATS_MS
 from ..model.consumer_load import PENDING_PAGE, PendingDelivery
 from ..model.quoting import text
 from ..model.worker_process import Process, RunningJob
-from ..redis.operation import Call, both, together
+from ..redis.operation import Call, together
 from .queue import Queue
 from .reads import WORKER_FIELD
 from .registry import server_ms
@@ -39,7 +39,7 @@ class WorkerRegistration:
     async def beat(self, queue: Queue[Any]) -> None:
         """Register in a queue, or say that the worker is still there; nothing where the queue
         doesn't exist yet."""
-        exists, now = await both(queue.exists.op(), server_ms())
+        exists, now = await together(queue.exists.op(), server_ms())
         if not exists:
             return
         self.since_ms = self.since_ms or now

@@ -9,7 +9,7 @@ from typing import Any
 from ..model.attachment import Attachment
 from ..model.cut_element import length
 from ..model.quoting import text
-from ..redis.operation import Call, both, together
+from ..redis.operation import Call, together
 from .json_text import decoded, encoded
 from .long_records import few, mean_bytes
 from .pickled import unpickled
@@ -63,7 +63,7 @@ async def fields(key: bytes, *names: str) -> list[bytes | int | None]:
 async def last_lines(name: str, key: bytes) -> list[Attachment]:
     """The last elements of a list, a line each; nothing if it is empty."""
     count = Call(("LLEN", key), int, key=key)
-    size, mean = await both(count, mean_bytes(key, count))
+    size, mean = await together(count, mean_bytes(key, count))
     most = few(LINES, mean)
     ask = Call(("LRANGE", key, -most, -1), list[bytes], key=key, cut=True)
     lines = _fitting(reversed(await ask)) if size and most else []
@@ -81,7 +81,7 @@ async def members(name: str, key: bytes) -> list[Attachment]:
         return [*(zip(found[::2], found[1::2], strict=True) if flat else found.items())]
 
     count = Call(("HLEN", key), int, key=key)
-    size, mean = await both(count, mean_bytes(key, count))
+    size, mean = await together(count, mean_bytes(key, count))
     most = few(MEMBERS, mean)
     ask = Call(("HSCAN", key, 0, "COUNT", most), read, key=key, cut=True)
     fields = dict((await ask)[:most] if size and most else [])

@@ -22,7 +22,7 @@ from ..model.keys import registry_key
 from ..model.quoting import bytes_of, stored
 from ..model.settings import MAX_BATCH
 from ..model.states import EDIT, Verb
-from ..redis.operation import C_co, Call, both, operation
+from ..redis.operation import C_co, Call, operation, together
 from ..redis.parsers import words
 from . import undo_search
 from .placed_queue import PlacedQueue
@@ -64,7 +64,7 @@ class ForeignChanges(PlacedQueue[C_co]):
         self.refuse_several_slots()
         await self._refuse_other_release()
         await self._refuse_other_program()
-        entry, _ = await both(find(self.name, self.prefix), self._refuse_wrong_types())
+        entry, _ = await together(find(self.name, self.prefix), self._refuse_wrong_types())
         if entry is None:
             await self._check_submit_rights()
             mine = self._as_registered(await server_ms())
@@ -195,7 +195,7 @@ class ForeignChanges(PlacedQueue[C_co]):
 
     async def _rows(self, step: MoveStep) -> list[tuple[str | bytes, ...]]:
         bare = all(id in step.stamps for id in step.ids)
-        located, now = await both(self._located(step.ids, step.source, bare=bare), self._now())
+        located, now = await together(self._located(step.ids, step.source, bare=bare), self._now())
         deep = step.source == "waiting" and await self._has_depths(located, step.ids)
         absent = "deep" if deep else "changed"
         found = [(id, located[id].pop(0) if located[id] else None) for id in step.ids]

@@ -15,7 +15,7 @@ from ..model.errors import Unfit
 from ..model.quoting import stored
 from ..model.states import EDIT
 from ..redis import acl_rights
-from ..redis.operation import C_co, both, operation
+from ..redis.operation import C_co, operation, together
 from ..redis.parsers import words
 from .changes import DAY_MS, ForeignChanges
 from .elements import Element
@@ -88,7 +88,7 @@ class HasEdits(ForeignChanges[C_co]):
         ids = [id for id, _, _ in edit.rows]
         late = edit.high_water_ms
         change = MoveStep(edit.op, edit.step, ids, edit.source, EDIT, late, "-", 0, {}, (), "", {})
-        located, now = await both(
+        located, now = await together(
             guarded(self.kind, self._located(ids, edit.source, brief=False)), self._now()
         )
         found: list[tuple[tuple[str | bytes, ...], str]] = []

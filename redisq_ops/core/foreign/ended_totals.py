@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 
 from ..model.quoting import bytes_of
 from ..model.rates import Rates
-from ..redis.operation import C_co, Call, attempt, both, operation
+from ..redis.operation import C_co, Call, attempt, operation, together
 from ..redis.parsers import optional
 from .base import ForeignQueue
 
@@ -34,7 +34,7 @@ class EndedTotals:
     async def rates(self, now_ms: int, minutes: int) -> Rates:
         """Empty as long as no whole minute was seen."""
         one, two = (Call(("GET", key), optional, key=key, cut=True) for key in self._keys)
-        found = await attempt(both(one, two))
+        found = await attempt(together(one, two))
         processed, failed = (None, None) if isinstance(found, Exception) else found
         failed = b"0" if failed is None else failed  # the first failure makes the key
         if processed is None or not (processed.isdigit() and failed.isdigit()):

@@ -13,7 +13,7 @@ from ..model.cut_element import UNREAD
 from ..model.entry import Entry, State
 from ..model.errors import Unfit, WrongKind
 from ..model.quoting import bytes_of, legal, raw_of
-from ..redis.operation import C_co, Call, attempt_read, attempt_reads, both, operation, together
+from ..redis.operation import C_co, Call, attempt_read, attempt_reads, operation, together
 from ..redis.parsers import moment
 from .changes import ForeignChanges
 from .elements import Element
@@ -89,7 +89,7 @@ async def hash_fields(
     ``reads``: whether a field of that many bytes is read; a `Note` replaces any other.
     ``of_short``: further fields that are read of hashes of at most `LONG_RECORD` bytes."""
     sized, names = list(zip(keys, sizes, strict=True)), (*fields, *of_short)
-    whole, long = await both(
+    whole, long = await together(
         attempt_reads([_fields(key, names) for key, size in sized if size <= LONG_RECORD]),
         together(
             attempt_read(_fields_of_long(key, fields, reads))
@@ -234,7 +234,7 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co], HasDoneEntries[C_co]
         found = await self.job_ids(place, [row.member for row in rows])
         ids, sizes = [id or b"" for id in found], [row.size or 0 for row in rows]
         keys = [self.job_key(place, id) for id in ids]
-        values, beside = await both(
+        values, beside = await together(
             self.read_hashes(place, keys, sizes), self.read_beside(place, state, ids)
         )
         jobs = [

@@ -9,7 +9,7 @@ from typing import Any
 from ..model.cut_element import UNREAD
 from ..model.entry import Entry
 from ..model.quoting import shown, text
-from ..redis.operation import Call, both
+from ..redis.operation import Call, together
 from ..redis.parsers import moment
 from .long_records import not_read
 from .places import Place, Read, Row
@@ -23,7 +23,7 @@ def kept(read: ReadKept, payloads: str, records: str) -> Read:
 
     async def batch(place: Place, rows: Sequence[Row], /) -> Sequence[Entry | None]:
         names = [row.member for row in rows]
-        found = await both(
+        found = await together(
             place.records(rows, names, partial(_values, payloads)), _values(records, names)
         )
         entries = list[Entry | None]()

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ..redis.operation import Call, Description, both, together
+from ..redis.operation import Call, Description, together
 from .places import LocatedEntry, Place, Row, digest
 
 SLACK = 200
@@ -40,7 +40,7 @@ class ListPlace(Place):
                 for element in members
             )
 
-        size, (left, right) = await both(self.size(), both(nearest(1), nearest(-1)))
+        size, (left, right) = await together(self.size(), together(nearest(1), nearest(-1)))
         rows = []
         for element, first, last in zip(members, left, right, strict=True):
             at = last if first is None else first
@@ -54,7 +54,7 @@ class ListPlace(Place):
     async def window(self, start: int, max: int) -> tuple[list[LocatedEntry], int]:
         if not (read := self.few(max) or int(self.whole)):
             return [], await self.size()
-        size, elements = await both(self.size(), self._slice(start, read))
+        size, elements = await together(self.size(), self._slice(start, read))
         return await self.located(await self._fitting(self._rows(elements, start, size))), size
 
     def first(self) -> Call[list[bytes]]:
@@ -87,15 +87,19 @@ class ListPlace(Place):
         rank, _, words = (cursor or "0:").partition(":")
         begin, marks = int(rank), words.split(",") if words else []
         low, start = begin - len(marks), begin
-        size, elements = await both(self.size(), self._slice(low, len(marks) + max))
+        size, elements = await together(self.size(), self._slice(low, len(marks) + max))
         if list(map(digest, elements[: len(marks)])) != marks[::-1]:  # the elements moved
             slack = self.few(SLACK) or 1
             low = begin - slack if begin > slack else 0
-            size, elements = await both(self.size(), self._slice(low, begin - low + slack + max))
+            size, elements = await together(
+                self.size(), self._slice(low, begin - low + slack + max)
+            )
             start = _behind(elements, marks, begin - 1 - low) + low
         while marks and start == low and low > 0:  # not found: further in front, or taken
             begin, low = low, low - 5 * slack if low > 5 * slack else 0
-            size, elements = await both(self.size(), self._slice(low, begin - low + slack + max))
+            size, elements = await together(
+                self.size(), self._slice(low, begin - low + slack + max)
+            )
             start = _behind(elements, marks, begin - low) + low
         page = elements[start - low : start - low + max]
         end = start + len(page)

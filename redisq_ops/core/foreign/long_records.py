@@ -12,7 +12,7 @@ from ..model import entry
 from ..model.cut_element import LARGEST
 from ..model.entry import NOT_READ
 from ..model.quoting import bytes_of
-from ..redis.operation import Call, attempt, attempts, both
+from ..redis.operation import Call, attempt, attempts, together
 
 GLANCE = 1 << 22
 """bytes that one look reads of elements which hold payloads"""
@@ -26,7 +26,7 @@ PAGE_BYTES = 1 << 25
 
 async def mean_bytes(key: str | bytes, size: Call[int]) -> int:
     """Bytes of a key's elements on average, by its first ones; 0: not known."""
-    found = await attempt(both(bytes_used(key), size))
+    found = await attempt(together(bytes_used(key), size))
     if isinstance(found, Exception):  # another type
         return 0
     used, elements = found

@@ -25,7 +25,6 @@ from ..redis.operation import (
     C_co,
     Call,
     attempt_read,
-    both,
     coroutine_of,
     operation,
     together,
@@ -448,14 +447,11 @@ class PlacedPages(ForeignQueue[C_co]):
             self._places(state, None if wrong is None else lost[state], whole=False)
             for state in states
         )
-        (sizes, done), (flags, oldest_ms) = await both(
-            both(
-                together(
-                    self._size(state, found) for state, found in zip(states, places, strict=True)
-                ),
-                self._done(),
-            ),
-            both(self._flags(), self._oldest_ms(places[states.index("waiting")])),
+        sizes, done, flags, oldest_ms = await together(
+            together(self._size(state, found) for state, found in zip(states, places, strict=True)),
+            self._done(),
+            self._flags(),
+            self._oldest_ms(places[states.index("waiting")]),
         )
         known = {
             state: size
@@ -466,7 +462,7 @@ class PlacedPages(ForeignQueue[C_co]):
         problems += [place.problem for found in places for place in found if place.problem]
         paused, closed = flags
         misfits = None if wrong is None else problems
-        paused_there, only_shown = await both(
+        paused_there, only_shown = await together(
             self._unless(self.paused_there(), None, misfits),
             self._unless(coroutine_of(self.only_shown.op()), None, misfits),
         )
@@ -491,7 +487,7 @@ class PlacedPages(ForeignQueue[C_co]):
             return None
         if not self._shared(state):
             return sum(await together(place.count() for place in places))
-        places, sizes = await both(
+        places, sizes = await together(
             self._weighed(places), together(place.count() for place in places)
         )
         bytes_ = sum(place.mean * size for place, size in zip(places, sizes, strict=True))

@@ -21,7 +21,7 @@ from ..model.errors import WrongKind
 from ..model.queue_position import Ahead, QueuePosition, joined
 from ..model.quoting import legal, raw_of, stored
 from ..model.worker_process import Process
-from ..redis.operation import C_co, Call, attempt, both, operation, together
+from ..redis.operation import C_co, Call, attempt, operation, together
 from .declarations import Zset
 from .list_place import DEPTH, reachable
 from .placed_pages import PAGE, PlacedPages, named
@@ -151,12 +151,11 @@ class PlacedQueue(PlacedPages[C_co]):
         this queue, by their last heartbeat; unknown where these aren't listed. A list is searched
         as deep as by `get`."""
         wrong: list[str] = []
-        (askers, now), (processes, found) = await both(
-            both(self._recent_consumers(), self._now()),
-            both(
-                self._unless(self._processes(), [], wrong),
-                self._located([id] if id else [], "waiting", False, False),
-            ),
+        askers, now, processes, found = await together(
+            self._recent_consumers(),
+            self._now(),
+            self._unless(self._processes(), [], wrong),
+            self._located([id] if id else [], "waiting", False, False),
         )
         serving = self._serving(processes)
         beats = [now - p.silent_ms for p in serving if p.silent_ms is not None]
@@ -186,18 +185,16 @@ class PlacedQueue(PlacedPages[C_co]):
     async def activity(self, since_ms: int, known_ms: int | None = None) -> Activity:
         """Whether our own workers or the owner's processes serve the queue. A process that its
         owner takes for alive counts as asking now. Unknown if the owner registers no processes."""
-        beyond = both(
-            both(
-                self._beyond("dead", "died", since_ms),
-                self._beyond("delayed", "ready", since_ms + FAR_MS),
-            ),
+        beyond = together(
+            self._beyond("dead", "died", since_ms),
+            self._beyond("delayed", "ready", since_ms + FAR_MS),
             self._beyond("dead", "died", known_ms),
         )
         if not isinstance(self, HasWorkerProcesses):
-            (lately, far), since = await beyond
+            lately, far, since = await beyond
             return Activity(dead_lately=lately, far_ahead=far, dead_since=since)
-        ((own, now), processes), ((lately, far), since) = await both(
-            both(both(self._recent_consumers(), self._now()), self.worker_processes.op()), beyond
+        own, now, processes, (lately, far, since) = await together(
+            self._recent_consumers(), self._now(), self.worker_processes.op(), beyond
         )
         serving = len(self._serving(processes))
         return Activity(

@@ -18,7 +18,7 @@ from ..model import cut_element
 from ..model.cut_element import LARGEST
 from ..model.entry import GONE, Entry, State
 from ..redis.key_scan import literal
-from ..redis.operation import Call, Description, both, together
+from ..redis.operation import Call, Description, together
 from ..redis.parsers import number
 from ..redis.parsers import spelt as score_text
 from .long_records import LONG_RECORD, PAGE_BYTES, few, mean_bytes, too_long
@@ -195,7 +195,7 @@ class Place:
         """Entries by rank, without other queues' entries; and the number of all elements."""
         if not (read := self.few(max) or int(self.whole)):
             return [], await self.size()
-        size, rows = await both(self.size(), positions(self.key, start, start + read - 1))
+        size, rows = await together(self.size(), positions(self.key, start, start + read - 1))
         return await self._seen(rows), size
 
     def first(self) -> Call[list[bytes]]:
@@ -232,7 +232,7 @@ class Place:
     ) -> tuple[list[LocatedEntry], str | None, int]:
         """Up to ``max`` elements behind an earlier page (fewer, but at least one, if they are
         large), the cursor of the next page, and the number of all elements."""
-        size, (found, onward, _) = await both(
+        size, (found, onward, _) = await together(
             self.size(), zset_page(self.key, self._span(cursor), None, self.few(max) or 1)
         )
         seen, on = await self._page_of(_rows_of(found), onward and spelt(found[-1]))
@@ -271,7 +271,7 @@ class DuePart(Place):
     async def _ranks(self) -> tuple[int, int]:
         """The rank of its first member, and the one behind its last."""
         due = Call(("ZCOUNT", self.key, "-inf", score_text(self.now)), int, key=self.key)
-        size, border = await both(self.size(), due)
+        size, border = await together(self.size(), due)
         return (0, border) if self.due else (border, size)
 
     async def count(self) -> int:

@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Any, ClassVar
 
 from ..redis.key_scan import Lane
-from ..redis.operation import Call, both
+from ..redis.operation import Call, together
 from ..redis.parsers import optional
 
 UNKNOWN_STATE = "of {}'s queues, in a state that this release of redisq doesn't know"
@@ -59,7 +59,7 @@ class KeyLook:
 
         async def read() -> int:
             length = "LLEN" if self.type == "list" else "ZCARD"
-            memory, n = await both(
+            memory, n = await together(
                 Call(
                     ("MEMORY", "USAGE", self.key, "SAMPLES", 5), lambda r: int(r or 0), key=self.key
                 ),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..redis.operation import Call, both
+from ..redis.operation import Call, together
 from .list_place import DEPTH
 from .places import LocatedEntry, Place, Row
 
@@ -54,7 +54,7 @@ class ScannedPlace(Place):
         scan, inside, coded = (cursor or "0").partition(":")
         at, last = int(scan), base64.b64decode(coded) if inside else None
         found: list[Row] = []
-        size, (then, portion) = await both(self.size(), self._scanned(at))
+        size, (then, portion) = await together(self.size(), self._scanned(at))
         while True:
             rest = sorted(
                 (row for row in portion if last is None or row.member > last),

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from ..engine.operator_changes import ChangeUndo
 from ..engine.optional_features import HasPeriodicEntries
 from ..model.errors import Refused
-from ..redis.operation import C_co, Call, attempt, both, operation, together
+from ..redis.operation import C_co, Call, attempt, operation, together
 from ..redis.parsers import pairs
 from .elements import UNDO as ELEMENTS
 from .elements import Element, ElementChanges
@@ -164,7 +164,7 @@ async def ranked(
 ) -> tuple[list[tuple[bytes, float]], int]:
     """The first members of a sorted set with their scores, and how many more it has."""
     command = ("ZRANGE", key, 0, most - 1, *order, "WITHSCORES")
-    rows, size = await both(
+    rows, size = await together(
         Call(command, pairs, key=key, cut=True), Call(("ZCARD", key), int, key=key)
     )
     return rows, size - len(rows)

@@ -257,13 +257,6 @@ async def in_batches(descriptions: Iterable[Description[T]], size: int = 100) ->
     return found
 
 
-async def both(one: Description[A], two: Description[B]) -> tuple[A, B]:
-    """`together` for two descriptions with results of different types."""
-    pair: list[Description[Any]] = [one, two]
-    first, second = await together(pair)
-    return first, second
-
-
 def _advance(
     coroutine: Coroutine[Any, Any, Any],
     replies: Replies | None,

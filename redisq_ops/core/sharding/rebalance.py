@@ -17,7 +17,7 @@ from ..model import record
 from ..model.entry import Checkup, Counts, Entry, State, TakeResult
 from ..model.errors import Refused
 from ..model.settings import BATCH
-from ..redis.operation import C_co, Call, Description, attempt, both, operation, together
+from ..redis.operation import C_co, Call, Description, attempt, operation, together
 from ..redis.parsers import optional, words
 from ..redis.whole_keys import fields
 from .in_transit import InTransit, arrivals, departure, departures
@@ -82,7 +82,9 @@ class RebalancingQueue(ShardedQueue[C_co, ShardT]):
             found = await ShardedQueue.counts(self, now)
             if not self.layout:  # the number of shards was never changed
                 return found
-        found, carried = await both(ShardedQueue.counts(self, now), self._on_each_shard(departures))
+        found, carried = await together(
+            ShardedQueue.counts(self, now), self._on_each_shard(departures)
+        )
         on_the_way = [entry for entries in carried for entry in entries]
         came = await self._arrival_times(on_the_way)
         # Entries that arrived after this read began were not counted at their home.
@@ -107,7 +109,7 @@ class RebalancingQueue(ShardedQueue[C_co, ShardT]):
             return found
         places = sorted((await self._shards_of([id]))[id])
         names = ("transit", "meta", "err", "body")
-        now, rows = await both(
+        now, rows = await together(
             self._now(),
             together(
                 Call(("HGET", keys[name], id), optional, key=keys[name])

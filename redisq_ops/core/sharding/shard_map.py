@@ -20,7 +20,7 @@ from ..model.keys import Keys, checked_consumer
 from ..model.rate_limit import RateLimit
 from ..model.retry_policy import RetryPolicy
 from ..model.settings import LEASE_S
-from ..redis.operation import C_co, Description, both, operation, together
+from ..redis.operation import C_co, Description, operation, together
 from ..redis.parsers import scored
 
 SHARDS = 12
@@ -138,7 +138,7 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
         """Run a description; run it again where the registry has another number of shards."""
         while True:
             known = self.shards, self.old_shards
-            result, entry = await both(make(), find(self.name, self.prefix))
+            result, entry = await together(make(), find(self.name, self.prefix))
             self._apply_registry(entry)
             if (self.shards, self.old_shards) == known:
                 return result

@@ -26,7 +26,7 @@ from ..model.keys import Keys, registry_key
 from ..model.open_resize import OpenResize
 from ..model.settings import MAX_BATCH
 from ..redis import acl_rights
-from ..redis.operation import C_co, Call, Description, attempt, both, operation, together
+from ..redis.operation import C_co, Call, Description, attempt, operation, together
 from ..redis.parsers import integers, scored
 from .merge import MergedReads
 from .shard_map import MAX_SHARDS, ShardT, checked_shards
@@ -294,7 +294,7 @@ class ShardedQueue(MergedReads[C_co, ShardT]):
         """
         parts = self._all_shards()
         share = -(-n // len(parts))
-        found, _ = await both(
+        found, _ = await together(
             together(
                 part.move_range.op(
                     op,

@@ -13,7 +13,7 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.consumer_load import GroupPosition, GroupPositions, StreamId
 from redisq_ops.core.model.errors import BadInput, Exists, NotFound, Refused
 from redisq_ops.core.model.quoting import bytes_of, legal, raw_of
-from redisq_ops.core.redis.operation import both
+from redisq_ops.core.redis.operation import together
 
 from ..hint import hint
 from ..required_features import with_consumer_groups
@@ -63,7 +63,7 @@ async def prepare_group(
     """
     streams, name = with_consumer_groups(queue), legal(raw_of(group))
     await ensure_changeable(queue)
-    seen, now = await both(streams.group_positions.op(), queue.now.op())
+    seen, now = await together(streams.group_positions.op(), queue.now.op())
     before = next((each for each in seen.groups if each.group == name), None)
     to = None if verb == "rm" else streams.position(_where(where, now, utc), seen.end)
     change = GroupChange(streams, verb, name, before, to, seen)
@@ -190,7 +190,7 @@ async def prepare_trim(queue: Queue[Any], older_ms: int = 0) -> Trim:
     keep what was added since. `Refused` if there is no group: nobody is done then."""
     streams = with_consumer_groups(queue)
     await ensure_changeable(queue)
-    seen, now = await both(streams.group_positions.op(), queue.now.op())
+    seen, now = await together(streams.group_positions.op(), queue.now.op())
     if not seen.groups:
         raise Refused(f"queue {queue.name} has no consumer group: nobody is done with its entries")
     holder = min(seen.groups, key=lambda each: each.done)

@@ -17,7 +17,7 @@ from redisq_ops.core.model.entry import Counts, Entry, Request
 from redisq_ops.core.model.rates import Rates
 from redisq_ops.core.model.settings import MAX_BATCH
 from redisq_ops.core.model.states import VERBS, Verb
-from redisq_ops.core.redis.operation import attempt, both, together
+from redisq_ops.core.redis.operation import attempt, together
 
 from ..groups.fingerprint import fingerprint
 from ..groups.heavy_hitters import HeavyHitters
@@ -162,7 +162,7 @@ class Consequences:
     async def read_load(self, of: Queue[Any]) -> None:
         """Read how many entries wait in queue ``of``, to which these go, and its settlement
         rate."""
-        found: tuple[Counts, Rates] = await both(of.counts.op(), of.rates.op(self.now_ms, 60))
+        found: tuple[Counts, Rates] = await together(of.counts.op(), of.rates.op(self.now_ms, 60))
         counts, rates = found
         self.waiting = counts.of("waiting")
         self.settled_a_minute = rates.pace(self.now_ms)

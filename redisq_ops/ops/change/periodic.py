@@ -14,7 +14,7 @@ from redisq_ops.core.model.entry import Entry
 from redisq_ops.core.model.errors import BadInput, Exists, NotFound, QueueClosed, Refused
 from redisq_ops.core.queues.delay.periodic import Periodic, ScheduledPeriodic, following, run_id
 from redisq_ops.core.queues.delay.periodic_entries import UNDO, PeriodicEntries, checked_spec
-from redisq_ops.core.redis.operation import both
+from redisq_ops.core.redis.operation import together
 
 from ..filter.filter import Filter
 from ..hint import hint
@@ -175,7 +175,7 @@ def _edited(change: PeriodicChange, spec: Periodic, options: dict[str, Any]) -> 
 
 async def _refuse_run(queue: Queue[Any], before: ScheduledPeriodic, now: int) -> None:
     """Raise where a run would be refused: the queue is draining, or the run before goes on."""
-    counts, (found,) = await both(queue.counts.op(), status(queue, [before], now))
+    counts, (found,) = await together(queue.counts.op(), status(queue, [before], now))
     if counts.closed is not None:
         raise QueueClosed(f"queue {queue.name} is draining and takes no new entries")
     spec = before.spec

@@ -13,7 +13,7 @@ from typing import Any
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Counts, Entry, State
 from redisq_ops.core.model.states import Verb
-from redisq_ops.core.redis.operation import both
+from redisq_ops.core.redis.operation import together
 
 from ..filter.filter import Filter
 from ..filter.selection import Selection, select
@@ -125,5 +125,5 @@ async def movable_as_a_whole(queue: Queue[Any], state: State, verb: Verb, filter
         return False
     # The server finds only entries that arrived before now. If a clock that ran ahead before a
     # failover gave some a later time, the entries are moved by their ids.
-    latest, now = await both(queue.page.op(state, max=1, start=number - 1), queue.now.op())
+    latest, now = await together(queue.page.op(state, max=1, start=number - 1), queue.now.op())
     return all((entry.since_ms or 0) <= now for entry in latest.entries)

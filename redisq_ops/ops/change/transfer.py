@@ -19,7 +19,7 @@ from redisq_ops.core.engine.transfer import OK
 from redisq_ops.core.model.errors import NotFound, Superseded
 from redisq_ops.core.model.settings import BATCH, DEFAULTS
 from redisq_ops.core.redis import acl_rights
-from redisq_ops.core.redis.operation import both
+from redisq_ops.core.redis.operation import together
 from redisq_ops.core.sharding.sharded_queue import ShardedQueue
 
 from . import audit_log
@@ -59,7 +59,7 @@ class MoveAction(EntryAction):
         self._looked = (self._looked + 1) % ASKED
         if self._looked != 1 and not self._wary:
             return ""
-        counts, settings = await both(into.counts.op(), into.settings.op())
+        counts, settings = await together(into.counts.op(), into.settings.op())
         if counts.closed is not None:
             return "closed"
         most = int(settings.get("max_waiting", DEFAULTS.max_waiting)) * len(into.shard_keys)

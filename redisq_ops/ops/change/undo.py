@@ -11,7 +11,7 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import Refused, Superseded, Unreadable
 from redisq_ops.core.model.states import EDIT
-from redisq_ops.core.redis.operation import Call, both
+from redisq_ops.core.redis.operation import Call, together
 
 from . import audit_log
 from .audit_log import Operation
@@ -76,7 +76,7 @@ class UndoSteps(ChangeSteps):
     async def step(self, size: int) -> int | None:
         if self._inverses:
             # The note goes first: the step may count itself in the same field.
-            _, handled = await both(
+            _, handled = await together(
                 audit_log.note(self.queue, self.op, **self._far), self._invert()
             )
             return handled

@@ -8,7 +8,7 @@ from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.transfer_recovery import IDLE_MS
-from redisq_ops.core.redis.operation import both, together
+from redisq_ops.core.redis.operation import together
 
 from ..hint import hint
 from ..terminal import age
@@ -52,7 +52,7 @@ class Unfinished:
 async def unfinished(queue: Queue[Any]) -> list[Unfinished]:
     """The moves out of a queue that are not finished, the longest idle first; two round trips where
     there are none. Reads only."""
-    listed, now = await both(queue.unfinished_transfers.op(), queue.now.op())
+    listed, now = await together(queue.unfinished_transfers.op(), queue.now.op())
     found = await together(audit_log.read(queue, op) for op in listed)
     return [
         Unfinished(operation, now - at)

@@ -21,7 +21,7 @@ from redisq_ops.core.model.entry import Counts
 from redisq_ops.core.model.errors import BadInput, Refused
 from redisq_ops.core.model.exit_codes import FAILED, PARTLY_DONE
 from redisq_ops.core.model.settings import MAX_BATCH
-from redisq_ops.core.redis.operation import Call, both, together
+from redisq_ops.core.redis.operation import Call, together
 
 from ..terminal import a_second, age, count
 from . import audit_log
@@ -140,7 +140,7 @@ class WatchedReplay:
     async def _begin(self) -> None:
         assert self.outcome.op is not None
         await self.change.open()
-        state, counts = await both(_state(self.queue, self.outcome.op), self.queue.counts.op())
+        state, counts = await together(_state(self.queue, self.outcome.op), self.queue.counts.op())
         self.waiting_before = counts.waiting
         self._usual_ms = await self._ping()
         self.seen = await self._observed(counts)

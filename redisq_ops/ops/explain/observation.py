@@ -19,7 +19,7 @@ from redisq_ops.core.model.open_resize import OpenResize
 from redisq_ops.core.model.queue_position import QueuePosition
 from redisq_ops.core.model.rates import Rates
 from redisq_ops.core.model.states import Verb
-from redisq_ops.core.redis.operation import Description, attempt, both, together
+from redisq_ops.core.redis.operation import Description, attempt, together
 
 from ..change import audit_log
 from ..change.allowed import refusal
@@ -286,7 +286,7 @@ async def _blocked(
     """What keeps a queue's entries from delivery, and who holds them; nothing for an id."""
     if id:
         return (), []
-    blockers, reports = await both(_blockers(queue), attempt(consumer_reports(queue)))
+    blockers, reports = await together(_blockers(queue), attempt(consumer_reports(queue)))
     # Consumers that can't be read must not hide the other reasons.
     return blockers, [] if isinstance(reports, Exception) else reports
 

@@ -22,7 +22,7 @@ from redisq_ops.core.model.ulid import ulid
 from redisq_ops.core.queues.request import RequestQueue, SubmittedRequest
 from redisq_ops.core.queues.request.digest import Digest
 from redisq_ops.core.queues.request.submission import cancelled, checked_request, cut, purged
-from redisq_ops.core.redis.operation import Description, both, together
+from redisq_ops.core.redis.operation import Description, together
 
 from ..deployment import Deployment
 from .rejects import too_large
@@ -418,7 +418,7 @@ class EachEntry(Numbered):
     async def rehearse(self) -> None:
         """Raise what the steps would raise as things are now. Reads the payloads, sends nothing."""
         await self._add([])
-        counts, settings = await both(self.queue.counts.op(), self.queue.settings.op())
+        counts, settings = await together(self.queue.counts.op(), self.queue.settings.op())
         if counts.closed is not None:
             raise QueueClosed("the queue is draining and takes no new entries")
         fresh = 0

@@ -11,7 +11,7 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Request, State
 from redisq_ops.core.model.errors import BadInput, NotFound
 from redisq_ops.core.model.states import Verb
-from redisq_ops.core.redis.operation import Description, both, together
+from redisq_ops.core.redis.operation import Description, together
 
 from ..change.allowed import allowed
 from ..deployment import Address, Deployment
@@ -85,7 +85,7 @@ async def _target(
         requests = tuple(id for id in ids if "/" not in id)
         ids = tuple(id for id in ids if "/" in id)
         reads = [queue.request.op(id) for id in requests]
-    entries, records = await both(queue.get_many.op(ids), together(reads))
+    entries, records = await together(queue.get_many.op(ids), together(reads))
     for what, id, record in (
         *(("entry", *pair) for pair in zip(ids, entries, strict=True)),
         *(("request", *pair) for pair in zip(requests, records, strict=True)),

@@ -7,7 +7,7 @@ from typing import Any
 from redisq_ops.core.engine.optional_features import HasRequests
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.errors import Unreadable, WrongKind
-from redisq_ops.core.redis.operation import attempt, both
+from redisq_ops.core.redis.operation import attempt, together
 
 from ..change.audit_log import last
 from ..hint import hint
@@ -24,7 +24,7 @@ async def cancelled_trash(queue: Queue[Any]) -> str:
     """
     if not isinstance(queue, HasRequests):
         return ""
-    found = await attempt(both(queue.counts.op(), queue.page.op("trash", None, 1)))
+    found = await attempt(together(queue.counts.op(), queue.page.op("trash", None, 1)))
     if isinstance(found, (Unreadable, WrongKind)):
         return f"how many entries in the trash belong to cancelled requests is unknown: {found}"
     if isinstance(found, Exception):

@@ -7,7 +7,7 @@ from typing import Any
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import Registered
 from redisq_ops.core.model.rates import Rates
-from redisq_ops.core.redis.operation import attempt, both, together
+from redisq_ops.core.redis.operation import attempt, together
 
 from ..change import audit_log
 from ..change.audit_log import Operation
@@ -41,7 +41,7 @@ class ChartReader:
         self, queue: Queue[Any], entry: Registered, now: int, scope: ChartScope
     ) -> ChartData:
         """The rates of a queue, and the changes of its audit log."""
-        rates, operations = await both(
+        rates, operations = await together(
             self._rates[scope.minutes].read(queue, entry, now),
             audit_log.last(queue, OPERATIONS),
         )

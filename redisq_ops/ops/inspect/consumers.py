@@ -20,7 +20,7 @@ from redisq_ops.core.model.consumer_load import (
 )
 from redisq_ops.core.model.entry import Consumer, Failure
 from redisq_ops.core.model.errors import NotFound
-from redisq_ops.core.redis.operation import both, together
+from redisq_ops.core.redis.operation import together
 
 DELIVERIES = (1, 2, 3, 5, 10)
 """rows of the heat map: entries with at least this many deliveries, below the next row's"""
@@ -101,7 +101,7 @@ async def _report(
     queue: Queue[Any], group: str, loads: Sequence[GroupLoad], silent_ms: int, poison: int
 ) -> ConsumerReport:
     """``group``: '' for the whole queue."""
-    known, held = await both(
+    known, held = await together(
         consumers_of(queue, group), queue.pending_deliveries.op(group, PENDING_PAGE, glance=True)
     )
     rows = held.rows

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import STATES, Event
 from redisq_ops.core.model.states import EDIT
-from redisq_ops.core.redis.operation import both
+from redisq_ops.core.redis.operation import together
 
 from ..change.wording import PAST
 
@@ -59,7 +59,7 @@ async def history_of(queue: Queue[Any], id: str, window: int = PAGE) -> EntryHis
     changed = re.compile(rf"[^|]*\|(?!(?:{'|'.join(_OF_MANY)})\|)[^|]*\|{named}")
     found: list[Event] = []
     undone: dict[int, str] = {}
-    events, total = await both(queue.history.op(min(window, PAGE)), queue.history_length.op())
+    events, total = await together(queue.history.op(min(window, PAGE)), queue.history_length.op())
     searched = 0
     while events:
         for event in events:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.redis.operation import both, together
+from redisq_ops.core.redis.operation import together
 
 from ..terminal import age, count
 from .consumers import SILENT_MS, ConsumerStatus, consumer_reports
@@ -31,7 +31,7 @@ async def live_consumers(queue: Queue[Any], group: str | None = None) -> list[Li
     A registered worker lives while its heartbeat does, another consumer while it takes, settles or
     extends leases.
     """
-    reports, processes = await both(consumer_reports(queue, group), processes_of(queue))
+    reports, processes = await together(consumer_reports(queue, group), processes_of(queue))
     found = {process.name: "a worker" for process in processes if process.alive}
     gone = {process.name for process in processes} - found.keys()
     for report in reports:

@@ -26,7 +26,6 @@ from redisq_ops.core.redis.operation import (
     Description,
     apart,
     attempt,
-    both,
     together,
 )
 
@@ -164,7 +163,9 @@ async def listed(
     """The queues and the server's time (ms); and the acknowledgements by queue, none if they can't
     be read: then every dead letter is trouble. One round trip."""
     read: Description[Any] = acknowledgements(deployment.prefix)
-    found, known = await both(apart(both(all_queues(deployment.prefix), server_ms())), apart(read))
+    found, known = await together(
+        apart(together(all_queues(deployment.prefix), server_ms())), apart(read)
+    )
     if isinstance(found, Exception):
         raise found
     return found, {} if isinstance(known, Exception) else known
@@ -203,7 +204,7 @@ async def died_lately(deployment: Deployment, minutes: Mapping[str, int]) -> dic
     """How many entries of some queues died in the last ``minutes``, by name; two round trips.
 
     None: the layout doesn't show it, or the queue can't be read."""
-    entries, now = await both(all_queues(deployment.prefix), server_ms())
+    entries, now = await together(all_queues(deployment.prefix), server_ms())
     chosen = [entry for entry in entries if entry.name in minutes]
     found = await together(
         apart(_activity(deployment, entry, now - minutes[entry.name] * 60_000)) for entry in chosen
@@ -335,7 +336,7 @@ async def _signs(
     active = queue.activity.op(now - limits.minutes * 60_000, known and known.at_ms)
     if not isinstance(queue, HasClients):
         return await active, ()
-    activity, clients = await both(active, queue.clients.op(0, CLIENTS))
+    activity, clients = await together(active, queue.clients.op(0, CLIENTS))
     return activity, clients.clients
 
 
@@ -353,7 +354,7 @@ async def _with_evidence(
     rules = {at: {one.rule for one in found[at]} for at in bad}
     queues = {at: deployment.open(entries[at]) for at in bad}
     old = [at for at in bad if "old" in rules[at]]
-    seen, hours = await both(
+    seen, hours = await together(
         together(attempt(evidence(queues[at], rows[at], rules[at])) for at in bad),
         together(attempt(queue_rates(queues[at], now, HOUR)) for at in old),
     )

@@ -10,7 +10,7 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.foreign.schedule import OwnersSchedule
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.queues.delay.periodic import RUNS, ScheduledPeriodic
-from redisq_ops.core.redis.operation import both
+from redisq_ops.core.redis.operation import together
 
 from ..required_features import with_periodic
 from ..terminal import count
@@ -49,7 +49,7 @@ def missed_words(missed: int | None) -> str:
 
 async def periodic_status(queue: Queue[Any]) -> list[PeriodicStatus]:
     """All periodic entries of a queue, the one that runs next first; two round trips or more."""
-    entries, now = await both(with_periodic(queue).periodics.op(), queue.now.op())
+    entries, now = await together(with_periodic(queue).periodics.op(), queue.now.op())
     return await status(queue, entries, now)
 
 

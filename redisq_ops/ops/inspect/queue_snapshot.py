@@ -18,7 +18,7 @@ from redisq_ops.core.engine.optional_features import (
 )
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Request, State
-from redisq_ops.core.redis.operation import apart, attempt, both, together
+from redisq_ops.core.redis.operation import apart, attempt, together
 
 from ..change import audit_log
 from ..change.control import queue_settings
@@ -43,7 +43,9 @@ OPERATIONS = 200
 
 async def read_view(queue: Queue[Any], bare: Snapshot, redaction: Redaction) -> Snapshot:
     """The snapshot ``bare`` filled with what its viewport shows of the queue."""
-    filled, detail = await both(apart(_filled(queue, bare, redaction)), apart(_detail(queue, bare)))
+    filled, detail = await together(
+        apart(_filled(queue, bare, redaction)), apart(_detail(queue, bare))
+    )
     if isinstance(filled, Exception):
         raise filled
     if isinstance(detail, Exception):
@@ -57,7 +59,7 @@ async def _filled(queue: Queue[Any], bare: Snapshot, redaction: Redaction) -> Sn
         # What is read depends on how many there are.
         counts = await queue.counts.op(bare.now_ms)
         return await _shown(queue, replace(bare, counts=counts), redaction)
-    counts, shown = await both(queue.counts.op(bare.now_ms), _shown(queue, bare, redaction))
+    counts, shown = await together(queue.counts.op(bare.now_ms), _shown(queue, bare, redaction))
     return replace(shown, counts=counts)
 
 
@@ -66,7 +68,7 @@ async def _shown(queue: Queue[Any], snapshot: Snapshot, redaction: Redaction) ->
     viewport = snapshot.viewport
     match viewport.view:
         case "levels" if isinstance(queue, HasPriorityLevels):
-            levels, (requests, open) = await both(queue.levels.op(), _open_requests(queue))
+            levels, (requests, open) = await together(queue.levels.op(), _open_requests(queue))
             return replace(snapshot, levels=tuple(levels), requests=requests, open=open)
         case "requests" if isinstance(queue, HasRequests):
             return await _requests(queue, snapshot)
@@ -89,7 +91,7 @@ async def _shown(queue: Queue[Any], snapshot: Snapshot, redaction: Redaction) ->
         case "settings":
             return replace(snapshot, settings=tuple(await queue_settings(queue)))
         case "delayed":
-            filled, upcoming = await both(
+            filled, upcoming = await together(
                 _entries(queue, snapshot, "delayed"),
                 _upcoming(queue, snapshot, _number(snapshot, "delayed") or 0),
             )
@@ -164,7 +166,7 @@ def _number(snapshot: Snapshot, state: State) -> int | None:
 async def _open_requests(queue: Queue[Any]) -> tuple[tuple[Request, ...], int]:
     if not isinstance(queue, HasRequests):
         return (), 0
-    found, open = await both(
+    found, open = await together(
         queue.requests.op(0, OPEN_REQUESTS), requests_of(queue).requests_total.op(False)
     )
     return tuple(found), open
@@ -173,7 +175,7 @@ async def _open_requests(queue: Queue[Any]) -> tuple[tuple[Request, ...], int]:
 async def _requests(queue: HasRequests[Any], snapshot: Snapshot) -> Snapshot:
     """Open requests, oldest first, then settled ones, latest first, as one list."""
     totals = requests_of(queue).requests_total
-    open, settled = await both(totals.op(False), totals.op(True))
+    open, settled = await together(totals.op(False), totals.op(True))
     start, end = snapshot.viewport.start, snapshot.viewport.end
     parts = await together(
         queue.requests.op(low, high - low, part == "settled")

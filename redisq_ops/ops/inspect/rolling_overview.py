@@ -17,7 +17,7 @@ from redisq_ops.core.engine.acknowledgement import Acknowledgement
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import Registered
 from redisq_ops.core.model.rates import Rates
-from redisq_ops.core.redis.operation import apart, attempt, both, together
+from redisq_ops.core.redis.operation import apart, attempt, together
 
 from ..deployment import Deployment
 from ..trouble.entry_rules import suspect
@@ -122,7 +122,7 @@ class RollingOverview:
         most `OTHERS_MS` ago; longer ago if reads are slow. On a slow link the first result has
         names only, and the next ones more and more rows: see `Overview.unread`."""
         first, began = not self._kept, monotonic()
-        entries, _ = await both(self._read_rows(in_sight), self._examine())
+        entries, _ = await together(self._read_rows(in_sight), self._examine())
         if first and self._room is None:
             await self._examine()
         self._took_s = monotonic() - began
@@ -207,7 +207,7 @@ class RollingOverview:
             row = await queue_row(kept.queue, entry.name, entry.kind, now, rates, USUAL, known)
             kept.signs_ms = now
             return row
-        counts, minutes = await both(kept.queue.counts.op(now), rates)
+        counts, minutes = await together(kept.queue.counts.op(now), rates)
         return replace(kept.row, counts=counts, rates=minutes)
 
     def _continue_rates(self, names: Iterable[str], minutes: int) -> None:

@@ -15,7 +15,7 @@ from redisq_ops.core.engine.optional_features import features
 from redisq_ops.core.engine.queue_classes import queue_class
 from redisq_ops.core.engine.registry import Registered, all_queues, server_ms
 from redisq_ops.core.model.errors import Refused
-from redisq_ops.core.redis.operation import apart, both
+from redisq_ops.core.redis.operation import apart, together
 
 from ..deployment import Deployment
 from ..redaction import NO_REDACTION, Redaction
@@ -88,7 +88,7 @@ async def fetch(
 
     With ``kept``, rows of the overview that are out of sight may be some seconds old."""
     if viewport.servers:
-        snapshot, found = await both(
+        snapshot, found = await together(
             _view(deployment, viewport, redaction, kept), apart(_servers(deployment))
         )
         if isinstance(found, Exception):
@@ -96,7 +96,7 @@ async def fetch(
         return replace(snapshot, servers=tuple(found))
     if viewport.explain is None:
         return await _view(deployment, viewport, redaction, kept)
-    snapshot, explanation = await both(
+    snapshot, explanation = await together(
         _view(deployment, viewport, redaction, kept),
         apart(_explanation(deployment, viewport.explain, viewport, redaction)),
     )
@@ -128,7 +128,7 @@ async def _view(
 ) -> Snapshot:
     kept = kept or KeptReads(deployment)
     if viewport.view == "overview":
-        found, worst = await both(
+        found, worst = await together(
             kept.overview.read(viewport.in_sight), kept.worst(viewport.column, redaction)
         )
         queues = tuple(map(_listed, found.rows))
@@ -153,14 +153,14 @@ async def _view(
         found, data = await kept.charts.of_all(viewport.charts)
         queues = tuple(map(_listed, found.rows))
         return Snapshot(viewport, found.now_ms, queues, overview=found.rows, charts=data)
-    registry = both(all_queues(deployment.prefix), server_ms())
+    registry = together(all_queues(deployment.prefix), server_ms())
     read: Snapshot | Exception | None = None
     guessed = kept.guess(viewport.queue)
     if guessed is None:
         registered, now = await registry
     else:
         # Separate errors: on a cluster, the error then names the node that does not answer.
-        known, read = await both(
+        known, read = await together(
             apart(registry), apart(_of_queue(deployment, *guessed, viewport, redaction, kept))
         )
         if isinstance(known, Exception):
@@ -194,7 +194,7 @@ async def _of_queue(
     except Refused as refusal:
         return replace(bare, problem=str(refusal))
     if viewport.view == "charts":
-        counts, data = await both(
+        counts, data = await together(
             queue.counts.op(now), kept.charts.of_queue(queue, entry, now, viewport.charts)
         )
         return replace(bare, counts=counts, charts=data)
@@ -202,7 +202,9 @@ async def _of_queue(
         from .kept_tasks import KeptTasks
 
         kept.tasks = kept.tasks or KeptTasks(TASKS_MS)
-        counts, report = await both(queue.counts.op(now), kept.tasks.read(queue, now, redaction))
+        counts, report = await together(
+            queue.counts.op(now), kept.tasks.read(queue, now, redaction)
+        )
         return replace(bare, counts=counts, tasks=report)
     from .queue_snapshot import read_view
 

@@ -19,7 +19,7 @@ from redisq_ops.core.engine.task_counts import task_counts
 from redisq_ops.core.model.entry import Counts, Entry, Event, Failure, State
 from redisq_ops.core.model.rates import Rates
 from redisq_ops.core.model.task_figures import TaskFigures, TaskReport, Times, quantile
-from redisq_ops.core.redis.operation import attempt, both, together
+from redisq_ops.core.redis.operation import attempt, together
 
 from ..filter.fields import FIELDS, Field
 from ..filter.filter import Filter
@@ -173,7 +173,7 @@ class TaskReader:
         minutes = max(1, self._span_ms // 60_000)
         if self._by == _TASK and (counted := await task_counts(self.queue, now_ms, minutes)):
             return counted
-        rates, events = await both(
+        rates, events = await together(
             self.queue.rates.op(now_ms, minutes), self.queue.history.op(LATEST)
         )
         return _of_counters(rates, events, now_ms)

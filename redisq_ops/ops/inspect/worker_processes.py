@@ -10,7 +10,7 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.queue_classes import foreign_classes
 from redisq_ops.core.engine.worker_register import registered_workers
 from redisq_ops.core.model.worker_process import Process
-from redisq_ops.core.redis.operation import attempt, both, together
+from redisq_ops.core.redis.operation import attempt, together
 
 from ..deployment import Deployment
 
@@ -59,5 +59,5 @@ async def processes_of(queue: Queue[Any]) -> list[Process]:
         return await queue.worker_processes.op()
     if not isinstance(queue, HasWorkerProcesses):
         return await registered_workers(queue) if queue.has_settings else []
-    theirs, ours = await both(queue.worker_processes.op(), registered_workers(queue))
+    theirs, ours = await together(queue.worker_processes.op(), registered_workers(queue))
     return [*theirs, *ours]

@@ -22,7 +22,7 @@ from redisq_ops.core.model.entry import Failure
 from redisq_ops.core.model.errors import Refused
 from redisq_ops.core.model.keys import registry_key
 from redisq_ops.core.model.task_figures import TaskFigures, TaskReport
-from redisq_ops.core.redis.operation import Call, apart, attempt, both, together
+from redisq_ops.core.redis.operation import Call, apart, attempt, together
 
 from ..change import audit_log
 from ..deployment import Deployment
@@ -78,7 +78,7 @@ class Sampler:
 
     async def sample(self) -> dict[str, Any]:
         """Read what changed; returns the sample for the recording."""
-        now, number = await both(server_ms(), _queue_count(self.deployment.prefix))
+        now, number = await together(server_ms(), _queue_count(self.deployment.prefix))
         # The clock of another server, after a failover, may be behind.
         line: dict[str, Any] = {"at_ms": max(now, self.state.at_ms), "queues": {}}
         if number != self._number or now - self._registry_ms >= REGISTRY_MS:

@@ -21,7 +21,7 @@ from typing import Any
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.state_scan import HistoryExtent
 from redisq_ops.core.model.errors import BadInput
-from redisq_ops.core.redis.operation import both, together
+from redisq_ops.core.redis.operation import together
 from redisq_ops.ops.typed_json import json_object
 
 FIRST_ID = "0-0"
@@ -134,7 +134,7 @@ async def read_mark(shard_queue: Queue[Any], until_ms: int) -> Mark:
     """The mark of a read of all events before ``until_ms``, a time in the past."""
     before = f"{until_ms - 1}-{_MAX_SEQUENCE}"
     # In this order: an event added between the two reads is found, not counted as read.
-    extent, found = await both(
+    extent, found = await together(
         shard_queue.history_extent.op(), shard_queue.history_range.op(before, "+", 1)
     )
     first: str | None = found[0][0].decode() if found else None

@@ -6,7 +6,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING
 
 from redisq_ops.core.model.errors import BadInput
-from redisq_ops.core.redis.operation import arun, both
+from redisq_ops.core.redis.operation import arun, together
 from redisq_ops.ops.change.acknowledge import acknowledge, acknowledge_preview, dead_letters
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.tui.change import asked_values
@@ -25,7 +25,7 @@ async def acknowledge_dead(changes: Changes, name: str) -> bool:
     """Ask until when, and then say that the entries which are dead now are known."""
     client, zone = changes.deployment.client, changes.zone
     queue = await arun(client, changes.deployment.queue(name))
-    counts, now_ms = await arun(client, both(queue.counts.op(), queue.now.op()))
+    counts, now_ms = await arun(client, together(queue.counts.op(), queue.now.op()))
     if not dead_letters(queue, counts):
         changes.tell(f"{queue.name} has no dead letters.", False)
         return False

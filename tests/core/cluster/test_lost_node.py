@@ -21,7 +21,6 @@ from redisq_ops.core.redis.operation import (
     apart,
     arun,
     attempt,
-    both,
     run,
     together,
 )
@@ -217,7 +216,7 @@ def test_a_lost_nodes_calls_get_the_error_and_the_others_run_once(
     assert str(lone) == str(ask(apart(get(*said)))) == loss.why
     # Who doesn't ask for that hears of it as ever: a change is heard of whole or not at all.
     plain = together(map(get, names)), together(attempt(get(name)) for name in names)
-    beside = both(get(here[0]), together(apart(get(name)) for name in names))
+    beside = together(get(here[0]), together(apart(get(name)) for name in names))
     for description in (*plain, beside, get(*said)):
         with pytest.raises(Unreachable):
             ask(description)

@@ -38,7 +38,6 @@ from redisq_ops.core.redis.operation import (
     apart,
     arun,
     attempt,
-    both,
     operation,
     run,
     together,
@@ -141,7 +140,7 @@ def test_rounds_side_by_side_cost_what_the_longest_costs(client: redis.Redis) ->
 
 
 def test_both_keeps_the_kinds_apart(client: redis.Redis) -> None:
-    assert run(client, both(put("a", "1"), Call(("STRLEN", "none"), int))) == ("1", 0)
+    assert run(client, together(put("a", "1"), Call(("STRLEN", "none"), int))) == ("1", 0)
     assert run(client, together([])) == []
 
 

@@ -19,7 +19,7 @@ from ...model.quoting import bytes_of, legal, raw_of
 from ...model.states import Verb
 from ...model.worker_command import WorkerWord
 from ...model.worker_process import Process
-from ...redis.operation import C_co, Call, both, operation, together
+from ...redis.operation import C_co, Call, operation, together
 from ...redis.parsers import moment, number
 from ...redis.whole_keys import strings
 from ..attachments import value_shown
@@ -120,7 +120,7 @@ class ArqQueue(SendsCommands[C_co], HasEdits[C_co], HasTimeline[C_co], HasDoneEn
         keys = (self.own_name, health)
         if any(await together(Call(("EXISTS", key), bool, key=key) for key in keys)):
             return True
-        pages = await both(self.page.op("dead", max=1), self.page.op("done", max=1))
+        pages = await together(self.page.op("dead", max=1), self.page.op("done", max=1))
         return any(page.entries for page in pages)
 
     @operation
@@ -138,8 +138,8 @@ class ArqQueue(SendsCommands[C_co], HasEdits[C_co], HasTimeline[C_co], HasDoneEn
         id, abort = raw_of(target), b"arq:abort"
         mark = bytes_of(MARK) + id
         score: Call[float | None] = Call(("ZSCORE", abort, id), number, key=abort)
-        runs, (asked, now) = await both(
-            Call(("EXISTS", mark), bool, key=mark), both(score, self._now())
+        runs, (asked, now) = await together(
+            Call(("EXISTS", mark), bool, key=mark), together(score, self._now())
         )
         if not runs:
             return None
@@ -154,7 +154,7 @@ class ArqQueue(SendsCommands[C_co], HasEdits[C_co], HasTimeline[C_co], HasDoneEn
             called = "failed" if state == "dead" else "complete"
             sizes = string_sizes(RESULT)
             return [ScannedResults(self.own_name, called, read, sizes=sizes, begin=RESULT)]
-        now, running = await both(self._now(), self._unless(self._running(), [], wrong))
+        now, running = await together(self._now(), self._unless(self._running(), [], wrong))
         if state == "pending":
             called, sizes = self.states[state][0].called, string_sizes(JOB)
             place = Place(self.own_name, called, read, whole=whole, sizes=sizes)
@@ -195,8 +195,9 @@ class ArqQueue(SendsCommands[C_co], HasEdits[C_co], HasTimeline[C_co], HasDoneEn
                 for row, record in zip(rows, found, strict=True)
             ]
         ids = [row.member for row in rows]
-        (jobs, tries), marks = await both(
-            both(self._short_records(JOB, rows, place), self._records("arq:retry:", ids)),
+        jobs, tries, marks = await together(
+            self._short_records(JOB, rows, place),
+            self._records("arq:retry:", ids),
             self._records(MARK, ids),
         )
         running = [bytes_of(MARK) + id for id in ids if state == "pending"]

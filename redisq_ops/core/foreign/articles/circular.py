@@ -18,7 +18,7 @@ from typing import ClassVar
 from ...model.cut_element import is_cut, length, unread_name
 from ...model.entry import Checkup, Counts, Entry, Page, PageQuery, State, not_read
 from ...model.quoting import legal, raw_of, text
-from ...redis.operation import C_co, Call, both, operation
+from ...redis.operation import C_co, Call, operation, together
 from ...redis.whole_keys import has_type
 from ..list_place import ListPlace
 from ..places import Place, Row
@@ -92,7 +92,7 @@ class RawCircularQueue(RawLayout[C_co]):
         size = await self._length()
         if size <= most:
             return await self._window(0, most), size
-        tail, head = await both(
+        tail, head = await together(
             self._window(0, most // 2 - 1), self._window(size - most // 2, size - 1)
         )
         return tail + head, size

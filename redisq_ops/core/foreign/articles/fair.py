@@ -18,7 +18,7 @@ from ...model.cut_element import is_cut
 from ...model.entry import Checkup, Counts, Entry, Page, PageQuery, State
 from ...model.quoting import bytes_of, legal, raw_of, text
 from ...redis.key_scan import Lane, literal, look
-from ...redis.operation import C_co, Call, Description, both, in_batches, operation, together
+from ...redis.operation import C_co, Call, Description, in_batches, operation, together
 from ..list_place import ListPlace
 from ..paging import page_of
 from ..places import Place, Row
@@ -78,14 +78,14 @@ class RawFairQueue(RawLayout[C_co]):
 
     def _sizes(self) -> Description[tuple[int, int]]:
         """How many messages are in processing, and dead."""
-        return both(self._place("pending").size(), self._place("dead").size())
+        return together(self._place("pending").size(), self._place("dead").size())
 
     def _own(self, keys: Iterable[bytes]) -> list[bytes]:
         return [key for key in keys if key.startswith(self._base + b":")]
 
     @operation
     async def counts(self, now_ms: int | None = None) -> Counts:
-        (pending, dead), waiting = await both(
+        (pending, dead), waiting = await together(
             self._sizes(),
             together(
                 Call(("LLEN", key), int, key=key)
@@ -148,7 +148,7 @@ class RawFairQueue(RawLayout[C_co]):
     @operation
     async def checkup(self, thorough: bool = False) -> Checkup:
         most = THOROUGH_ROWS if thorough else ROWS
-        (keys, left_out), (size, dead) = await both(self._look(), self._sizes())
+        (keys, left_out), (size, dead) = await together(self._look(), self._sizes())
         unseen = [left_out] if left_out else []
         rows: list[Message] = []
         while len(rows) < min(size, most):

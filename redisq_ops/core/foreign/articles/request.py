@@ -20,7 +20,7 @@ from ...model.cut_element import is_cut, unread_name
 from ...model.entry import Checkup, Counts, Entry, Level, Page, PageQuery, State
 from ...model.quoting import bytes_of, legal, raw_of
 from ...redis.key_scan import Lane, literal, look
-from ...redis.operation import C_co, Call, attempt, both, in_batches, operation, together
+from ...redis.operation import C_co, Call, attempt, in_batches, operation, together
 from ...redis.parsers import optional
 from ..streams import groups
 from ..streams.groups import ConsumerGroup, LabelledGroup
@@ -119,7 +119,7 @@ class RawRequestQueue(RawLayout[C_co], HasPriorityLevels[C_co]):
         value = attempt(Call(("GET", counter), optional, key=counter, cut=True))
         read = attempt(groups.groups(stream))
         size = attempt(Call(("XLEN", stream), int, key=stream))
-        count, (there, length) = await both(value, both(read, size))
+        count, (there, length) = await together(value, together(read, size))
         count = b"?" if isinstance(count, Exception) else count
         if isinstance(there, Exception) or isinstance(length, Exception) or not (there or length):
             return Raw(id, count, None, None)
@@ -184,7 +184,7 @@ class RawRequestQueue(RawLayout[C_co], HasPriorityLevels[C_co]):
         name, slash, rest = id.rpartition("/")
         if not slash:
             return None
-        request, now = await both(self._request(raw_of(name)), self._now())
+        request, now = await together(self._request(raw_of(name)), self._now())
         parts = self._parts([request])
         if not parts or parts[0].rest(f"{parts[0].label}{rest}") is None:
             return None
@@ -194,7 +194,7 @@ class RawRequestQueue(RawLayout[C_co], HasPriorityLevels[C_co]):
     async def checkup(self, thorough: bool = False) -> Checkup:
         """Faults are checked twice: a token may be in transit, or a request may end meanwhile."""
         n = THOROUGH_TOKENS if thorough else TOKENS
-        tokens, (ids, left_out) = await both(self._tokens(n), self._look())
+        tokens, (ids, left_out) = await together(self._tokens(n), self._look())
         unseen = [left_out] if left_out else []
         most = THOROUGH_REQUESTS if thorough else REQUESTS
         all_ids = sorted({*ids, *tokens.of})

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ...model.quoting import legal
-from ...redis.operation import Call, both, together
+from ...redis.operation import Call, together
 from ..schedule import OwnersSchedule
 from ..schedules import MOST, ScheduleProgram, more, ranked
 from .protobuf import Message
@@ -34,7 +34,7 @@ class AsynqSchedulers(ScheduleProgram):
     async def read(self, queue: Any) -> list[OwnersSchedule]:
         processes, unread = await ranked(_SCHEDULERS, _MOST_SCHEDULERS, "REV")
         lists = await together(
-            both(
+            together(
                 Call(("LRANGE", key, 0, MOST - 1), list[bytes], key=key, cut=True),
                 Call(("LLEN", key), int, key=key),
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...engine.registry import server_ms
 from ...model.quoting import bytes_of, legal, text
 from ...model.worker_process import Process, RunningJob
-from ...redis.operation import Call, attempt, both, in_batches
+from ...redis.operation import Call, attempt, in_batches, together
 from ...redis.parsers import moment, optional
 from ...redis.whole_keys import scores
 from ..long_records import GLANCE, bytes_used
@@ -18,7 +18,7 @@ TTL_S = 10
 
 async def servers() -> list[Process]:
     """Every server in the register, by name. Its score there is when its record expires."""
-    listed, now = await both(scores(SERVERS, cut=True), server_ms())
+    listed, now = await together(scores(SERVERS, cut=True), server_ms())
     records = await in_batches(attempt(_process(key, end, now)) for key, end in sorted(listed))
     return [
         record if isinstance(record, Process) else Process(_name(key), problem=str(record))
@@ -32,7 +32,9 @@ def _name(key: str) -> str:
 
 async def _process(key: str, end: float, now: int) -> Process:
     running = key.replace("servers", "workers", 1)
-    found, size = await both(Call(("GET", key), optional, key=key, cut=True), bytes_used(running))
+    found, size = await together(
+        Call(("GET", key), optional, key=key, cut=True), bytes_used(running)
+    )
     known, beat = size <= GLANCE, moment(1000 * (end - TTL_S))
     workers = await Call(("HVALS", running), list[bytes], key=running, cut=True) if known else []
     info = Message(found or b"")

@@ -18,7 +18,7 @@ from ...model.rates import Rates
 from ...model.states import Verb
 from ...model.worker_command import WorkerWord
 from ...model.worker_process import Process
-from ...redis.operation import C_co, Call, attempt_reads, both, operation
+from ...redis.operation import C_co, Call, attempt_reads, operation, together
 from ..attachments import attached, fields, last_lines, members
 from ..changes import JOB_VERBS, PURGED_DONE
 from ..edits import HasEdits, Rewrite
@@ -201,12 +201,11 @@ class BullJobs(
         job, key = entry.record, bytes_of(self._key("")) + raw_of(entry.id)
         if not isinstance(job, Job):
             return []
-        ((result, progress), logs), (children, failed) = await both(
-            both(fields(key, "returnvalue", "progress"), last_lines("logs", key + b":logs")),
-            both(
-                members("children", key + b":processed"),
-                members("failed children", key + b":failed"),
-            ),
+        (result, progress), logs, children, failed = await together(
+            fields(key, "returnvalue", "progress"),
+            last_lines("logs", key + b":logs"),
+            members("children", key + b":processed"),
+            members("failed children", key + b":failed"),
         )
         traces = job.decoded("stacktrace")
         earlier = traces[: -1 if entry.error else None] if isinstance(traces, list) else []

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ...model.quoting import bytes_of
 from ...model.rates import Rates
-from ...redis.operation import Call, attempt_read, both
+from ...redis.operation import Call, attempt_read, together
 
 
 class _Series(NamedTuple):
@@ -30,7 +30,7 @@ class _Series(NamedTuple):
 async def rates(base: str, now_ms: int, minutes: int) -> Rates:
     """What ended in the last minutes; empty if no worker kept metrics, or they are damaged."""
     last = now_ms // 60_000
-    read = both(_series(base + "completed", minutes), _series(base + "failed", minutes))
+    read = together(_series(base + "completed", minutes), _series(base + "failed", minutes))
     found = await attempt_read(read)
     if isinstance(found, Exception):
         return Rates()
@@ -47,7 +47,7 @@ async def _series(name: str, minutes: int) -> _Series | None:
     key, data = bytes_of(name), bytes_of(name + ":data")
     hash: Call[list[Any]] = Call(("HMGET", key, "count", "prevTS", "prevCount"), list, key=key)
     list_: Call[list[bytes]] = Call(("LRANGE", data, 0, minutes), list, key=data, cut=True)
-    fields, points = await both(hash, list_)
+    fields, points = await together(hash, list_)
     if None in fields:
         return None
     count, since_ms, before = map(int, fields)

@@ -11,7 +11,7 @@ from ...engine.relation import Links
 from ...model.entry import Entry, State
 from ...model.quoting import bytes_of, legal, raw_of
 from ...model.states import Verb
-from ...redis.operation import C_co, Call, both, operation, together
+from ...redis.operation import C_co, Call, operation, together
 from ...redis.parsers import optional
 from ..changes import RUN_AGAIN
 from ..declarations import Declared, List, Zset
@@ -42,11 +42,11 @@ class WaitList(ListPlace):
 
     async def count(self) -> int:
         last = Call(("LINDEX", self.key, -1), optional, key=self.key)
-        size, next_ = await both(self.size(), last)
+        size, next_ = await together(self.size(), last)
         return size - is_mark(next_ or b"")
 
     async def window(self, start: int, max: int) -> tuple[list[LocatedEntry], int]:
-        (found, _), size = await both(ListPlace.window(self, start, max), self.count())
+        (found, _), size = await together(ListPlace.window(self, start, max), self.count())
         return found, size
 
 

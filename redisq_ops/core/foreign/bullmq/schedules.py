@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from ...model.errors import Refused
 from ...model.quoting import bytes_of, legal
-from ...redis.operation import Call, both, together
+from ...redis.operation import Call, together
 from ...redis.parsers import moment, number
 from ..elements import Element
 from ..job_hashes import Note
@@ -43,7 +43,7 @@ class BullSchedules(ScheduleProgram):
     async def counts(self, queue: Any, now_ms: int) -> tuple[int | None, int | None]:
         key = queue._key("repeat")
         late = ("ZCOUNT", key, "-inf", f"({now_ms - LATE_MS}")
-        return await both(Call(("ZCARD", key), int, key=key), Call(late, int, key=key))
+        return await together(Call(("ZCARD", key), int, key=key), Call(late, int, key=key))
 
     async def removed(
         self, queue: Any, schedule: OwnersSchedule, job: bytes, also: Sequence[str]
@@ -54,7 +54,7 @@ class BullSchedules(ScheduleProgram):
         found = [Element("zset", key, member, b"%d" % at)]
         hash_ = bytes_of(queue._key("")) + job
         score: Call[float | None] = Call(("ZSCORE", delayed, job), number, key=delayed)
-        (due, (size,)) = await both(score, whole_sizes([hash_]))
+        (due, (size,)) = await together(score, whole_sizes([hash_]))
         if due is None:
             return found
         if size > LONG_RECORD:

@@ -8,7 +8,7 @@ from base64 import b64encode
 from ...engine.registry import server_ms
 from ...model.quoting import bytes_of, legal
 from ...model.worker_process import Process
-from ...redis.operation import Call, both
+from ...redis.operation import Call, together
 
 _FIELD = re.compile(rb"(?:^| )([a-z-]+)=([^ ]*)")
 
@@ -18,7 +18,7 @@ async def workers(at: str, queue: str) -> list[Process]:
     them. The whole list of connections is read: 300 bytes for each."""
     name = bytes_of(at)[:-1] + b":" + b64encode(bytes_of(queue))
     clients = Call(("CLIENT", "LIST", "TYPE", "normal"), _lines)
-    found, now = await both(clients, server_ms())
+    found, now = await together(clients, server_ms())
     rows = [dict(_FIELD.findall(line)) for line in found]
     mine = [row for row in rows if row.get(b"name", b"").partition(b":w:")[0] == name]
     return sorted((_process(row, queue, now) for row in mine), key=lambda one: one.name)

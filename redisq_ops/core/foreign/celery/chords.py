@@ -8,7 +8,7 @@ from __future__ import annotations
 from ...engine.relation import NO_LINKS, Links
 from ...model.entry import Entry
 from ...model.quoting import bytes_of
-from ...redis.operation import Call, attempt, both, together
+from ...redis.operation import Call, attempt, together
 from ..json_text import decoded
 from .task import Result
 
@@ -22,7 +22,7 @@ async def links(at: str, entry: Entry) -> Links:
         return NO_LINKS
     begin = bytes_of(f"{at}{GROUP}{group}")
     size, more, ended = (begin + part for part in (b".s", b".t", b".j"))
-    sizes, results = await both(
+    sizes, results = await together(
         together(Call(("GET", key), _number, key=key) for key in (size, more)),
         together(
             attempt(Call((verb, ended), int, key=ended))

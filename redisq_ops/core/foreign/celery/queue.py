@@ -27,7 +27,7 @@ from ...model.quoting import bytes_of, legal, raw_of, text
 from ...model.states import Verb
 from ...model.worker_command import WorkerWord
 from ...model.worker_process import Process
-from ...redis.operation import C_co, Call, attempt, both, operation, together
+from ...redis.operation import C_co, Call, attempt, operation, together
 from ...redis.parsers import moment, optional
 from ...redis.whole_keys import set_members, strings
 from ..attachments import value_shown
@@ -173,7 +173,7 @@ class CeleryQueue(
         keys = [*declared, f"{self.at}{BINDING.decode()}{self.own_name}"]
         if any(await together(Call(("EXISTS", key), bool, key=key) for key in keys)):
             return True
-        pages = await both(self.page.op("pending", max=1), self.page.op("delayed", max=1))
+        pages = await together(self.page.op("pending", max=1), self.page.op("delayed", max=1))
         return any(page.entries for page in pages)
 
     def _shared(self, state: State) -> bool:
@@ -274,7 +274,7 @@ class CeleryQueue(
             ("INFO", "clients"), lambda reply: reply.get("blocked_clients"), key=key
         )
         delivered: Call[Any] = Call(("HLEN", key), int, key=key)
-        held, blocked = await both(attempt(delivered), attempt(clients))
+        held, blocked = await together(attempt(delivered), attempt(clients))
         return Activity(askers=0, unasked=True) if held == blocked == 0 else Activity()
 
     async def _found_by_id(self, place: Place, wanted: Any) -> bool:
@@ -288,7 +288,7 @@ class CeleryQueue(
     @operation
     async def queue_position(self, id: str = "") -> QueuePosition:
         """As for every queue; nobody takes entries if `activity` knows that no worker serves it."""
-        known, seen = await both(super().queue_position.op(id), self.activity.op(0))
+        known, seen = await together(super().queue_position.op(id), self.activity.op(0))
         return replace(known, askers=0) if seen.unasked else known
 
     # --- records ---------------------------------------------------------------------------------
@@ -312,9 +312,9 @@ class CeleryQueue(
         key = self.at + "unacked_index"
         tags = [row.member for row in rows]
         separator = bytes_of(await self._separator())
-        bound, (times, now) = await both(
+        bound, (times, now) = await together(
             together(set_members(f"{self.at}{BINDING.decode()}{name}") for name in exchanges),
-            both(Call(("ZMSCORE", key, *tags), list[Any], key=key), self._now()),
+            together(Call(("ZMSCORE", key, *tags), list[Any], key=key), self._now()),
         )
         members = (_bindings(each, separator) for each in bound)
         bindings = dict(zip(exchanges, members, strict=True))
@@ -427,7 +427,7 @@ class CeleryQueue(
             if op != step.op or not step.step:
                 sent = SentTasks()
                 self._sent = step.op, sent
-            lists, held = await both(self._places("waiting"), self._places("pending"))
+            lists, held = await together(self._places("waiting"), self._places("pending"))
             glance = not step.step
             await sent.look(lists, held[0], self.at + "unacked_index", glance=glance)
             sent.complete = sent.complete or glance

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from ...engine.registry import all_queues
 from ...model.errors import Refused
 from ...model.quoting import legal, raw_of, text
-from ...redis.operation import Call, attempt, both
+from ...redis.operation import Call, attempt, together
 from ...redis.parsers import moment
 from ..elements import Element
 from ..job_hashes import Note
@@ -46,7 +46,7 @@ class RedBeat(DueScores):
     async def read(self, queue: Any, most: int = MOST) -> list[OwnersSchedule]:
         """Of a queue that isn't registered, too: they are shown in one queue that is."""
         usual = f"{queue.at}{BINDING.decode()}{DEFAULT}"
-        (rows, unread), has_usual = await both(
+        (rows, unread), has_usual = await together(
             ranked(DUE, most), Call(("EXISTS", usual), bool, key=usual)
         )
         found = await records([key for key, _ in rows], ("definition", "meta"))

@@ -22,7 +22,7 @@ from ...model.quoting import bytes_of, legal, text
 from ...model.states import Verb
 from ...model.worker_command import WorkerWord
 from ...model.worker_process import Process
-from ...redis.operation import C_co, Call, Description, both, operation, together
+from ...redis.operation import C_co, Call, Description, operation, together
 from ...redis.parsers import moment, optional
 from ..attachments import attached
 from ..changes import JOB_VERBS
@@ -127,7 +127,7 @@ class DramatiqQueue(HasEdits[C_co], HasDoneEntries[C_co], HasWorkerTraces[C_co])
     async def worker_processes(self) -> list[Process]:
         """Brokers, by their ids, and whether they have fetched messages of this queue."""
         key = self.process_registry
-        latest, now = await both(positions(key, 0, BROKERS - 1, "REV"), server_ms())
+        latest, now = await together(positions(key, 0, BROKERS - 1, "REV"), server_ms())
         brokers = sorted((broker, moment(beat)) for beat, broker in latest)
         sets = [f"{self.at}__acks__.{text(broker)}.{self.own_name}" for broker, _ in brokers]
         fetched = await together(Call(("EXISTS", key), bool, key=key) for key in sets)

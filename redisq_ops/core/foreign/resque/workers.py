@@ -11,7 +11,7 @@ from ...engine.registry import server_ms
 from ...model.cut_element import UNREAD
 from ...model.quoting import text
 from ...model.worker_process import Process, RunningJob
-from ...redis.operation import Call, attempt, both, in_batches
+from ...redis.operation import Call, attempt, in_batches, together
 from ...redis.parsers import optional
 from ..iso_times import iso_ms
 from ..json_members import member
@@ -38,26 +38,26 @@ async def workers(
     """These workers, ``host:pid:queues``, by name. ``whole``: their jobs are read at any length."""
     shown, key = sorted(map(text, names)), keys.at + "workers:heartbeat"
     looks = (
-        both(
+        together(
             attempt(Call(("HGET", key, name), optional, key=key)),
             attempt(_record(f"{keys.at}worker:{name}", whole)),
         )
         for name in shown
     )
-    rows, now = await both(in_batches(looks), server_ms())
+    rows, now = await together(in_batches(looks), server_ms())
     return [_worker(name, *row, now, id_of) for name, row in zip(shown, rows, strict=True)]
 
 
 async def _record(key: str, whole: bool) -> tuple[tuple[bytes, int], bytes | None]:
     """A worker's job and its size, and since when the worker runs."""
     since = f"{key}:started"
-    return await both(_working(key, whole), Call(("GET", since), optional, key=since))
+    return await together(_working(key, whole), Call(("GET", since), optional, key=since))
 
 
 async def _working(key: str, whole: bool) -> tuple[bytes, int]:
     """The record of the worker's job (only the beginning of a long one), and its size."""
     end = -1 if whole else LONG_RECORD - 1
-    return await both(
+    return await together(
         Call(("GETRANGE", key, 0, end), bytes, key=key), Call(("STRLEN", key), int, key=key)
     )
 

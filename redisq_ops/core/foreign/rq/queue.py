@@ -27,7 +27,6 @@ from ...redis.operation import (
     attempt,
     attempt_read,
     attempt_reads,
-    both,
     operation,
     together,
 )
@@ -199,7 +198,7 @@ class RqQueue(
     ) -> Sequence[Mapping[str, bytes | None] | Exception]:
         """With the job's data, or, if that is too long, its size as the field `DATA_BYTES`."""
         long = [key for key, size in zip(keys, sizes, strict=True) if size > LONG_RECORD]
-        found, apart = await both(
+        found, apart = await together(
             hash_fields(keys, self.fields, sizes, place.reads, of_short=("data",)),
             together(attempt_read(self._data(key)) for key in long),
         )
@@ -271,7 +270,7 @@ class RqQueue(
         """What its function returned, its `meta`, and how its earlier runs ended."""
         begins = self.keys["t_job_"], self.keys["t_results_"]
         key, results = (bytes_of(begin) + raw_of(entry.id) for begin in begins)
-        (meta, value), used = await both(  # `result`: before RQ 1.12
+        (meta, value), used = await together(  # `result`: before RQ 1.12
             fields(key, "meta", "result"), bytes_used(results, samples=0)
         )
         if used > LARGEST:

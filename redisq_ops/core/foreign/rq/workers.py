@@ -9,7 +9,7 @@ from ...engine.registry import server_ms
 from ...model.quoting import bytes_of, legal, raw_of, text
 from ...model.worker_command import WorkerWord
 from ...model.worker_process import Process, RunningJob
-from ...redis.operation import Call, attempt, both, together
+from ...redis.operation import Call, attempt, together
 from ...redis.whole_keys import set_members
 from ..elements import Element
 from ..iso_times import iso_ms
@@ -31,12 +31,12 @@ FIELDS = (
 async def workers(at: str) -> list[Process]:
     """Every worker in the set ``workers``, by name."""
     keys = sorted(await set_members(at + "workers"))
-    records, now = await both(together(attempt(_record(key)) for key in keys), server_ms())
+    records, now = await together(together(attempt(_record(key)) for key in keys), server_ms())
     return [_process(at, key, found, now) for key, found in zip(keys, records, strict=True)]
 
 
 async def _record(key: bytes) -> tuple[list[Any], list[bytes]]:
-    return await both(
+    return await together(
         Call(("HMGET", key, *FIELDS), list[Any], key=key), set_members(key + b":executions")
     )
 

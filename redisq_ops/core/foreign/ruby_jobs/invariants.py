@@ -10,7 +10,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from ...redis.operation import Call, attempt_read, both, in_batches, together
+from ...redis.operation import Call, attempt_read, in_batches, together
 from ...redis.whole_keys import fields, members
 from . import job
 from .reads import RubyJobReads
@@ -40,7 +40,7 @@ async def violations(queue: RubyJobReads[Any]) -> list[str]:
         flaws += [f"{name} has a {what} and is not in the trash" for name in sorted(there - trash)]
     if queue.own_name:
         known = queue.keys["t_queues"]
-        length, listed = await both(
+        length, listed = await together(
             Call(("LLEN", queue.list_key), int, key=queue.list_key),
             Call(("SISMEMBER", known, queue.own_name), bool, key=known),
         )
@@ -84,7 +84,7 @@ async def _uncounted(queue: RubyJobReads[Any]) -> list[str]:
         today = datetime.fromtimestamp(await queue._now() / 1000, UTC).date()
         keys += [f"{key}:{today}" for key in keys]
     found = await together(
-        both(
+        together(
             Call(("TYPE", key), bytes.decode, key=key),
             attempt_read(Call(("GETRANGE", key, 0, 20), bytes, key=key)),
         )

@@ -11,7 +11,7 @@ from ...engine.optional_features import HasWorkerProcesses
 from ...model.cut_element import UNREAD
 from ...model.entry import Entry, State
 from ...model.worker_process import Process, RunningJob
-from ...redis.operation import C_co, Call, attempt, both, operation, together
+from ...redis.operation import C_co, Call, attempt, operation, together
 from ...redis.parsers import moment
 from ..changes import ForeignChanges
 from ..kept_entries import kept
@@ -93,7 +93,7 @@ class RubyJobReads(ForeignChanges[C_co], HasWorkerProcesses[C_co]):
     async def _of_owner(self, state: State, wrong: list[str] | None, whole: bool) -> list[Place]:
         if state != "pending":
             return await super()._of_owner(state, wrong, whole)
-        names, busy = await both(
+        names, busy = await together(
             self._unless(self._queues(), [], wrong),
             self._unless(self._busy(whole), GatheredPlace(), wrong),
         )

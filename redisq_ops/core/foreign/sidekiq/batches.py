@@ -15,7 +15,7 @@ from ...engine.relation import NO_LINKS, Known, Linked, Links
 from ...model.cut_element import is_cut
 from ...model.entry import Entry, State
 from ...model.quoting import bytes_of, legal
-from ...redis.operation import Call, attempt, attempts, both, together
+from ...redis.operation import Call, attempt, attempts, together
 from ..json_text import decoded
 from ..long_records import LONG_RECORD
 from ..places import LocatedEntry
@@ -101,8 +101,8 @@ async def _linked(
     if batch.problem:
         problem = Known(None, "", Links(note=f"its record can't be read: {batch.problem}"))
         return Linked(role, whole, legal(bid), group=True, known=problem)
-    (jobs, (succeeded,)), callbacks = await both(
-        both(_jobs(batch), attempts([_size("SCARD", batch.key + b"-success")])), _callbacks(batch)
+    jobs, (succeeded,), callbacks = await together(
+        _jobs(batch), attempts([_size("SCARD", batch.key + b"-success")]), _callbacks(batch)
     )
     parent, more = _parent(batch, callbacks), list[Linked]()
     if parent and parent not in (bid, *below) and len(below) < PARENTS:
@@ -145,7 +145,7 @@ async def _jobs(batch: _Batch) -> _Jobs:
     """Up to Sidekiq Pro 7 what failed is in a hash; its values are errors, of any length."""
     jids, failed, infos = (batch.key + part for part in (b"-jids", b"-failed", b"-failinfo"))
     ask = Call(("HRANDFIELD", infos, MOST), list[bytes], key=infos, cut=True)
-    sizes, names = await both(
+    sizes, names = await together(
         attempts([_size("SCARD", jids), _size("SCARD", failed), _size("HLEN", infos)]),
         attempts([_some(failed), ask, _some(jids)]),
     )

@@ -10,7 +10,7 @@ from typing import Any
 from ...model.cut_element import UNREAD
 from ...model.quoting import bytes_of, text
 from ...model.worker_process import Process, RunningJob
-from ...redis.operation import Call, attempt, both, in_batches, together
+from ...redis.operation import Call, attempt, in_batches, together
 from ...redis.whole_keys import set_members
 from ..json_members import member
 from ..keys import ForeignKeys
@@ -39,14 +39,11 @@ async def _record(key: str, at: str, room: int | None) -> tuple[Any, ...]:
     """Info, flag of a quiet process, remaining ms, running jobs, and those in its private lists.
     The hash of running jobs is ``:workers`` up to Sidekiq 6, ``:work`` from 7; ``room``: bytes that
     are read of it."""
-    (((info, quiet), left), (old, new)), private = await both(
-        both(
-            both(
-                Call(("HMGET", key, "info", "quiet"), list[Any], key=key),
-                Call(("PTTL", key), int, key=key),
-            ),
-            both(_jobs(f"{key}:workers", room), _jobs(f"{key}:work", room)),
-        ),
+    (info, quiet), left, old, new, private = await together(
+        Call(("HMGET", key, "info", "quiet"), list[Any], key=key),
+        Call(("PTTL", key), int, key=key),
+        _jobs(f"{key}:workers", room),
+        _jobs(f"{key}:work", room),
         _private(f"{key}:super_queues", at, room),
     )
     return info, quiet, left, old + new, private

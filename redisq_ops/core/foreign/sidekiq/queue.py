@@ -24,7 +24,7 @@ from ...model.states import Verb
 from ...model.task_figures import TaskReport
 from ...model.worker_command import WorkerWord
 from ...model.worker_process import KEEPS_JOBS, Process, Pruned
-from ...redis.operation import C_co, Call, attempt, both, operation, together
+from ...redis.operation import C_co, Call, attempt, operation, together
 from ...redis.parsers import optional
 from ...redis.whole_keys import set_members
 from ..declarations import Declared, List, Zset
@@ -327,7 +327,7 @@ class SidekiqQueue(
 
     async def _deployment_rates(self, now_ms: int, minutes: int) -> Rates:
         """From 7.0 on by the minute, before that from totals."""
-        by_minute, growth = await both(
+        by_minute, growth = await together(
             metrics.rates(self.at, now_ms, minutes), super()._deployment_rates(now_ms, minutes)
         )
         return by_minute if by_minute.counted else growth
@@ -338,7 +338,7 @@ class SidekiqQueue(
         return await self.processes_with_jobs(whole=False)
 
     async def processes_with_jobs(self, whole: bool) -> list[Process]:
-        names, private = await both(
+        names, private = await together(
             set_members(self.keys["t_processes"]), set_members(self.keys["t_super_processes"])
         )
         found = await processes({*names, *private}, self.keys, self.id_of, whole)
@@ -368,7 +368,7 @@ class SidekiqQueue(
         """As `Sidekiq::Process#quiet!` and `#stop!` (``lib/sidekiq/api.rb``)."""
         name, key, known = bytes_of(target), bytes_of(self.at), self.keys["t_processes"]
         key += name
-        listed, info = await both(
+        listed, info = await together(
             Call(("SISMEMBER", known, name), bool, key=known),
             Call(("HGET", key, "info"), optional, key=key),
         )

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from ...model.errors import BadInput, Refused
 from ...model.quoting import bytes_of, legal
-from ...redis.operation import Call, both, together
+from ...redis.operation import Call, together
 from ..elements import Element
 from ..iso_times import iso_ms
 from ..job_hashes import Note
@@ -42,7 +42,7 @@ class SidekiqCron(ScheduleProgram):
     async def read(self, queue: Any) -> list[OwnersSchedule]:
         sets = [bytes_of(queue.at) + part for part in _SETS]
         pages = await together(
-            both(_members(key), Call(("SCARD", key), int, key=key)) for key in sets
+            together(_members(key), Call(("SCARD", key), int, key=key)) for key in sets
         )
         unread = sum(size - len(page) for page, size in pages)
         listed = {

@@ -40,7 +40,7 @@ from ...model.errors import BadInput, NotFound, Refused, WrongKind
 from ...model.keys import GivenKeys
 from ...model.queue_position import Ahead, QueuePosition
 from ...model.quoting import bytes_of, legal, raw_of, shown, text
-from ...redis.operation import C_co, Call, attempt, both, operation, together
+from ...redis.operation import C_co, Call, attempt, operation, together
 from ...redis.parsers import words
 from ...redis.whole_keys import has_type
 from ..base import ForeignQueue
@@ -99,9 +99,7 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
 
     @operation
     async def counts(self, now_ms: int | None = None) -> Counts:
-        (there, length), mean = await both(
-            both(groups.groups(self.key), self._length()), self._mean()
-        )
+        there, length, mean = await together(groups.groups(self.key), self._length(), self._mean())
         last = min((group.place for group in there), default=None)
         behind = min(there, key=lambda group: group.place, default=None)
         low = "-" if last is None else f"({last[0]}-{last[1]}"
@@ -126,7 +124,7 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
         """When the most neglected group that lags was last read, and when each consumer of a group
         with pending entries last read. Unknown if no group lags: a consumer that waits for new
         entries looks idle, too."""
-        there, now = await both(groups.groups(self.key), self._now())
+        there, now = await together(groups.groups(self.key), self._now())
         behind = sorted((group for group in there if group.lag), key=lambda group: group.place)
         holding = [group for group in there if group.pending]
         asked = {
@@ -158,8 +156,8 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
     async def _page(self, state: State, query: PageQuery) -> Page:
         if state not in ("waiting", "pending"):
             return Page((), None, 0)
-        (there, now), (mean, length) = await both(
-            both(groups.groups(self.key), self._now()), both(self._mean(), self._length())
+        there, now, mean, length = await together(
+            groups.groups(self.key), self._now(), self._mean(), self._length()
         )
         problem = too_long(text(self.key), mean) if mean > LARGEST else None
         if state == "pending":
@@ -188,7 +186,7 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
     async def get(self, id: str) -> Entry | None:
         """An entry as a group sees it (``group:ms-seq``), or as the first group does that has it
         pending or still to come (``ms-seq``)."""
-        there, now = await both(groups.groups(self.key), self._now())
+        there, now = await together(groups.groups(self.key), self._now())
         found = await self._seen(id, there, now)
         return found[0][1] if found else None
 
@@ -339,7 +337,7 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
 
     @operation
     async def group_positions(self) -> GroupPositions:
-        there, extent = await both(
+        there, extent = await together(
             groups.groups(self.key), history_extent(text(self.key))._replace(cut=True)
         )
         parts = [self._part(group) for group in there]
@@ -465,7 +463,7 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
     @operation
     async def queue_position(self, id: str = "") -> QueuePosition:
         """As seen by the group that `get` uses; if there is none, by the group furthest behind."""
-        there, now = await both(groups.groups(self.key), self._now())
+        there, now = await together(groups.groups(self.key), self._now())
         if not there:
             return QueuePosition(askers=0)
         seen = await self._seen(id, there, now) if id else []

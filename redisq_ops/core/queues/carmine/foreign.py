@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from ...foreign.base import ForeignQueue
 from ...model.entry import Counts, Entry, Page, PageQuery, State
 from ...model.quoting import bytes_of, legal, raw_of
-from ...redis.operation import C_co, Call, both, operation, together
+from ...redis.operation import C_co, Call, operation, together
 from .keys import HOME, THEIRS, called, shard_of
 from .names import whole_of
 from .states import STATE_OF, Facts, whole
@@ -109,7 +109,7 @@ class CarmineLayout(ForeignQueue[C_co]):
         """Each message as the keys describe it; None: it was cleared away since."""
         if not ids:
             return []
-        hashes, sets = await both(
+        hashes, sets = await together(
             together(
                 Call(("HMGET", self._key(part), *ids), list[Any], key=self._key(part))
                 for part in _HASHES

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...engine.registry import find
-from ...redis.operation import Call, both, together
+from ...redis.operation import Call, together
 from .keys import CarmineKeys, called, shard_of
 
 
@@ -22,7 +22,7 @@ async def begun(places: Sequence[CarmineKeys]) -> list[bool]:
 
 async def taken(places: Sequence[CarmineKeys], prefix: str) -> str:
     """Why a queue can't get shards at these places, in words; empty: it can."""
-    there, entries = await both(
+    there, entries = await together(
         begun(places), together(find(called(place.own), prefix) for place in places)
     )
     found = zip(places, there, entries, strict=True)
@@ -41,5 +41,5 @@ async def whole_of(own: str, prefix: str) -> str:
 
 async def in_the_way(first: CarmineKeys, others: Sequence[CarmineKeys], prefix: str) -> str:
     """Why a new queue can't have its keys at these places, in words; empty: it can."""
-    whole, replies = await both(whole_of(first.own, prefix), taken(others, prefix))
+    whole, replies = await together(whole_of(first.own, prefix), taken(others, prefix))
     return f"would have the keys of a shard of queue {whole}" if whole else replies

@@ -27,7 +27,7 @@ from ...model.keys import Keys, known_name
 from ...model.quoting import legal
 from ...model.settings import BATCH, MAX_PAYLOAD
 from ...model.validation import checked_pairs, pairs
-from ...redis.operation import C_co, Call, Description, both, operation, shortened, together
+from ...redis.operation import C_co, Call, Description, operation, shortened, together
 from ...redis.parsers import row_words
 from .keys import END, THEIRS, CarmineKeys
 from .names import begun, in_the_way
@@ -85,7 +85,7 @@ class CarmineQueue(TimedQueue[C_co], TakesEntries[C_co]):
     async def exists(self) -> bool:
         if self._registered:
             return True
-        (begun_,), entry = await both(begun([self.keys]), self._entry())
+        (begun_,), entry = await together(begun([self.keys]), self._entry())
         return begun_ or entry is not None
 
     @staticmethod
@@ -106,7 +106,7 @@ class CarmineQueue(TimedQueue[C_co], TakesEntries[C_co]):
                 f"on a Cluster call it carmine:{tagged}"
             )
         # The entry is read last: a process that creates the queue now writes it before any key.
-        (kept,), entry = await both(begun([self.keys]), self._entry())
+        (kept,), entry = await together(begun([self.keys]), self._entry())
         if kept if entry is None else entry.at is not None:
             raise WrongKind(f"queue {self.name} is kept by Carmine itself: here it is only read")
         if entry is None:
@@ -116,7 +116,7 @@ class CarmineQueue(TimedQueue[C_co], TakesEntries[C_co]):
 
     async def _entry(self) -> Registered | None:
         """The registry's entry, or the one that the queue's mark stands for."""
-        entry, mark = await both(find(self.name, self.prefix), read_mark(self.keys))
+        entry, mark = await together(find(self.name, self.prefix), read_mark(self.keys))
         return entry or Registered.marked(self.name, mark)
 
     @operation
@@ -205,7 +205,7 @@ class CarmineQueue(TimedQueue[C_co], TakesEntries[C_co]):
     async def _entries(
         self, state: State, rows: Sequence[tuple[str, float | None]], payloads: bool = True
     ) -> list[Entry]:
-        entries, found = await both(
+        entries, found = await together(
             Queue._entries(self, state, rows, payloads),
             self._called(
                 [id for id, _ in rows] if state in ("waiting", "delayed", "pending") else []
@@ -229,7 +229,7 @@ class CarmineQueue(TimedQueue[C_co], TakesEntries[C_co]):
         """Carmine's words for the states of messages that its keys have."""
         if not ids:
             return {}
-        facts, now = await both(self._facts(ids), self._now())
+        facts, now = await together(self._facts(ids), self._now())
         return {id: fact.word(now) for id, fact in zip(ids, facts, strict=True)}
 
     async def _facts(self, ids: Sequence[str]) -> list[Facts]:

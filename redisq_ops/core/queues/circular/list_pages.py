@@ -13,7 +13,7 @@ from typing import Any
 from ...engine.state_scan import Unread
 from ...model import record
 from ...model.keys import Keys
-from ...redis.operation import Call, both, together
+from ...redis.operation import Call, together
 from .element_names import name_of
 
 WINDOW = 500
@@ -71,7 +71,7 @@ async def waiting(
     waiting element, up to which it reads window by window, some thousands of elements per call.
     """
     key = keys["queue"]
-    marks, length = await both(_marks(keys), Call(("LLEN", key), int, key=key))
+    marks, length = await together(_marks(keys), Call(("LLEN", key), int, key=key))
     if place is None:
         skipped = 0 if rotates else start
         place = ListPosition(marks.first + skipped, marks.first + length)

@@ -28,7 +28,7 @@ from ...model.queue_position import DEPTH, Ahead, QueuePosition
 from ...model.retry_policy import RetryPolicy
 from ...model.settings import MAX_PAYLOAD
 from ...model.validation import PAIR, checked_pairs, listed, pair
-from ...redis.operation import C_co, Call, Description, both, operation, together
+from ...redis.operation import C_co, Call, Description, operation, together
 from ...redis.parsers import number, row_words
 from . import list_pages
 from .element_names import name_of
@@ -118,7 +118,7 @@ class CircularQueue(TakesEntries[C_co]):
         if self._registered:
             return True
         key = self.queue_key
-        there, listed = await both(Queue.exists(self), Call(("EXISTS", key), bool, key=key))
+        there, listed = await together(Queue.exists(self), Call(("EXISTS", key), bool, key=key))
         return there or listed
 
     async def _is_marked(self, entry: Registered) -> bool:

@@ -17,7 +17,7 @@ from ...model.clock import Clock, Seconds
 from ...model.entry import TakeResult
 from ...model.retry_policy import RetryPolicy
 from ...model.settings import BATCH
-from ...redis.operation import C_co, Call, both, operation, together
+from ...redis.operation import C_co, Call, operation, together
 from ...redis.parsers import scored
 from ...sharding.rebalance import RebalancingQueue
 from ...sharding.shard_map import NEVER, SHARDS, Head, checked_shards, home
@@ -87,7 +87,7 @@ class ShardedCircularQueue(RebalancingQueue[C_co, CircularQueue[None]], Circular
         rotates = self.shape.residence == "rotate" and self.shape.idle != "lap"
         counted = [("LLEN", "queue")]
         counted += [("ZCARD", "delay"), ("ZCARD", "lease")] if rotates else []
-        (listed, *held), first = await both(
+        (listed, *held), first = await together(
             together(
                 Call((command, part.keys[name]), int, key=part.keys[name])
                 for command, name in counted

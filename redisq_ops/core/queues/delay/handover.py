@@ -22,7 +22,7 @@ from ...model.clock import Seconds
 from ...model.entry import Delivery, Failure, Settlement
 from ...model.errors import BadInput, Exists, Refused, TooLarge
 from ...model.keys import Keys
-from ...redis.operation import attempt, both, together
+from ...redis.operation import attempt, together
 
 if TYPE_CHECKING:
     from ..request import RequestQueue
@@ -169,7 +169,9 @@ async def to_callable(
         end = decided(_called(call, delivery), None, source.retry)
         rest = taken.deliveries[k + 1 :]
         if rest:
-            _, ours[k + 1 :] = await both(source.settle.op([end]), source.extend.op(rest, lease))
+            _, ours[k + 1 :] = await together(
+                source.settle.op([end]), source.extend.op(rest, lease)
+            )
         else:
             await source.settle.op([end])
         outcomes.append(end.outcome)

@@ -15,7 +15,7 @@ from ...engine.queue import Queue
 from ...model.errors import CORRUPT, BadInput, Unreadable
 from ...model.settings import BATCH, MAX_PAYLOAD
 from ...model.validation import checked_size
-from ...redis.operation import C_co, Call, Description, attempt, both, operation, together
+from ...redis.operation import C_co, Call, Description, attempt, operation, together
 from ...redis.parsers import moment, number, optional, scored, words
 from ...redis.whole_keys import fields
 from . import periodic
@@ -39,7 +39,7 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
         checked_spec(spec)
         await self._ensure_registered()
         key = self.keys["periodic_run"]
-        now, run = await both(self._now(), Call(("HGET", key, spec.name), _maybe_text, key=key))
+        now, run = await together(self._now(), Call(("HGET", key, spec.name), _maybe_text, key=key))
         at = periodic.following(spec, now, run)
         return await self._set_periodic(spec.name, spec.encoded(), at)
 
@@ -57,7 +57,7 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
 
         A corrupt one has a ``problem`` and does not hide the others.
         """
-        times, (lines, runs) = await both(
+        times, (lines, runs) = await together(
             scored(self.keys["periodic_at"], "0", "-1"),
             together([fields(self.keys["periodic"]), fields(self.keys["periodic_run"])]),
         )
@@ -72,7 +72,7 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
     async def get_periodic(self, name: str) -> ScheduledPeriodic | None:
         """One periodic entry; None: there is none of that name."""
         keys = self.keys
-        score, (line, run) = await both(
+        score, (line, run) = await together(
             Call(("ZSCORE", keys["periodic_at"], name), number, key=keys["periodic_at"]),
             together(
                 Call(("HGET", keys[part], name), optional, key=keys[part])
@@ -134,7 +134,7 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
         have run, raises `Unreadable` for a corrupt one, `BadInput` for one that can't run here.
         """
         at = self.keys["periodic_at"]
-        soon, now = await both(scored(at, "0", str(max - 1)), self._now())
+        soon, now = await together(scored(at, "0", str(max - 1)), self._now())
         names = {name: slot for name, slot in soon if slot <= now + periodic.AHEAD_MS}
         if not names:
             return 0

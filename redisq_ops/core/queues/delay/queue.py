@@ -25,7 +25,7 @@ from ...model.errors import BadInput, Refused
 from ...model.settings import BATCH, LEASE_S, MAX_PAYLOAD
 from ...model.states import ZSETS
 from ...model.validation import checked_pairs, pairs
-from ...redis.operation import C_co, Call, both, operation, together
+from ...redis.operation import C_co, Call, operation, together
 from ...redis.parsers import number, row_words
 from . import handover
 from .handover import HandoverResult
@@ -172,7 +172,7 @@ class DelaySet(PeriodicEntries[C_co], EntryResults[C_co], TimedQueue[C_co], Take
         entry = await Queue.get(self, id)
         if entry is not None and entry.state == "delayed":
             key = self.keys["delay"]
-            now, at = await both(self._now(), Call(("ZSCORE", key, id), number, key=key))
+            now, at = await together(self._now(), Call(("ZSCORE", key, id), number, key=key))
             if at is not None and at <= now:
                 return replace(entry, state="waiting")
         return entry
@@ -182,7 +182,7 @@ class DelaySet(PeriodicEntries[C_co], EntryResults[C_co], TimedQueue[C_co], Take
         """`get` for several ids: an entry or None for each, in their order."""
         if not ids:
             return []
-        now, scores = await both(
+        now, scores = await together(
             self._now(),
             together(
                 Call(("ZMSCORE", self.keys[part], *ids), list[Any], key=self.keys[part])

@@ -14,7 +14,7 @@ from ...model.keys import checked_name
 from ...model.quoting import text
 from ...model.rate_limit import MOST, RateLimit
 from ...model.settings import BATCH
-from ...redis.operation import C_co, Call, Description, both, operation
+from ...redis.operation import C_co, Call, Description, operation, together
 from ...redis.parsers import words
 from .account import accounts
 from .waiting_pages import window
@@ -38,7 +38,7 @@ class ClientRules(HasClients[C_co]):
         """Up to ``max`` clients by name from rank ``start`` on: those that have entries waiting or
         pending, or rules."""
         key = self.keys["clients"]
-        names, total = await both(
+        names, total = await together(
             Call(("ZRANGE", key, start, start + max - 1), words, key=key),
             Call(("ZCARD", key), int, key=key),
         )

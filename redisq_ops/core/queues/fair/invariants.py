@@ -16,7 +16,7 @@ from ...model.entry import State
 from ...model.keys import Keys
 from ...model.quoting import text
 from ...model.states import ZSETS
-from ...redis.operation import Call, both, together
+from ...redis.operation import Call, together
 from ...redis.parsers import integers
 from ...redis.whole_keys import elements, fields, members, scores, types_of
 from .account import Account
@@ -48,7 +48,7 @@ async def violations(queue: QueueReads[Any]) -> list[str]:
     )
     seen_of = [name for name in accounts if name not in hidden]
     parts = await together(
-        both(elements(keys["f_"] + name), elements(keys["c_"] + name)) for name in seen_of
+        together(elements(keys["f_"] + name), elements(keys["c_"] + name)) for name in seen_of
     )
     for name, (packed, rest) in zip(seen_of, parts, strict=True):
         account = accounts[name]

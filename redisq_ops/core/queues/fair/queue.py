@@ -33,7 +33,7 @@ from ...model.settings import BATCH, MAX_PAYLOAD
 from ...model.states import ZSETS
 from ...model.ulid import ulids
 from ...model.validation import PAIR, PAYLOAD, checked_pairs, listed, pair
-from ...redis.operation import C_co, Call, Description, both, operation, shortened, together
+from ...redis.operation import C_co, Call, Description, operation, shortened, together
 from ...redis.parsers import row_words, words
 from . import waiting_pages
 from .client import ClientQueue
@@ -246,7 +246,7 @@ class FairQueue(ClientRules[C_co], EntryResults[C_co], TakesEntries[C_co]):
         if not rows:
             return []
         key = self.keys["owner"]
-        entries, owners = await both(
+        entries, owners = await together(
             Queue._entries(self, state, rows, payloads),
             Call(("HMGET", key, *(id for id, _ in rows)), list[bytes | None], key=key),
         )
@@ -278,7 +278,7 @@ class FairQueue(ClientRules[C_co], EntryResults[C_co], TakesEntries[C_co]):
 
         A window by rank (``start``) is off by the number of holes before it.
         """
-        line, (total,) = await both(self._waiting_ids(query), self._counters("waiting"))
+        line, (total,) = await together(self._waiting_ids(query), self._counters("waiting"))
         found = await self._entries("waiting", [(id, None) for id in line.names], query.payloads)
         owned = zip(found, line.clients or (), strict=True)
         entries = (replace(entry, client=client) for entry, client in owned)

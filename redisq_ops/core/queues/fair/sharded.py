@@ -18,7 +18,7 @@ from ...model.entry import Client, Clients, Entry
 from ...model.errors import Refused
 from ...model.keys import checked_name
 from ...model.settings import BATCH
-from ...redis.operation import C_co, Call, Description, both, operation, together
+from ...redis.operation import C_co, Call, Description, operation, together
 from ...redis.parsers import scored
 from ...redis.whole_keys import members
 from ...sharding.shard_map import Head, home, next_due
@@ -96,7 +96,7 @@ class ShardedFairQueue(ShardedEntryResults[C_co, FairQueue[None]], FairQueue[C_c
         ids = [pairs[i][0] for i in which]
         if not ids:
             return {}
-        found = await together(both(part._bodies(ids), _in_trash(part, ids)) for part in others)
+        found = await together(together(part._bodies(ids), _in_trash(part, ids)) for part in others)
         replies: dict[int, SubmittedEntry] = {}
         for bodies, purged in found:
             for i, body, trash in zip(which, bodies, purged, strict=True):

@@ -14,7 +14,7 @@ from ...model.entry import Request
 from ...model.keys import Keys
 from ...model.settings import PRIORITIES
 from ...model.states import ZSETS
-from ...redis.operation import Call, both, in_batches, together
+from ...redis.operation import Call, in_batches, together
 from ...redis.parsers import integers
 from ...redis.whole_keys import elements, members
 from . import stream
@@ -41,7 +41,7 @@ async def violations(queue: RequestRecords[Any]) -> list[str]:
     odd = listed_priorities - set(map(str, ranked))
     problems += [f"prios has {word!r}, which is no priority" for word in sorted(odd)]
     lists = [f"{keys['p_']}{priority}" for priority in range(PRIORITIES)]
-    there, contents = await both(
+    there, contents = await together(
         Call(("EXISTS", *lists), int, key=lists[0]),
         together(elements(lists[p]) for p in ranked),
     )

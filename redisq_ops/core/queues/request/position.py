@@ -13,7 +13,7 @@ from ...model import record
 from ...model.entry import Request
 from ...model.queue_position import DEPTH, HOLDERS, OTHERS, Ahead, Holder, QueuePosition
 from ...model.settings import PRIORITIES
-from ...redis.operation import Call, both, together
+from ...redis.operation import Call, together
 from ...redis.parsers import integers, moment, number, scored, scores_of
 from . import stream
 
@@ -58,7 +58,7 @@ async def queue_position(queue: RequestRecords[Any], rid: str, n: int | None) ->
         together(queue._record(name) for name, _ in oldest if name != rid),
     )
     ids = [f"{rid}/{row.number}" for rows in held for row in rows]
-    holders, due = await both(
+    holders, due = await together(
         _holders(queue, ids), _scores(queue, "delay", [f"{rid}/{number}" for number in late])
     )
     own = None
@@ -113,7 +113,7 @@ async def _holders(queue: RequestRecords[Any], ids: Sequence[str]) -> list[Holde
     if not ids:
         return []
     meta = queue.keys["meta"]
-    scores, lines = await both(
+    scores, lines = await together(
         _scores(queue, "lease", ids), Call(("HMGET", meta, *ids), list[Any], key=meta)
     )
     found = []

@@ -30,7 +30,7 @@ from ...model.errors import BadInput
 from ...model.queue_position import OTHERS, QueuePosition
 from ...model.settings import PRIORITIES
 from ...model.states import ZSETS
-from ...redis.operation import C_co, Call, both, operation, together
+from ...redis.operation import C_co, Call, operation, together
 from ...redis.parsers import moment, scored, words
 from . import stream
 from .position import queue_position, tokens
@@ -119,7 +119,7 @@ class RequestReads(RequestRecords[C_co]):
     @operation
     async def unsettled(self, id: str, max: int = 100) -> list[tuple[str, State]]:
         """Up to ``max`` sub-requests of a request that are pending or delayed: (id, state)."""
-        pending, delayed = await both(
+        pending, delayed = await together(
             stream.held(self.keys["s_"] + id, "-", "+", max),
             stream.again(self.keys["later_"] + id, "-inf", "+inf", max),
         )
@@ -172,15 +172,17 @@ class RequestReads(RequestRecords[C_co]):
         last = None
         if consumer:
             key = self.keys["s_"] + group
-            request, rows = await both(
+            request, rows = await together(
                 self.request.op(group), stream.held(key, query.low, "+", max, consumer)
             )
             ids = [f"{group}/{row.number}" for row in rows]
             last = f"{rows[-1].number}-0" if len(rows) == max else None
         else:
-            request, unsettled = await both(self.request.op(group), self.unsettled.op(group, max))
+            request, unsettled = await together(
+                self.request.op(group), self.unsettled.op(group, max)
+            )
             ids = [id for id, state in unsettled if state == "pending"]
-        entries, now = await both(together(self.get.op(id) for id in ids), self._now())
+        entries, now = await together(together(self.get.op(id) for id in ids), self._now())
         found = [
             pending_delivery(entry, now)
             for entry in entries
@@ -252,7 +254,7 @@ class RequestReads(RequestRecords[C_co]):
         entry = (await self._entries("waiting", [(id, None)]))[0]
         # Without its stream entry it was settled, or swept from the trash.
         if entry.payload is None and not entry.unread:
-            ((result,), (purged,)) = await both(
+            ((result,), (purged,)) = await together(
                 self._results(rid, int(n), 1), self._purged_numbers(rid, int(n), 1)
             )
             return None if purged else Entry(id, "done", record=result)
@@ -263,7 +265,7 @@ class RequestReads(RequestRecords[C_co]):
         return entry
 
     async def _page_waiting(self, query: PageQuery) -> Page:
-        line, (total,) = await both(self._waiting_ids(query), self._counters("waiting"))
+        line, (total,) = await together(self._waiting_ids(query), self._counters("waiting"))
         entries = await self._entries("waiting", [(id, None) for id in line.names], query.payloads)
         return Page(tuple(entries), line.cursor, total, problem=line.problem)
 
@@ -274,11 +276,11 @@ class RequestReads(RequestRecords[C_co]):
     async def queue_position(self, id: str = "") -> QueuePosition:
         rid, _, n = id.partition("/")
         if not rid:
-            askers, listed = await both(self._recent_consumers(), together(tokens(self)))
+            askers, listed = await together(self._recent_consumers(), together(tokens(self)))
             return replace(askers, open=sum(listed))
         # Anything but a number that a stream id can have is no sub-request.
         number = int(n) if n.isdecimal() and len(n) <= _DIGITS else None
-        askers, own = await both(self._recent_consumers(), queue_position(self, rid, number))
+        askers, own = await together(self._recent_consumers(), queue_position(self, rid, number))
         return replace(
             own, asked_ms=askers.asked_ms, askers=askers.askers, askers_all=askers.askers_all
         )

@@ -9,7 +9,7 @@ from ...engine.optional_features import HasPriorityLevels, HasRequests
 from ...model.entry import Request
 from ...model.errors import NotFound
 from ...model.quoting import text
-from ...redis.operation import C_co, Call, attempt, both, operation, together
+from ...redis.operation import C_co, Call, attempt, operation, together
 from . import stream
 
 _RECORD = (
@@ -143,7 +143,7 @@ class RequestRecords(HasRequests[C_co], HasPriorityLevels[C_co]):
             return []
         places = [id.rpartition("/") for id in ids]
         key = self.keys["edited"]
-        found, edited = await both(
+        found, edited = await together(
             together(stream.payload(self.keys["s_"] + rid, n) for rid, _, n in places),
             Call(("HMGET", key, *ids), list[bytes | None], key=key),
         )

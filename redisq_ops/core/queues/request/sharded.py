@@ -18,7 +18,7 @@ from ...model.consumer_load import PendingPage, PendingQuery
 from ...model.entry import Consumer, Level, Request, State
 from ...model.errors import QueueClosed, Refused
 from ...model.settings import PRIORITIES
-from ...redis.operation import C_co, Call, both, operation, together
+from ...redis.operation import C_co, Call, operation, together
 from ...redis.parsers import scored
 from ...sharding.shard_map import Head, home, next_due
 from ...sharding.sharded_queue import ShardedQueue
@@ -89,7 +89,7 @@ class ShardedRequestQueue(ShardedQueue[C_co, RequestQueue[None]], RequestQueue[C
 
     async def _peek(self, part: RequestQueue[None]) -> Head:
         """The most urgent priority with tokens; delayed and pending entries rank after all."""
-        tokens, due = await both(scored(part.keys["prios"], "0", "0"), next_due(part.keys))
+        tokens, due = await together(scored(part.keys["prios"], "0", "0"), next_due(part.keys))
         return (0, tokens[0][1]) if tokens else (due, PRIORITIES)
 
     async def _rebalance_step(self) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...engine.state_scan import Position, Unread, WaitingIds, positions
 from ...model.entry import PageQuery
-from ...redis.operation import Call, Description, attempt, both, together
+from ...redis.operation import Call, Description, attempt, together
 from ...redis.parsers import number, spelt
 from . import stream
 
@@ -106,7 +106,7 @@ async def _numbers(
         raise marks
     rid, trash = request.decode(), queue.keys["trash"]
     key, low = queue.keys["s_"] + rid, marks.read if marks.read > behind else behind
-    numbers, unread = await both(
+    numbers, unread = await together(
         stream.again(queue.keys["again_"] + rid, f"({behind}", "+inf", max),
         together([stream.numbers(key, f"({low}-0", max)] if marks.waiting > marks.again else []),
     )
