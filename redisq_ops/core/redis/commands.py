@@ -192,12 +192,13 @@ async def together(
     five: Description[T],
     /,
 ) -> tuple[A, B, C, D, T]: ...
-async def together(one: Any, /, *others: Description[Any]) -> Any:
+async def together(first: Any, /, *others: Description[Any]) -> Any:
     """Run descriptions side by side: round k of all of them is one round trip.
 
-    Takes descriptions of one type, or as arguments two to five of different types.
+    Takes many descriptions of one type, and returns a list; or as arguments two to five of
+    different types, and returns a tuple.
     """
-    several: list[Description[Any]] = [one, *others] if others else list(one)
+    several: list[Description[Any]] = [first, *others] if others else list(first)
     results: list[Any] = [None] * len(several)
     waiting: list[tuple[int, Round]] = []
     try:
@@ -223,7 +224,7 @@ async def together(one: Any, /, *others: Description[Any]) -> Any:
         for one in several:
             if not isinstance(one, Call):
                 one.close()
-    return results
+    return tuple(results) if others else results
 
 
 async def attempts(calls: Sequence[Call[T]]) -> list[T | Exception]:

@@ -139,8 +139,11 @@ def test_rounds_side_by_side_cost_what_the_longest_costs(client: redis.Redis) ->
     assert len(trips) == 2
 
 
-def test_both_keeps_the_kinds_apart(client: redis.Redis) -> None:
+def test_several_of_different_types_give_a_tuple_and_many_of_one_a_list(
+    client: redis.Redis,
+) -> None:
     assert run(client, together(put("a", "1"), Call(("STRLEN", "none"), int))) == ("1", 0)
+    assert run(client, together([put("a", "2"), put("b", "3")])) == ["2", "3"]
     assert run(client, together([])) == []
 
 
