@@ -137,6 +137,7 @@ class Stage(JobQueues):
             reason = "rejected" if end.outcome == "reject" else "failed"
             self._outcomes[delivery.id] = EntryOutcome(delivery.id, "dead", None, reason, error)
 
+
 class _Awaited:
     """A stage as asyncio's callers see it."""
 
