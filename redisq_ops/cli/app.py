@@ -9,7 +9,7 @@ import typer
 from redisq_ops import __version__
 
 from .commands import Commands
-from .completion import contexts
+from .completion import contexts, one_of
 from .session import Session, begin, command_line
 
 app = typer.Typer(
@@ -71,7 +71,12 @@ def _start(
         ),
     ] = 0,
     log_format: Annotated[
-        str, typer.Option(metavar="FORMAT", help="Format of the log: text or json.")
+        str,
+        typer.Option(
+            metavar="FORMAT",
+            help="Format of the log: text or json.",
+            autocompletion=one_of("text", "json"),
+        ),
     ] = "text",
     version: Annotated[
         bool,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -63,6 +63,14 @@ def addresses(incomplete: str) -> list[str]:
     return _offered(_in_queue(name, _requests), incomplete) if slash else queues(incomplete)
 
 
+def periodics(incomplete: str) -> list[str]:
+    """Names of queues with this beginning; behind one and a slash, its periodic entries."""
+    name, slash, _ = incomplete.partition("/")
+    if not slash or _KNOWN.get() is not None:
+        return queues(incomplete)
+    return _offered(_in_queue(name, _periodics), incomplete)
+
+
 def clients(ctx: Any, incomplete: str) -> list[str]:
     """Clients of the queue on the line, with this beginning."""
     if (known := _KNOWN.get()) is not None:
@@ -98,6 +106,13 @@ async def _requests(queue: Queue[Any]) -> list[str]:
     return [f"{queue.name}/{one.id}" for one in found]
 
 
+async def _periodics(queue: Queue[Any]) -> list[str]:
+    from redisq_ops.core.engine.optional_features import HasPeriodicEntries
+
+    found = await queue.periodics.op() if isinstance(queue, HasPeriodicEntries) else ()
+    return [f"{queue.name}/{one.name}" for one in found]
+
+
 async def _clients(queue: Queue[Any]) -> list[str]:
     from redisq_ops.core.engine.optional_features import HasClients
 
@@ -119,7 +134,7 @@ def _in_queue(name: str, names: Callable[[Queue[Any]], Awaitable[list[str]]]) ->
     """Names that a queue has; none if there is no such queue, or no answer in time."""
     # Before the time-out starts, as in `queues`; `names` imports them again, at no cost.
     from redisq_ops.core.engine import optional_features  # noqa: F401
-    from redisq_ops.core.queues import request  # noqa: F401
+    from redisq_ops.core.queues import delay, request  # noqa: F401
     from redisq_ops.core.redis.operation import run
     from redisq_ops.ops.deployment import Deployment
     from redisq_ops.ops.inspect import consumers, worker_processes  # noqa: F401
@@ -160,13 +175,20 @@ def _offered(names: Iterable[str], incomplete: str) -> list[str]:
     return [name for name in begun if _PLAIN.fullmatch(name) and shown(name) == name][:MOST]
 
 
-def states_among(possible: Sequence[str]) -> Callable[[str], list[str]]:
-    """Completes the states that a command can change."""
+def one_of(*words: str) -> Callable[[str], list[str]]:
+    """Completes one of these words."""
 
-    def states(incomplete: str) -> list[str]:
-        return _offered(possible, incomplete)
+    def found(incomplete: str) -> list[str]:
+        return _offered(words, incomplete)
 
-    return states
+    return found
+
+
+def roles(incomplete: str) -> list[str]:
+    """Roles of ACL users with this beginning."""
+    from redisq_ops.ops.acl_roles import ROLES
+
+    return _offered(ROLES, incomplete)
 
 
 def schemas(incomplete: str) -> list[str]:

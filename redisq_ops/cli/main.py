@@ -18,6 +18,7 @@ from redisq_ops.core.model.exit_codes import BAD_INPUT, FAILED, INTERRUPTED
 
 _LONGEST = 1000
 """maximum number of characters of an error's message"""
+_SHELLS = frozenset({"bash", "zsh", "fish"})
 _EXTRAS = {
     **dict.fromkeys(("pandas", "pyspark"), "spark"),
     **dict.fromkeys(("duckdb", "pyarrow", "sqlglot"), "sql"),
@@ -137,6 +138,8 @@ def _run(words: Sequence[str]) -> int:
         from .completion import replace_scripts
 
         replace_scripts()
+        if not _SHELLS.isdisjoint(words):  # else Typer ignores the name
+            os.environ["_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"] = "1"
     # Typer bundles click or uses the installed one: take the class from Typer.
     usage_error: Any = typer.BadParameter.__base__
     try:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple, TypeGuard, TypeVar, dataclass_tra
 import typer
 from typer.models import ArgumentInfo, OptionInfo
 
-from .completion import addresses, clients, conditions, queues, settings, workers
+from .completion import addresses, clients, conditions, periodics, queues, settings, workers
 from .redis_import import import_redis
 from .session import Session
 
@@ -43,6 +43,7 @@ _COMPLETED: dict[str, Callable[..., Any]] = {
     "REQUEST": addresses,
     "CLIENT": clients,
     "FROM": workers,
+    "QUEUE/NAME": periodics,
     "NAME=VALUE": settings,
 }
 """metavar of an argument -> the function that completes it"""

@@ -62,7 +62,7 @@ def _to_json(value: Any) -> Any:
         return value.model_dump(mode="json")
     if isinstance(value, PurePath):
         return str(value)
-    raise NotImplementedError(f"a {type(value).__name__} has no JSON: use a dataclass")
+    raise NotImplementedError(f"{type(value).__name__} has no JSON: use a dataclass")
 
 
 def _from_json(kind: type, value: Any) -> Any:

@@ -191,6 +191,7 @@ class Tasks:
 
     # --- working ---------------------------------------------------------------------------------
 
+    @validated
     def handler(self, concurrency: int) -> Handler:
         """What a worker runs: async if one of the tasks is; the others run in threads then."""
         runner = Runner(self, concurrency)

@@ -82,10 +82,10 @@ class Task(Generic[P, R]):
         datetime, or Unix seconds): not earlier. ``expires``: a time like ``at``; a job that no
         worker took by then is dead, and says so. ``unique``: a text of printable ASCII without
         space { } * | /; while a job of this task with the same text is there and not done, no
-        second one is added. ``priority``: a level of `Tasks`. ``for_client``: a name; clients take
-        turns, so that none waits for all jobs of another, but there are no times and levels.
-        ``then``: what follows, as `after` makes it, or several in turn. Returns a `Job`. Raises
-        `BadArguments` before anything is sent, and what `TakesEntries.add_entries` raises.
+        second one is added to its level. ``priority``: a level of `Tasks`. ``for_client``: a name;
+        clients take turns, so that none waits for all jobs of another, but there are no times and
+        levels. ``then``: what follows, as `after` makes it, or several in turn. Returns a `Job`.
+        Raises `BadArguments` before anything is sent, and what `TakesEntries.add_entries` raises.
 
             thumbnail.submit("a.png", width=100, in_=60, unique="a.png")
         """

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from redisq_ops.core.model.clock import Moment, Seconds, checked_moment, duration_ms, wall_ms
@@ -48,7 +49,6 @@ class Stage(JobQueues):
     def __init__(self, tasks: Tasks) -> None:
         super().__init__({}, tasks.url, tasks.prefix)
         self._tasks = tasks
-        self._handler: Handler = tasks.handler(1)
         self._due: dict[str, tuple[int, Delivery]] = {}
         self._outcomes: dict[str, EntryOutcome] = {}
         self._running: set[str] = set()
@@ -66,6 +66,9 @@ class Stage(JobQueues):
         if name == self._tasks.map_name:
             raise BadInput("map needs a server: see redisq_ops.testing.fixtures")
         return self
+
+    def exists(self) -> bool:
+        raise BadInput("workers and schedules need a server: see redisq_ops.testing.fixtures")
 
     def aqueue(self, name: str) -> _Awaited:
         return _Awaited(self.queue(name))
@@ -118,8 +121,10 @@ class Stage(JobQueues):
 
     def _run(self, delivery: Delivery) -> None:
         work = Work(delivery, lambda works: [True] * len(works), self.now_ms)
-        end = perform(replace(self._handler, call=self._call), work)
-        task = self._handler.tasks.get(work.task or "")
+        # Each job gets threads of its own: it may submit others, which run while it does.
+        handler = self._tasks.handler(1)
+        end = perform(replace(handler, call=partial(_call, handler)), work)
+        task = handler.tasks.get(work.task or "")
         policy = (task and task.retry) or RetryPolicy()
         error = Failure.decoded(end.value)
         again = delivery._replace(failures=delivery.failures + 1)
@@ -132,11 +137,6 @@ class Stage(JobQueues):
             reason = "rejected" if end.outcome == "reject" else "failed"
             self._outcomes[delivery.id] = EntryOutcome(delivery.id, "dead", None, reason, error)
 
-    def _call(self, work: Work) -> Any:
-        if not self._handler.is_async:
-            return self._handler.call(work)
-        return _in_a_loop(self._handler, work)
-
 
 class _Awaited:
     """A stage as asyncio's callers see it."""
@@ -148,8 +148,10 @@ class _Awaited:
         return self._stage.add_entries(*args, **place)
 
 
-def _in_a_loop(handler: Handler, work: Work) -> Any:
-    """The result of an async handler, also where a loop runs in this thread."""
+def _call(handler: Handler, work: Work) -> Any:
+    """The result of a handler; that of an async one also where a loop runs in this thread."""
+    if not handler.is_async:
+        return handler.call(work)
     from threading import Thread
 
     found: list[Any] = []

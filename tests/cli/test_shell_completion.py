@@ -17,7 +17,7 @@ import pytest
 import redis
 
 from redisq_ops.cli.main import run
-from redisq_ops.core.queues.delay import DelaySet
+from redisq_ops.core.queues.delay import DelaySet, Periodic
 from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue
 
@@ -58,6 +58,8 @@ def test_commands_and_their_options() -> None:
     assert set(completed("redisq purge mail --state de")) == {"dead", "delayed"}
     assert completed("redisq --cont") == ["--context"]
     assert completed("redisq schema entry-d") == ["entry-details"]
+    assert completed("redisq acl w") == ["worker"]
+    assert completed("redisq --log-format j") == ["json"]
     assert completed("redisq dlq ls mail --where ta") == ["task="]
 
 
@@ -76,10 +78,10 @@ def test_the_shell_is_told_to_ask(shell: str, tmp_path: Path) -> None:
         text=True,
         check=False,
         timeout=30,
-        env={**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
     )
     assert done.returncode == 0
-    assert "_REDISQ_COMPLETE=complete_" in done.stdout and "redisq" in done.stdout
+    mark = {"bash": "COMPREPLY", "zsh": "#compdef redisq", "fish": "--no-files"}[shell]
+    assert "_REDISQ_COMPLETE=complete_" in done.stdout and mark in done.stdout
 
 
 class Shell:
@@ -102,7 +104,7 @@ class Shell:
             check=True,
             timeout=90,
             capture_output=True,
-            env={**environment, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
+            env=environment,
         )
         self._pid, self._fd = pty.fork()
         if not self._pid:
@@ -189,6 +191,8 @@ def test_queues_come_from_the_server(url: str, client: redis.Redis) -> None:
     FairQueue(client, "fair").submit("acme", [b"x"])
     assert completed("redisq client block fair a", REDIS_URL=url) == ["acme"]
     assert completed("redisq settings mail max_l") == ["max_lost="]
+    DelaySet(client, "later").set_periodic(Periodic("report", "0 6 * * *", b""))
+    assert completed("redisq periodic pause later/r", REDIS_URL=url) == ["later/report"]
 
 
 @pytest.mark.slow

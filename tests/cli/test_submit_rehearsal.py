@@ -71,6 +71,7 @@ def nothing(client: Client) -> None:
         (other_kind, []),
         (other_type, []),
         (nothing, ["--queue", "sidekiq:x"]),
+        (nothing, ["--queue", "sidekiq:x", "--in", "1h"]),
         (nothing, ["--id", "a/b"]),
         (nothing, ["--priority", "100"]),
         (nothing, ["--limit", "0"]),
@@ -149,6 +150,23 @@ def test_entries_of_a_queue_without_requests(
     assert "max_waiting is 3" in refused("full", *more)
     run(client, control.drain(queue, Author("ada", "laptop")))
     assert "draining" in refused("full", *more)
+
+
+@pytest.mark.parametrize(
+    ("more", "kind"),
+    [(["--for-client", "ann"], "fair"), (["--in", "1h"], "delay"), ([], "request")],
+)
+def test_a_new_queue_is_of_the_kind_that_the_options_need(
+    redisq: Redisq, client: Client, tmp_path: Path, more: list[str], kind: str
+) -> None:
+    file = tmp_path / "in"
+    file.write_bytes(b"one\ntwo\n")
+    words = ["submit", str(file), "--queue", "mail", "--id", "r", *more]
+    redisq(*words, "--dry-run")
+    assert client.dbsize() == 0
+    redisq(*words)
+    (row,) = redisq.rows("ls", "mail")
+    assert (row["kind"], row["waiting"] + row["delayed"]) == (kind, 2)
 
 
 @pytest.mark.alike

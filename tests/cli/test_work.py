@@ -904,6 +904,19 @@ def test_a_closed_pipe_is_quiet(queue: RequestQueue[redis.Redis]) -> None:
         assert process.wait() == 0
 
 
+def test_a_sub_request_has_a_result_of_its_own(
+    queue: RequestQueue[redis.Redis], capfd: pytest.CaptureFixture[str]
+) -> None:
+    queue.submit([b"one", b"two"], id="r")
+    for delivery in queue.take(2, consumer="w").deliveries:
+        queue.settle([Settlement(delivery, "result", delivery.payload)])
+    assert cli.run(["results", "default/r/2"]) == 0
+    assert json_lines(capfd.readouterr().out) == [{"n": 2, "state": "done", "result": "two"}]
+    assert cli.run(["results", "default/r/3"]) == 1
+    assert cli.run(["wait", "default/r/2"]) == 2
+    assert "is a part of default/r: wait for that" in capfd.readouterr().err
+
+
 @pytest.mark.slow
 def test_results_that_were_too_much_are_said(
     queue: RequestQueue[redis.Redis], capfd: pytest.CaptureFixture[str]

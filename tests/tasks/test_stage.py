@@ -40,6 +40,16 @@ async def area(size: Size, factor: int = 1) -> int:
     return size.width * size.height * factor
 
 
+@jobs.task()
+def double(n: int) -> int:
+    return n * 2
+
+
+@jobs.task()
+def twice(n: int) -> int:
+    return double.submit(double.submit(n).result()).result()
+
+
 @pytest.fixture(autouse=True)
 def none_yet() -> None:
     attempts.clear()
@@ -118,6 +128,14 @@ def test_async_callers() -> None:
         assert asyncio.run(main()) == 6
 
 
-def test_a_list_needs_a_server() -> None:
+def test_jobs_run_within_jobs() -> None:
+    with at_once(jobs):
+        chain = twice.submit(5, then=[twice.after("n"), twice.after("n")])
+        assert chain.then[-1].result() == 5 * 4**3, "each call submits another one"
+
+
+def test_what_needs_a_server_says_so() -> None:
     with at_once(jobs), pytest.raises(BadInput, match="map needs a server"):
         thumbnail.map(["a.png"])
+    with at_once(jobs), pytest.raises(BadInput, match="workers and schedules need a server"):
+        jobs.worker(burst=True)

@@ -50,7 +50,7 @@ def doctor(s: Session) -> int:
 
 @options
 class AclOptions:
-    role: str = argument("ROLE")
+    role: str = argument("ROLE", complete=completion.roles)
     queues: list[str] | None = option(
         "--queue", "NAME", "Only this queue; repeatable.", autocompletion=completion.queues
     )

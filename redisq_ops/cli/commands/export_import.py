@@ -22,7 +22,7 @@ from redisq_ops.ops.private_files import atomic_write
 from redisq_ops.ops.terminal import entries as some
 from redisq_ops.ops.terminal import kind_of
 
-from ..completion import queues, states_among
+from ..completion import one_of, queues
 from ..confirm_and_run import agreed, drive, ended
 from ..options import RATE, Go, Selecting, argument, command, flag, option, options
 from ..output import count, emit, printable, progress, rate_limited, say, untouched
@@ -48,7 +48,7 @@ class ExportOptions:
         "--state",
         "STATE",
         "Only entries in this state; repeatable.",
-        autocompletion=states_among(STATES),
+        autocompletion=one_of(*STATES),
     )
     output: str | None = option(
         "--output -o", "FILE", "Write to FILE, atomically; default: stdout."

@@ -22,19 +22,20 @@ commands = typer.Typer()
 def results(
     s: Session,
     *,
-    id: str = argument("ID", "Request or entry, by id or as QUEUE/ID."),
+    id: str = argument("ID", "Request, sub-request or entry, by id or as QUEUE/ID."),
     raw: bool = flag("--raw", "Print the bytes of each result and a line feed, not JSON."),
 ) -> None:
-    """Print the results of a request in order, or of an entry: a JSON object for each.
+    """Print the results of a request in order, or of one entry: a JSON object for each.
 
     Each has n and state, then result (text), result_b64 (other bytes) or, if dead, error; result is
     null where there is none. --raw omits sub-requests without a result; on a terminal it escapes
-    control characters. An entry is one of a delay set or fair queue, such as a job of
-    redisq_ops.tasks.
+    control characters. An entry is a sub-request, or one of a delay set or fair queue, such as a
+    job of redisq_ops.tasks.
 
     Examples:
       redisq results mail/r1
       redisq results r1 --raw
+      redisq results mail/r1/17
       redisq results later/e1
     """
     from redisq_ops.core.engine.entry_results import EntryResults
@@ -43,7 +44,10 @@ def results(
     at = s.run(s.deployment.resolve(id))
     if isinstance(at.queue, EntryResults) and at.id is not None:
         return _print(s.run(of_entry(at.queue, at.id)), raw)
-    reader = Results(*request_of(at))
+    queue, request = request_of(at)
+    if "/" in request:
+        return _print(s.run(of_entry(queue, request)), raw)
+    reader = Results(queue, request)
     record = s.run(reader.request())
     while page := s.run(reader.page()):
         for outcome in page:

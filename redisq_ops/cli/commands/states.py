@@ -16,7 +16,7 @@ from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.states import VERBS, Verb
 from redisq_ops.ops.filter.time import duration_ms, moment_ms
 
-from ..completion import grouped_by, queues, states_among
+from ..completion import grouped_by, one_of, queues
 from ..confirm_and_run import confirm_and_run
 from ..options import (
     PLAN,
@@ -119,7 +119,7 @@ def _among(*possible: State) -> Any:
     help = f"State of the entries: {last}."
     if others:
         help = f"State of the entries: {', '.join(others)} or {last}. Single entries need none."
-    return option("--state", "STATE", help, autocompletion=states_among(possible))
+    return option("--state", "STATE", help, autocompletion=one_of(*possible))
 
 
 @options

@@ -124,6 +124,9 @@ def submit(s: Session, given: SubmitOptions) -> int:
     """Submit a file as one request, a sub-request per line; to a queue without requests, an entry
     per line, with ids ID-1, ID-2, … Prints the id.
 
+    A queue that does not exist is created: with --at or --in as a delay set, with --for-client as a
+    fair queue, else as a request queue.
+
     If it is interrupted, run it again with the same --id: it continues where it stopped, from stdin
     too. The line feed at the end of a line is removed; an empty line is a sub-request as well.
 
@@ -263,11 +266,15 @@ def _payloads(plan: _Plan, source: BinaryIO, rejects: RejectFile | None) -> Iter
 def _job(s: Session, plan: _Plan, payloads: Iterator[bytes | None], *, waits: bool) -> Job:
     from redisq_ops.core.engine.optional_features import HasRequests, TakesEntries
     from redisq_ops.core.engine.registry import refuse_reserved_name
+    from redisq_ops.core.queues.delay import DelaySet
+    from redisq_ops.core.queues.fair import FairQueue
     from redisq_ops.core.queues.request import RequestQueue
     from redisq_ops.ops.files.submit import EachEntry, EachLine, Submission, opened
     from redisq_ops.ops.required_features import requests_of
 
-    queue = s.run(opened(s.deployment, plan.queue))
+    new = FairQueue if plan.client is not None else RequestQueue if plan.at_ms is None else DelaySet
+    queue = s.run(opened(s.deployment, plan.queue, new))
+    refuse_reserved_name(queue.name, queue.kind)
     if isinstance(queue, TakesEntries):
         if waits or plan.per_line or (plan.limit, plan.priority) != (LIMIT, PRIORITY):
             raise BadInput(
@@ -278,7 +285,6 @@ def _job(s: Session, plan: _Plan, payloads: Iterator[bytes | None], *, waits: bo
     if not isinstance(queue, HasRequests):
         raise WrongKind(f"queue {queue.name} is {kind_of(queue.kind)}: its own program submits")
     queue = requests_of(queue)
-    refuse_reserved_name(queue.name, RequestQueue.kind)
     if plan.client is not None or plan.at_ms is not None:
         raise BadInput(f"queue {queue.name} has requests: they have no client and no ready time")
     if plan.per_line:

@@ -81,14 +81,23 @@ def wait(
         )
     if queues:
         return _wait_for_counts(s, queues[0], until or DONE_WITH_ALL, holds, timeout_s)
-    return wait_for(s, [(_waitable(at.queue), at.id) for at in places if at.id], timeout_s)
+    ids = [(at.queue, at.id) for at in places if at.id is not None]
+    return wait_for(s, [(_waitable(queue, id), id) for queue, id in ids], timeout_s)
 
 
-def _waitable(queue: Queue[Any]) -> Waitable:
+def _waitable(queue: Queue[Any], id: str) -> Waitable:
     from redisq_ops.core.engine.entry_results import EntryResults
     from redisq_ops.ops.required_features import requests_of
 
-    return queue if isinstance(queue, EntryResults) else requests_of(queue)
+    if isinstance(queue, EntryResults):
+        return queue
+    request, part, _ = id.partition("/")
+    if part:
+        whole = f"{queue.name}/{request}"
+        raise BadInput(
+            f"{queue.name}/{id} is a part of {whole}: wait for that, by redisq wait {whole}"
+        )
+    return requests_of(queue)
 
 
 def wait_for(s: Session, places: list[tuple[Waitable, str]], timeout_s: float | None) -> int:

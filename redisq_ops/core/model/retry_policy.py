@@ -73,7 +73,12 @@ class RetryPolicy:
                 wanted = f"an int from 1 to {MOST_ATTEMPTS:,}"
                 raise BadInput(f"attempts must be {wanted}, not {attempts!r:.60}")
         if self.backoff is not None:
-            checked_seconds(_waits(self.backoff)(1), "backoff after 1 failure")
+            waits = _waits(self.backoff)
+            try:
+                first = waits(1)
+            except Exception as error:
+                raise BadInput(f"backoff after 1 failure: {error}") from error
+            checked_seconds(first, "backoff after 1 failure")
 
     def wait_s(self, failures: int) -> float:
         """Seconds to wait after so many failures, 1 after the first; not spread."""

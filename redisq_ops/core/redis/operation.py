@@ -18,7 +18,18 @@ import functools
 import inspect
 import re
 from collections.abc import Callable
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    cast,
+    overload,
+)
 
 import redis
 import redis.asyncio as aredis
@@ -296,6 +307,11 @@ class AsyncOperation(BoundOperation[P, T_co]):
 class DescribedOperation(BoundOperation[P, T_co]):
     __slots__ = ()
     __doc__: Any = property(_documentation)
+
+    if not TYPE_CHECKING:  # for a checker it is no function
+
+        def __call__(self, *args, **kwargs):
+            raise BadInput("no client was given: make one with connect() or aconnect()")
 
 
 class operation(Generic[P, T_co]):

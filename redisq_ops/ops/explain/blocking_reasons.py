@@ -181,7 +181,9 @@ class BlockingReasons(ReasonParts):
             "consumers_seen": position.askers,
             "all_looked_at": position.askers_all,
         }
-        command = hint("work", "MODULE:FUNCTION", queue=self.queue.name)
+        entry, command = self.observed.entry, hint("work", "MODULE:FUNCTION", queue=self.queue.name)
+        if entry is not None and entry.task and not self.queue.owner:
+            command = hint("work", "MODULE:TASKS")
         work: dict[str, Any] = {"verb": "work", "command": command}
         if position.group is not None or not self.queue.worked_on_here:
             work = {}

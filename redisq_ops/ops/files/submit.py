@@ -137,9 +137,9 @@ class LineCounts:
             yield payload
 
 
-async def opened(deployment: Deployment, name: str) -> Queue[Any]:
-    """The queue of that name; else a request queue, which its first use creates."""
-    return await deployment.named(name) or RequestQueue(
+async def opened(deployment: Deployment, name: str, kind: type[Any] = RequestQueue) -> Queue[Any]:
+    """The queue of that name; else one of that kind, which its first use creates."""
+    return await deployment.named(name) or kind(
         deployment.client,
         name,
         prefix=deployment.prefix,

@@ -21,7 +21,7 @@ def match_pattern(text: str) -> Regex:
     try:
         return regex(text)
     except BadRegex as error:
-        raise BadInput(f"--match {text!r}: {error.located}") from error
+        raise BadInput(f"--match {text!r} is no regular expression: {error.located}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,12 +33,13 @@ class Results:
         return page
 
 
-async def of_entry(queue: EntryResults[Any], id: str) -> SubRequestOutcome:
-    """What became of an entry, as if it were the only sub-request of a request."""
+async def of_entry(queue: EntryResults[Any] | RequestQueue[Any], id: str) -> SubRequestOutcome:
+    """What became of a sub-request, or of an entry as if it were a request's only one."""
     (end,) = await queue.outcomes.op([id])
     if end.state is None:
         raise absent(queue.name, id)
-    return SubRequestOutcome(1, end.state, end.result, end.reason, end.error)
+    number = int(id.partition("/")[2] or 1)
+    return SubRequestOutcome(number, end.state, end.result, end.reason, end.error)
 
 
 def absent(queue: str, id: str) -> NotFound:

@@ -30,6 +30,8 @@ from redisq_ops.tasks import Tasks
 from ...command_line import Redisq
 
 FAST = RetryPolicy(2, lambda failures: 0)
+NO_NUMBER: Any = dict
+NOBODY: Any = None
 WRONG: Any = 5
 TEXT: Any = "5"
 MAKES: dict[str, Any] = {
@@ -186,6 +188,9 @@ def test_deaths_are_told_beside_deliveries_and_beside_settlements(
         (lambda: RetryPolicy(backoff=TEXT), "backoff must be a list, not str"),
         (lambda: RetryPolicy(backoff=True), "a wait of backoff is seconds"),
         (lambda: RetryPolicy(backoff=[]), "backoff is an empty list"),
+        (lambda: RetryPolicy(backoff=NO_NUMBER), "backoff after 1 failure: 'int' object"),
+        (lambda: Tasks("jobs").handler(TEXT), "concurrency must be an int, not str"),
+        (lambda: DelaySet(NOBODY, "q").counts(), "no client was given: make one with connect()"),
         (lambda: RetryPolicy(backoff=[1, -1]), "a wait of backoff of -1: seconds from 0"),
         (lambda: RetryPolicy(backoff=lambda n: -1), "backoff after 1 failure of -1: seconds from"),
         (lambda: RequestQueue(None, "q", retry=WRONG), "retry must be a RetryPolicy, not int"),

@@ -223,6 +223,8 @@ def test_no_worker_is_taking(mail: RequestQueue[redis.Redis], clock: FakeClock) 
     assert answer.rule == "no-worker" and answer.facts["consumers_seen"] == 0
     assert answer.sentence == "no worker is taking: no consumer of mail was seen in the last day"
     assert answer.command == "redisq work MODULE:FUNCTION --queue mail"
+    mail.submit([b"{}"], id="send~2")
+    assert Answer(mail, "send~2/1").command == "redisq work MODULE:TASKS"  # it names its queues
     (delivery,) = mail.take(1, consumer="w1").deliveries
     settled(mail, delivery, "ack")
     assert Answer(mail, "r1/2").rule == "next"
