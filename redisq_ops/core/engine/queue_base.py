@@ -81,7 +81,7 @@ class QueueBase(DeclaredFeatures, Bound[C_co], metaclass=_QueueClass):
     editable_states: ClassVar[tuple[State, ...]] = ("delayed", "dead")
     """states in which `edit` can change a payload"""
     waiting_depth: ClassVar[int | None] = None
-    """waiting entries that a page finds by position (``start``) within milliseconds; None: all"""
+    """waiting entries that a page finds by position (``start``); None: all"""
     has_settings: ClassVar[bool] = True
     """whether the queue has settings and the flags ``paused`` and ``closed``"""
     has_rate: ClassVar[bool] = True

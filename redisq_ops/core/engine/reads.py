@@ -97,9 +97,10 @@ class QueueReads(QueueBase[C_co]):
 
         ``cursor``: the `Page.cursor` of the page before; no entry is skipped or shown twice,
         whatever came or went between the two. ``start``: the rank of the first entry, for a window
-        in a long list. ``payloads``: also read payloads. ``glance``: for views that read again and
-        again: long records of other programs may be left out, and their entries say so. ``brief``:
-        payloads that would have to be made of other programs' records may be left out.
+        in a long list; raises `BadInput` beyond ``waiting_depth``. ``payloads``: also read
+        payloads. ``glance``: for views that read again and again: long records of other programs
+        may be left out, and their entries say so. ``brief``: payloads that would have to be made of
+        other programs' records may be left out.
         """
         query = PageQuery(cursor, max, start, payloads, glance, brief and not payloads)
         return self._page_behind(state, query)
@@ -122,6 +123,9 @@ class QueueReads(QueueBase[C_co]):
         if state == "done":
             return Page((), None, 0)
         if state == "waiting":
+            if self.waiting_depth is not None and (query.start or 0) > self.waiting_depth:
+                what = f"start is at most {self.waiting_depth:,} for what waits in {self.name}"
+                raise BadInput(f"{what}, not {query.start:,}: read on from a page's cursor")
             return await self._page_waiting(query)
         return await self._page_zset(state, ZSETS[state], query)
 

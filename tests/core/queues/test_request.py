@@ -661,6 +661,9 @@ def test_pages_of_what_waits_skip_the_purged_and_begin_with_the_retries(queue: Q
         assert seen == everything, size
     window = queue.page("waiting", max=2, start=2, payloads=True)
     assert [(e.id, e.payload) for e in window.entries] == [("b/2", b"2"), ("b/3", b"3")]
+    assert queue.page("waiting", start=1000).entries == ()
+    with pytest.raises(BadInput, match="start is at most 1,000"):
+        queue.page("waiting", start=1001)
 
 
 def test_an_entry_is_found_wherever_it_is(queue: Queue) -> None:
