@@ -173,6 +173,18 @@ def test_schedules_are_listed_as_the_program_has_them(
 
 @pytest.mark.alike
 @pytest.mark.parametrize("case", CASES)
+def test_what_a_program_notes_of_its_schedules_is_no_queue(
+    redisq: Redisq, client: Client, case: str
+) -> None:
+    CASES[case].fill(client)
+    client.zadd("uniquejobs:digests", {"uniquejobs:1": 1_796_000_000})
+    client.zadd("uniquejobs:expiring_digests", {"uniquejobs:1": 4_000_000_000})
+    program = CASES[case].queue.partition(":")[0]
+    assert {row["kind"] for row in redisq.rows("discover")} == {program}
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("case", CASES)
 def test_a_change_is_the_programs_own_and_undo_takes_it_back(
     redisq: Redisq, client: Client, case: str
 ) -> None:
