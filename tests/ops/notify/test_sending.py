@@ -119,7 +119,9 @@ def test_chats_get_the_lines_in_their_own_form(
     assert kind != "slack" or "<!channel>" not in text
 
 
-@pytest.mark.parametrize("answer, why", [(500, "it answered 500"), ("close", "the connection failed")])
+@pytest.mark.parametrize(
+    "answer, why", [(500, "it answered 500"), ("close", "the connection failed")]
+)
 def test_what_apprise_says_of_a_failure_is_neither_shown_nor_logged(
     answer: Any,
     why: str,
