@@ -7,6 +7,7 @@ from collections import Counter
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import BadInput, NotFound
 from redisq_ops.core.model.exit_codes import DONE, FAILED, INTERRUPTED
+from redisq_ops.ops.change.allowed import ensure_changeable
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.edit import (
     Change,
@@ -59,6 +60,7 @@ def edit(
     (target,) = found
     state = target.state
     editable(target.queue, state)
+    s.run(ensure_changeable(target.queue))
     rate = selecting.conditions.scan_rate
     with reading(f"looking through {target.queue.name}", rate=rate) as meter:
         selection = s.run(select(target.queue, state, target.filter, meter))

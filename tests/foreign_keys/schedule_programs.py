@@ -157,6 +157,7 @@ def sidekiq_scheduler(client: Client, next_s: float = HOUR) -> None:
     for name, config in schedules.items():
         client.hset("schedules", name, json.dumps(config, separators=(",", ":")))
         client.hset("sidekiq-scheduler:next_times", name, at.strftime("%Y-%m-%d %H:%M:%S +0000"))
+        client.zadd(f"sidekiq-scheduler:pushed:{name}", {str(at.timestamp()): at.timestamp()})
 
 
 def sidekiq_scheduler_does(client: Client, name: str, verb: str) -> None:

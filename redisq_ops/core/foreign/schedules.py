@@ -11,7 +11,9 @@ from urllib.parse import quote
 
 from ..engine.operator_changes import ChangeUndo
 from ..engine.optional_features import HasPeriodicEntries
+from ..engine.registry import all_queues
 from ..model.errors import Refused
+from ..model.quoting import raw_of, text
 from ..redis.operation import C_co, Call, attempt, operation, together
 from ..redis.parsers import pairs
 from .elements import UNDO as ELEMENTS
@@ -88,6 +90,30 @@ class HasSchedules(ElementChanges[C_co], HasPeriodicEntries[C_co]):
     def takes(self, queue: str) -> bool:
         """Whether jobs that go into the owner's queue of that name are entries here."""
         return queue not in self.beside if self.whole else queue == self.own_name
+
+    async def shown_here(
+        self, schedules: Iterable[OwnersSchedule], usual: str = ""
+    ) -> list[OwnersSchedule]:
+        """Those whose jobs go into this queue, the ``queue`` of their records. One into a queue
+        that isn't registered, or that names none, is shown in a registered one: in that of all
+        queues, in the ``usual`` one, or in the first by name."""
+        into: list[tuple[OwnersSchedule, str]]
+        into = [(one, one.record.get("queue") or "") for one in schedules]
+        if all(self.takes(name) for _, name in into):
+            return [one for one, _ in into]
+        known = await self._registered_beside()
+        first = min(known, key=lambda name: (name not in ("", usual), name))
+        return [one for one, name in into if self.takes(name if name in known else first)]
+
+    async def _registered_beside(self) -> set[str]:
+        """The own names of this queue and of the registered ones beside it; that of all: empty."""
+        found = await attempt(all_queues(self.prefix))
+        others = [] if isinstance(found, Exception) else found
+        beside = (one for one in others if (one.kind, one.at or "") == (self.kind, self.at))
+        return {
+            self.own_name,
+            *(text(raw_of(one.called or one.name.partition(":")[2])) for one in beside),
+        }
 
     @operation
     async def periodics(self) -> Sequence[OwnersSchedule]:

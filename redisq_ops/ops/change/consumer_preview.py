@@ -49,7 +49,7 @@ def consumer_preview(
     if not undoable(held):
         many = f"more than {count(consumer_steps.UNDOABLE)} entries of a stream"
         back = "" if acknowledge else f": claim them back{f' from {to}' if to else ''}"
-        why = "nobody had them" if held.consumer == NOBODY else f"{many}{back}"
+        why = "no consumer with a name had them" if held.consumer == NOBODY else f"{many}{back}"
         lines.append(f"there is no undo: {why}")
     facts = {
         "verb": verb,

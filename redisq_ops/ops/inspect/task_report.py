@@ -167,7 +167,7 @@ class TaskReader:
 
     async def _by_counters(self, now_ms: int) -> TaskReport | None:
         """The runs of a queue of ours, by task where its workers count them so; None: of another
-        program's."""
+        program's, and where nobody counts."""
         if self.queue.owner:
             return None
         minutes = max(1, self._span_ms // 60_000)
@@ -176,7 +176,7 @@ class TaskReader:
         rates, events = await together(
             self.queue.rates.op(now_ms, minutes), self.queue.history.op(LATEST)
         )
-        return _of_counters(rates, events, now_ms)
+        return _of_counters(rates, events, now_ms) if rates.counted else None
 
     async def _state(self, state: State, counts: Counts, now_ms: int) -> _Read:
         """The latest entries of a state; of delayed ones the first, which were tried before."""

@@ -35,6 +35,9 @@ _TYPES: Final = {None: "success", Severity.WARNING: "warning", Severity.CRITICAL
 _CALL: Final = re.compile("@(?=everyone|here|channel)|<(?=[@#!])")
 """what in a reason would call people; a zero-width space behind it keeps it a text"""
 _STATUS: Final = re.compile(r"\berror=([345]\d\d)\b")
+_CONNECTION: Final = "onnection error"
+"""how apprise begins to say that there was no answer; of a mail server also that it refused the
+login, or has no TLS"""
 
 
 class Sender:
@@ -153,5 +156,9 @@ def _notify(service: Any, message: Message) -> str | None:
     result = service.notify(body, message.title, notify_type=kind, body_format="text")
     if result:
         return None
-    status = next((found[1] for log in result.logs() if (found := _STATUS.search(str(log)))), None)
-    return "it did not take the message" if status is None else f"it answered {status}"
+    said = "\n".join(map(str, result.logs()))
+    if status := _STATUS.search(said):
+        return f"it answered {status[1]}"
+    if _CONNECTION in said:
+        return "the connection failed: look at host, port, TLS, user and password in its url"
+    return "it did not take the message"

@@ -23,7 +23,7 @@ from redisq_ops.core.model.states import Verb
 from redisq_ops.core.queues.request.queue import Control
 from redisq_ops.core.redis.operation import arun
 from redisq_ops.ops.change import audit_log, control
-from redisq_ops.ops.change.allowed import allowed
+from redisq_ops.ops.change.allowed import allowed, ensure_changeable
 from redisq_ops.ops.change.audit_log import Author, Operation
 from redisq_ops.ops.change.consumer_preview import consumer_preview
 from redisq_ops.ops.change.consumer_steps import ConsumerSteps
@@ -213,6 +213,7 @@ async def edit(changes: Changes, name: str, state: State, id: str) -> bool:
     client = changes.deployment.client
     queue = await arun(client, changes.deployment.queue(name))
     editable(queue, state)
+    await arun(client, ensure_changeable(queue))
     filter = Filter(ids=(id,), redaction=changes.redaction)
     selection = await arun(client, select(queue, state, filter))
     (entry,) = await arun(client, queue.get_in.op([id], state))

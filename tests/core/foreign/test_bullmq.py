@@ -445,6 +445,7 @@ def test_an_earlier_or_later_release_is_only_shown(
     assert len(redisq.rows("dlq", "ls", NAME)) == 3
     op = replay.outcome.op or ""
     changes = [("dlq", "replay", NAME), ("requeue", NAME, "--state", "delayed"), ("undo", op)]
+    changes += [("edit", NAME, "--state", "dead", "--patch", '[{"op": "remove", "path": "/data"}]')]
     for words in changes:
         redisq(*words, "--yes", code=1)
         assert told in redisq.err and redisq.err.count("\n") == 1

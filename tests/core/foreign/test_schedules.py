@@ -158,8 +158,8 @@ def test_schedules_are_listed_as_the_program_has_them(
         {name: row[name] for name in told} for row in table(url, "schedules", queue=of.queue)
     ]
     first, often = (rows[legal(name.encode())] for name in of.names)
-    # RedBeat's is for a queue that isn't registered: one that is shows it.
-    assert ("elsewhere" in rows) is (case == "redbeat")
+    # Where its queue isn't registered, one that is shows it.
+    assert ("elsewhere" in rows) is (case in ("redbeat", "rq-scheduler", "asynq"))
     assert (first["cron"], first["zone"], first["task"]) == (of.cron, of.zone, of.task)
     assert often["cron"] in (of.every, "every 15m") and first["paused"] is False
     assert first["problem"] is None and often["problem"] is None
@@ -169,6 +169,18 @@ def test_schedules_are_listed_as_the_program_has_them(
     kept = case != "sidekiq-cron"  # whose next time isn't kept: what it missed is unknown
     assert (first["missed_runs"], first["overdue"]) == ((0, False) if kept else (None, None))
     assert of.queue in redisq("periodic", "ls")
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("case", CASES)
+def test_what_a_program_notes_of_its_schedules_is_no_queue(
+    redisq: Redisq, client: Client, case: str
+) -> None:
+    CASES[case].fill(client)
+    client.zadd("uniquejobs:digests", {"uniquejobs:1": 1_796_000_000})
+    client.zadd("uniquejobs:expiring_digests", {"uniquejobs:1": 4_000_000_000})
+    program = CASES[case].queue.partition(":")[0]
+    assert {row["kind"] for row in redisq.rows("discover")} == {program}
 
 
 @pytest.mark.alike

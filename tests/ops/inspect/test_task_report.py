@@ -14,6 +14,7 @@ from redisq_ops.core.foreign.bullmq import BullmqQueue
 from redisq_ops.core.foreign.celery import CeleryQueue
 from redisq_ops.core.foreign.rq import RqQueue
 from redisq_ops.core.foreign.sidekiq import SidekiqQueue
+from redisq_ops.core.foreign.streams import StreamQueue
 from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.core.model.task_figures import TaskReport
 from redisq_ops.core.queues.delay import DelaySet
@@ -190,6 +191,13 @@ def test_all_runs_of_our_own_queues_and_the_errors_of_tasks_named_in_payloads(
     assert every.error is not None and every.error.line == "Boom: it broke"
     assert {task.task for task in rest} == {"t0", "t1"}
     assert all(task.ended is task.failed is None and task.error for task in rest)
+
+
+def test_where_nobody_counts_the_runs_are_unknown(client: Client) -> None:
+    client.xadd("orders", {"order": 1})
+    client.xgroup_create("orders", "billing", "0")
+    found = report(client, StreamQueue(client, "stream:orders"))
+    assert found.tasks == () and found.remarks
 
 
 def test_run_times_of_our_own_queues_need_the_history(client: Client) -> None:

@@ -119,7 +119,9 @@ def test_chats_get_the_lines_in_their_own_form(
     assert kind != "slack" or "<!channel>" not in text
 
 
-@pytest.mark.parametrize("answer, why", [(500, "it answered 500"), ("close", "it did not take")])
+@pytest.mark.parametrize(
+    "answer, why", [(500, "it answered 500"), ("close", "the connection failed")]
+)
 def test_what_apprise_says_of_a_failure_is_neither_shown_nor_logged(
     answer: Any,
     why: str,
@@ -153,6 +155,15 @@ def test_a_mail_arrives_as_it_is_worded() -> None:
     read = message_from_bytes(mail, policy=policy.default)
     assert read["subject"] == "redisq prod: 1 critical" and "ada@example.org" in read["to"]
     assert "redisq explain mail\r\nsecond" in read.get_content()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_mail_server_that_refuses_says_where_to_look(there: bool) -> None:
+    with mail_server() as (port, _):  # it knows no login
+        at = f"ada:s3cret@127.0.0.1:{port if there else free_port()}"
+        url = f"mailto://{at}?from=a@example.org&to=b@example.org&mode=insecure"
+        why = sent(Recipient("mail", url=url))
+    assert why == "the connection failed: look at host, port, TLS, user and password in its url"
 
 
 def test_a_mail_server_that_hangs_is_given_up() -> None:

@@ -41,7 +41,7 @@ class AsynqSchedulers(ScheduleProgram):
             for key, _ in processes
         )
         made = (_entry(data) for entries, _ in lists for data in entries)
-        mine = [one for one in made if one.problem or queue.takes(one.record["queue"])]
+        mine = await queue.shown_here(made)
         left = sum(size - len(entries) for entries, size in lists) + len(mine[MOST:])
         return [*mine[:MOST], *more(self.name, left), *more(self.name, unread, "schedulers")]
 

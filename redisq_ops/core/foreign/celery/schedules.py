@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
-from ...engine.registry import all_queues
 from ...model.errors import Refused
-from ...model.quoting import legal, raw_of, text
-from ...redis.operation import Call, attempt, together
+from ...model.quoting import legal
+from ...redis.operation import Call, together
 from ...redis.parsers import moment
 from ..elements import Element
 from ..job_hashes import Note
@@ -44,20 +44,18 @@ class RedBeat(DueScores):
         return DUE
 
     async def read(self, queue: Any, most: int = MOST) -> list[OwnersSchedule]:
-        """Of a queue that isn't registered, too: they are shown in one queue that is."""
         usual = f"{queue.at}{BINDING.decode()}{DEFAULT}"
         (rows, unread), has_usual = await together(
             ranked(DUE, most), Call(("EXISTS", usual), bool, key=usual)
         )
         found = await records([key for key, _ in rows], ("definition", "meta"))
-        made = [_entry(*row, values) for row, values in zip(rows, found, strict=True)]
+        made = (_entry(*row, values) for row, values in zip(rows, found, strict=True))
         otherwise = DEFAULT if has_usual else queue.own_name
-        into = [one.record.get("queue") or otherwise for one in made]
-        if not all(map(queue.takes, into)):
-            known = await _registered(queue)
-            first = min(known, key=lambda name: (name != DEFAULT, name))
-            into = [name if name in known else first for name in into]
-        mine = [one for one, name in zip(made, into, strict=True) if queue.takes(name)]
+        into = [
+            replace(one, record={**one.record, "queue": one.record.get("queue") or otherwise})
+            for one in made
+        ]
+        mine: list[OwnersSchedule] = await queue.shown_here(into, DEFAULT)
         return mine + more(self.name, unread)
 
     async def change(
@@ -76,17 +74,6 @@ class RedBeat(DueScores):
             return [*gone, Element("key", key, b"", b"1")] if size else gone
         after = json.dumps(json.loads(data) | {"enabled": not paused}).encode()
         return [Element("hash", key, b"definition", data, after)]
-
-
-async def _registered(queue: Any) -> set[str]:
-    """The own names of this queue and of the registered ones beside it."""
-    found = await attempt(all_queues(queue.prefix))
-    others = [] if isinstance(found, Exception) else found
-    beside = (one for one in others if (one.kind, one.at or "") == (queue.kind, queue.at))
-    return {
-        queue.own_name,
-        *(text(raw_of(one.called or one.name.partition(":")[2])) for one in beside),
-    }
 
 
 def _entry(

@@ -15,8 +15,10 @@ _PARTS = (
     rb"(?:" + OF_A_QUEUE + rb"|results|executions?|job"
     rb"|workers?|group|groups|rl|scheduler|scheduler-lock|clean_registries|cron[^:]*):.+"
 )
-_USUAL = re.compile(b"rq:" + _PARTS, re.DOTALL)
-_REST = re.compile(_PARTS, re.DOTALL)
+_CRON = rb"cron_(?:jobs|schedulers)"
+"""sets by time of `rq cron`"""
+_USUAL = re.compile(b"rq:(?:" + _PARTS + b"|" + _CRON + b")", re.DOTALL)
+_REST = re.compile(_PARTS + b"|" + _CRON, re.DOTALL)
 _SCHEDULES = b"rq:scheduler:scheduled_jobs"
 _ALONE = "named as rq-scheduler's, and no queue of RQ is beside them"
 

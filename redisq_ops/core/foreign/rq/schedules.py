@@ -39,21 +39,21 @@ class RqCron(ScheduleProgram):
         keys = [bytes_of(queue.at + "cron_scheduler:") + name for name, _ in processes]
         found: list[OwnersSchedule] = []
         for (name, _), values in zip(processes, await records(keys, ("cron_jobs",)), strict=True):
-            found += _of_process(queue, legal(name), values)
+            found += _of_process(legal(name), values)
+        found = await queue.shown_here(found)
         left = more(self.name, len(found) - MOST)
         return [*found[:MOST], *left, *more(self.name, unread, "`rq cron` processes")]
 
 
 def _of_process(
-    queue: Any, process: str, values: Mapping[str, bytes | None] | Exception
+    process: str, values: Mapping[str, bytes | None] | Exception
 ) -> list[OwnersSchedule]:
     data = b"" if isinstance(values, Exception) else values["cron_jobs"]
     jobs = None if isinstance(data, Note) else decoded(data or b"[]")
     if isinstance(values, Exception) or not isinstance(jobs, list):
         why = str(values) if isinstance(values, Exception) else "they are no JSON, or too long"
         return [OwnersSchedule(process, "RQ", problem=f"the schedules of rq cron {process}: {why}")]
-    mine = (job for job in jobs if isinstance(job, dict))
-    return [_cron(job) for job in mine if queue.takes(text_member(job, ("queue_name",)) or "")]
+    return [_cron(job) for job in jobs if isinstance(job, dict)]
 
 
 def _cron(job: Mapping[str, Any]) -> OwnersSchedule:
@@ -69,6 +69,7 @@ def _cron(job: Mapping[str, Any]) -> OwnersSchedule:
         run_ms=iso_ms(job.get("latest_enqueue_time")),
         task=task,
         payload=repr(shown).encode() if any(shown.values()) else None,
+        record={"queue": text_member(job, ("queue_name",))},
     )
 
 
@@ -95,7 +96,7 @@ class RqScheduler(DueScores):
         jobs = [bytes_of(queue.at) + b"job:" + id for id, _ in rows]
         found = await records(jobs, ("origin", "description", "meta"))
         made = (_scheduled(*row, values) for row, values in zip(rows, found, strict=True))
-        mine = [one for one in made if one.problem or queue.takes(one.record["queue"])]
+        mine = await queue.shown_here(made)
         return [*mine, *more(self.name, unread)]
 
     async def change(

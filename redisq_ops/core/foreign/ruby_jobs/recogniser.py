@@ -20,6 +20,13 @@ from .private_lists import PrivateList
 _LIST = re.compile(rb"((?:.*?:)?)queue:(.+)", re.DOTALL)
 _QUEUES = re.compile(rb"((?:.*:)?)queues", re.DOTALL)
 _SET = re.compile(rb"((?:.*:)?)(?:schedule|retry|dead)", re.DOTALL)
+_NOTES = re.compile(
+    rb"(?:.*:)?(?:cron_job:.+:enqueued|sidekiq-scheduler:pushed:.+"
+    rb"|uniquejobs:(?:digests|expiring_digests|changelog))",
+    re.DOTALL,
+)
+"""sets by time that extensions of Sidekiq keep beside its queues: sidekiq-cron, sidekiq-scheduler
+and sidekiq-unique-jobs. They hold no jobs."""
 Owner = Literal["sidekiq", "resque"]
 SIGNS: dict[Owner, dict[bytes, bytes]] = {
     "sidekiq": {b"schedule": b"zset", b"retry": b"zset", b"dead": b"zset", b"processes": b"set"},
@@ -47,6 +54,8 @@ class JobRecogniser(Recogniser):
         self._claimed: set[bytes] = set()
 
     async def by_name(self, look: KeyLook) -> bool:
+        if look.type == "zset" and _NOTES.fullmatch(look.key):
+            return True
         if look.type == "zset" and (at := _SET.fullmatch(look.key)):
             if owner_of(await look.first()) != "sidekiq":
                 return False

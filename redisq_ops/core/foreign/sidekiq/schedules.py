@@ -51,11 +51,11 @@ class SidekiqCron(ScheduleProgram):
         keys = sorted(listed)[:MOST]
         found = await records([bytes_of(queue.at) + key for key in keys], _FIELDS)
         now = await queue._now()
-        made = (
+        made = [
             _cron_job(key, values, now, listed[key])
             for key, values in zip(keys, found, strict=True)
-        )
-        mine = [one for one in made if one.problem or queue.takes(one.record["queue"])]
+        ]
+        mine: list[OwnersSchedule] = await queue.shown_here(made)
         return mine + more(self.name, unread + len(listed) - len(keys))
 
     async def change(
@@ -147,7 +147,7 @@ class SidekiqScheduler(ScheduleProgram):
             _schedule(name, data, states.get(name), nexts.get(name), lasts.get(name))
             for name, data in sorted(schedules.items())[:MOST]
         ]
-        mine = [one for one in made if one.problem or queue.takes(one.record["queue"])]
+        mine: list[OwnersSchedule] = await queue.shown_here(made)
         return mine + more(self.name, len(schedules) - len(made))
 
     async def change(
