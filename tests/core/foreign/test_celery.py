@@ -254,9 +254,10 @@ BOMB = zlib.compress(b"0" * (1 << 25), 9)
         (MARK + b"application/x-gzip\0" + zlib.compress(b"{}")[:-3], "cut short"),
         (MARK + b"application/x-bz2\0x", "damaged"),
         (MARK, "can't read"),
-        (b"\x80\x04nothing", "not JSON"),
+        (b"\x80\x04nothing", "its pickle can't be followed"),
+        (b"- yaml", "not JSON"),
     ],
-    ids=["codec", "bomb", "cut", "damaged", "no codec", "pickle"],
+    ids=["codec", "bomb", "cut", "damaged", "no codec", "pickle", "yaml"],
 )
 def test_a_result_that_can_not_be_read_is_named(
     redisq: Redisq, client: Client, data: bytes, said: str
@@ -266,6 +267,34 @@ def test_a_result_that_can_not_be_read_is_named(
     (row,) = redisq.rows("dlq", "ls", NAME, code=3)
     assert row["id"] == "odd" and said in row["problem"]
     assert "whether it failed is unknown" in row["problem"]
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("codec", ["", "gzip"])
+def test_pickled_results_are_read_and_not_sent_again(
+    redisq: Redisq, client: Client, tmp_path: Path, codec: str
+) -> None:
+    class NoCard(Exception):
+        def __init__(self, number: int, reason: str) -> None:
+            super().__init__(f"card {number} {reason}")
+
+    options: dict[str, Any] = {"result_serializer": "pickle", "accept_content": ["json", "pickle"]}
+    failed(client, **options, result_compression=codec or None)
+    app = app_on(client, **options)
+    app.backend.mark_as_failure("unlike", NoCard(3, "is lost"))  # which Celery wraps
+    app.backend.mark_as_done("trap", Trap(tmp_path / "unpickled"))
+    dead = entries(client, "dead")
+    assert set(dead) == {"bad0", "bad1", "bad2", "unlike"}
+    assert set(entries(client, "done")) == {"good", "trap"}
+    errors = {id: one.error and (one.error.type, one.error.message) for id, one in dead.items()}
+    assert errors["bad1"] == ("ValueError", "no card 1")
+    assert errors["unlike"] == ("NoCard", "card 3 is lost")
+    client.set(meta("whole"), pickle.dumps(kept(client, "whole")))
+    before = client.dump(meta("whole"))
+    said = redisq("replay", f"{NAME}/whole", "--yes", code=1)
+    assert "have pickled results: redisq makes no message of a pickle" in said + redisq.err
+    assert client.dump(meta("whole")) == before
+    assert not (tmp_path / "unpickled").exists()
 
 
 def test_no_results_are_no_number(redisq: Redisq, client: Client) -> None:

@@ -414,6 +414,8 @@ class CeleryQueue(
         result = seen.entry.record
         if not isinstance(result, Result):
             return Rewrite(Task.read(seen.member).with_arguments(seen.member, values))
+        if result.pickled:
+            raise Unfit("a pickle")
         if result.call is None:
             raise Unfit("its arguments were not kept")
         if is_packed(result.data):
@@ -447,6 +449,8 @@ class CeleryQueue(
             return ""
         if result.grouped:
             return "grouped"
+        if result.pickled:
+            return "pickled"
         if result.call is None:
             return "unkept"
         _, sent = self._sent

@@ -1,7 +1,7 @@
 """A task as Celery sends it (a message of kombu, in JSON), and a task's result.
 
 Arguments are read from JSON. For a pickle, they are read from the text that Celery adds, as far as
-they can be.
+they can be. A pickled result is followed, and never loaded.
 """
 
 from __future__ import annotations
@@ -22,12 +22,19 @@ from ..call_descriptions import literal
 from ..iso_times import iso_ms
 from ..json_members import member, replaced
 from ..json_text import decoded, encoded
+from ..pickled import Unmade, unpickled
+from ..python_values import plain
 from .message import again
 
 _SHOWN = ("root_id", "parent_id", "group", "expires", "origin")
 MOST = 256 * 1024
 """characters of a traceback that are shown"""
 _COMPRESSED = b"\0celery-compressed\0"
+_PICKLE = b"\x80"
+"""how a pickle of protocol 2 or later begins"""
+_WRAPPER = "UnpickleableExceptionWrapper"
+"""what stands for an exception that can't be pickled (``celery/utils/serialization.py``), with its
+module, type, arguments and text"""
 MOST_UNPACKED = 1 << 24
 """bytes of a result that are unpacked"""
 _CODECS: dict[bytes, Callable[[], Any]] = {
@@ -134,16 +141,19 @@ class Result:
     problem: str | None = None
     """why it can't be read: then nobody knows whether the task failed"""
     data: bytes = b""
+    pickled: bool = False
 
     @classmethod
     def read(cls, data: bytes | None) -> Result:
         if data is None:
             return cls({})
-        plain, problem = unpacked(data)
-        found = decoded(plain)
+        kept, problem = unpacked(data)
+        pickled = kept.startswith(_PICKLE)
+        found = _of_pickle(kept) if pickled else decoded(kept)
         if isinstance(found, dict):
-            return cls(found, data=data)
-        return cls({}, f"its result: {problem or 'it is not JSON'}; whether it failed is unknown")
+            return cls(found, data=data, pickled=pickled)
+        why = problem or ("its pickle can't be followed" if pickled else "it is not JSON")
+        return cls({}, f"its result: {why}; whether it failed is unknown")
 
     @property
     def queue(self) -> str | None:
@@ -152,7 +162,9 @@ class Result:
 
     @property
     def call(self) -> tuple[str, list[Any], dict[str, Any]] | None:
-        """The task's name, args and kwargs; None: they weren't kept."""
+        """The task's name, args and kwargs; None: they weren't kept, or not as JSON has them."""
+        if self.pickled:
+            return None
         name, args, kwargs = map(self.fields.get, ("name", "args", "kwargs"))
         if isinstance(name, str) and name and isinstance(args, list) and isinstance(kwargs, dict):
             return name, args, kwargs
@@ -189,6 +201,21 @@ class Result:
         message = raised.get("exc_message")
         said = message if isinstance(message, str) else _text(message)
         return Failure(str(raised.get("exc_type", "error")), said, traceback)
+
+
+def _of_pickle(data: bytes) -> Any:
+    """A pickled result as Celery writes it in JSON; None: it can't be followed."""
+    try:
+        found = unpickled(data)
+        raised = found["result"] if found["status"] == "FAILURE" else None
+        if isinstance(raised, Unmade):
+            type_, args = raised.name.rpartition(".")[2], raised.args
+            if type_ == _WRAPPER:
+                _, type_, args, _ = args
+            found["result"] = {"exc_type": type_, "exc_message": list(args)}
+        return plain(found)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
 
 
 def _text(message: Any) -> str:
