@@ -23,13 +23,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from . import errors
     from .clients import aconnect, connect
     from .core.engine.wait import async_wait, wait
     from .core.foreign.resque import ResqueQueue
     from .core.foreign.ruby_jobs import Job
     from .core.foreign.sidekiq import SidekiqQueue
     from .core.foreign.streams import StreamQueue
-    from .core.model import errors
     from .core.model.entry import Delivery, Failure, Settlement
     from .core.model.retry_policy import RetryPolicy, exponential
     from .core.queues.carmine import CarmineQueue, ShardedCarmineQueue
@@ -116,7 +116,7 @@ _HOMES = {
 
 def __getattr__(name: str) -> object:
     if name == "errors":
-        return import_module(".core.model.errors", __name__)
+        return import_module(".errors", __name__)
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f".{_HOMES[name]}", f"{__name__}.core"), name)

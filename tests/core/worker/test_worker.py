@@ -1293,6 +1293,7 @@ def test_importing_the_package_loads_no_client_library() -> None:
         "import sys, redisq_ops\n"
         "assert not {'redis', 'asyncio', 'redisq_ops.core'} & set(sys.modules), sys.modules\n"
         "assert redisq_ops.errors.RedisqError and redisq_ops.__version__\n"
+        "from redisq_ops.errors import Unreachable\n"
         "for name in redisq_ops.__all__: getattr(redisq_ops, name)\n"
         "assert set(redisq_ops.__all__) <= set(dir(redisq_ops))\n"
         "try: redisq_ops.nothing\n"
