@@ -25,7 +25,7 @@ def results(
     id: str = argument("ID", "Request, sub-request or entry, by id or as QUEUE/ID."),
     raw: bool = flag("--raw", "Print the bytes of each result and a line feed, not JSON."),
 ) -> None:
-    """Print the results of a request in order, or of one entry: a JSON object for each.
+    """Print the results of a request in order, or of an entry: a JSON object for each.
 
     Each has n and state, then result (text), result_b64 (other bytes) or, if dead, error; result is
     null where there is none. --raw omits sub-requests without a result; on a terminal it escapes
