@@ -114,8 +114,9 @@ def test_another_programs_schedule_is_shown_and_removed(url: str, client: redis.
     run(client, register(Deployment(client), [Registered("rq:low", "rq", 1, 0, at="rq:")]))
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
-        await see(pilot, "nightly", "0 3 * * *", "often", "every 15m")
-        await press(pilot, "G")
+        # The queue of the last one isn't registered.
+        await see(pilot, "nightly", "0 3 * * *", "often", "every 15m", "elsewhere")
+        await press(pilot, "G", "k")
         await until(pilot, lambda: app.current.table.identity == "nightly")
         await see(pilot, "X Remove")
         assert "R Run once" in text(app) and "H Pause" not in text(app)
