@@ -11,7 +11,7 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import Refused, Superseded, Unreadable
 from redisq_ops.core.model.states import EDIT
-from redisq_ops.core.redis.operation import Call, together
+from redisq_ops.core.redis.operation import together
 
 from . import audit_log
 from .audit_log import Operation
@@ -85,15 +85,12 @@ class UndoSteps(ChangeSteps):
         if not self._left:
             return None
         id, step = self._left[-1]
-        if self._gathers:
-            back, touched, left = await self._take_several_back(id, step)
-            beyond: list[int] = []
-        else:
-            (back, touched, *beyond), left = await self._take_back(id, step), step - 1
+        back, touched, *more = await self._take_back(id, step)
+        left, deep = (more[0], 0) if self._gathers else (step - 1, sum(more))
         self._name()
         self._left[-1] = id, left
         self._taken += 1
-        return self.outcome.count({"moved": back, "changed": touched, "deep": sum(beyond)})
+        return self.outcome.count({"moved": back, "changed": touched, "deep": deep})
 
     async def end(self) -> dict[str, str | int] | None:
         if self.operation.inverse:
@@ -145,21 +142,10 @@ class UndoSteps(ChangeSteps):
         same = self.queue.undo_change_size(verb, args) - back - touched
         return self.outcome.count({"moved": back, "changed": touched, "same": same})
 
-    def _take_several_back(self, id: str, step: int) -> Call[tuple[int, int, int]]:
-        """Undo a step and some before it, as `Queue.undo_steps` does."""
-        call: Call[tuple[int, int, int]] = self.queue.undo_steps.op(
-            id,
-            step,
-            target=self.operation.target,
-            by=self.op,
-            seq=self._taken + 1,
-            left=self._touched.extend,
-        )
-        return call
-
     async def _take_back(self, id: str, step: int) -> tuple[int, ...]:
-        """Undo one step, as `Queue.undo` does."""
-        counts: tuple[int, ...] = await self.queue.undo.op(
+        """Undo one step as `Queue.undo` does, or gather steps as `Queue.undo_steps` does."""
+        undo: Any = self.queue.undo_steps if self._gathers else self.queue.undo
+        counts: tuple[int, ...] = await undo.op(
             id,
             step,
             target=self.operation.target,

@@ -75,14 +75,21 @@ class Counted:
         monkeypatch.setattr(json_members, "members_of", parsing(json_members.members_of))
 
 
+def filled(
+    redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> Counted:
+    """A registered queue full of jobs; counts from now on."""
+    fill(client, kind, JOBS)
+    redisq("discover", "--register", "--yes")
+    return Counted(monkeypatch)
+
+
 @pytest.mark.alike
 @pytest.mark.parametrize("kind", NAMES)
 def test_a_bulk_change_reads_and_parses_each_entry_few_times(
     redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    fill(client, kind, JOBS)
-    redisq("discover", "--register", "--yes")
-    counter = Counted(monkeypatch)
+    counter = filled(redisq, client, monkeypatch, kind)
     state, verb, *most = CHANGES[kind]
     assert f"{JOBS:,} of {JOBS:,}" in redisq(state, verb, NAMES[kind], "--yes")
     found = [n / JOBS for n in (counter.reads, counter.sent, counter.parsed)]
@@ -94,10 +101,8 @@ def test_a_bulk_change_reads_and_parses_each_entry_few_times(
 def test_an_export_reads_each_entry_once(
     redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    fill(client, kind, JOBS)
-    redisq("discover", "--register", "--yes")
+    counter = filled(redisq, client, monkeypatch, kind)
     state = "waiting" if kind == "arq" else "dead"
-    counter = Counted(monkeypatch)
     lines = redisq("export", NAMES[kind], "--state", state).splitlines()
     assert len([line for line in lines if '"id": ' in line]) == JOBS
     assert counter.reads == JOBS
