@@ -7,10 +7,10 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import copy_context
-from functools import cache
+from functools import cache, partial
 from io import TextIOWrapper
 from typing import Any
 
@@ -236,19 +236,22 @@ def _strict_commands() -> Any:
 def _require_utf8(command: Any, context: Any) -> None:
     """Make text that isn't UTF-8 a usage error, except in file names and in values to compare
     entries with: these may be any bytes."""
-
-    def convert(self: Any, value: Any, param: Any, context: Any) -> Any:
-        if isinstance(value, str) and not _is_utf8(value):
-            self.fail("not UTF-8", param, context)
-        return super(type(self), self).convert(value, param, context)
-
     for param in command.params:
         free = (param.metavar or "") in ("EXPR", "REGEX") or "FILE" in (param.metavar or "")
-        if param.type.name in ("str", "text", "path") and not free:
-            param.type = type("Utf8", (type(param.type),), {"convert": convert})()
+        if not free:
+            param.process_value = partial(_utf8_value, param, param.process_value)
     if hasattr(command, "list_commands"):
         for name in command.list_commands(context):
             _require_utf8(command.get_command(context, name), context)
+
+
+def _utf8_value(param: Any, process: Callable[[Any, Any], Any], context: Any, value: Any) -> Any:
+    values = value if isinstance(value, (list, tuple)) else [value]
+    if not all(_is_utf8(each) for each in values if isinstance(each, str)):
+        from typer import BadParameter
+
+        raise BadParameter("not UTF-8", context, param)
+    return process(context, value)
 
 
 @cache
