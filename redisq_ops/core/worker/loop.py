@@ -47,6 +47,8 @@ from .wake_up import WakeUp, WakeUpListener
 
 LINGER_S = 0.05
 """how long a finished entry waits for others of its batch, to be settled with them"""
+_LOST_BEFORE = DEFAULTS.max_lost - 1
+"""lost leases after which an entry runs alone: by default, one more makes it dead"""
 _MOST_SLOTS = 1000
 _LAST_REPLIES_S = 1.0
 """how long a worker that stops waits for replies of the server"""
@@ -64,7 +66,8 @@ class Worker:
         Worker(RequestQueue(connect(), "mail"), handle, concurrency=8).run()
 
     An exception is a failure: the entry is retried after a back-off, and dead after 20 failures.
-    `Retry` and `Reject` decide otherwise. Leases are renewed while handlers run.
+    `Retry` and `Reject` decide otherwise. Leases are renewed while handlers run. An entry that lost
+    its lease twice runs alone: if it kills the process, no other entry loses its lease with it.
 
     ``concurrency``: handlers that run at a time, 1 to 1000, in threads or, if ``async``, as tasks.
     ``batch``: 1 to 500; the worker holds up to ``concurrency`` × ``batch`` entries, and entries
@@ -152,6 +155,8 @@ class Worker:
         self._listener: WakeUpListener
         self._listening = False
         self._overdue: set[Work] = set()  # failed by time-out, but the handler still runs
+        self._next_alone: Work | None = None  # waits until nothing else is held
+        self._alone: Work | None = None  # runs while nothing else is held
         self._stops = 0
         self._begun = False
         self._why = "no entry is left to take"
@@ -362,7 +367,7 @@ class Worker:
 
     def _free(self) -> int:
         """How many more entries may be taken; finished ones don't count."""
-        if self._stops:
+        if self._stops or self._next_alone or self._alone:
             return 0
         room = (self._concurrency - len(self._overdue) + self._quick) * self._batch
         return room - self._sources.running() - self._sources.asked()
@@ -450,6 +455,8 @@ class Worker:
         source.look_at, source.woken = 0.0, True
 
     def _handler_ended(self, work: Work, settlement: Settlement | None) -> None:
+        if work is self._alone:
+            self._alone = None
         if work.settlement is not None:  # timed out or given back before
             self._overdue.discard(work)
         elif work.lost or settlement is None:
@@ -458,6 +465,7 @@ class Worker:
             self._finish(work, settlement)
             if work.goes_on:
                 self._note_overdue(work)
+        self._start_alone()
 
     def _finish(self, work: Work, settlement: Settlement) -> None:
         name, task = self._task(work)
@@ -553,6 +561,7 @@ class Worker:
             one.settled(works, words)
         if self._sources.since is None and self._sources.finished():
             self._sources.since = monotonic()
+        self._start_alone()
         self._quiet_until = monotonic() + self._connection.pause_for(replies, work=True)
 
     def _take_done(self, source: QueueSource, asked: int, alone: bool, taken: TakeResult) -> None:
@@ -615,7 +624,25 @@ class Worker:
         if self._stops:
             self._give_back(begun=False)
         elif works:
-            self._slots.start(works)
+            self._start(works)
+
+    def _start(self, works: Sequence[Work]) -> None:
+        """Run handlers. Of entries that lost their leases before, one waits until nothing else is
+        held; others go back to the front of their queue."""
+        beside = []
+        for work in works:
+            if work.delivery.lost < _LOST_BEFORE:
+                beside.append(work)
+            elif self._next_alone or self._alone:
+                self._sources.finish(work, Settlement(work.delivery, "release"))
+            else:
+                self._next_alone = work
+        self._slots.start(beside)
+
+    def _start_alone(self) -> None:
+        if self._next_alone and self._sources.held() == 1:
+            self._alone, self._next_alone = self._next_alone, None
+            self._slots.start([self._alone])
 
     def _leave_to_owner(self, queue: Queue[BlockingClient], works: Sequence[Work]) -> None:
         """Stop if a worker of the queue's program must run one of these.
