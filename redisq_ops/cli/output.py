@@ -10,13 +10,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict, is_dataclass
+from dataclasses import is_dataclass
 from datetime import UTC
 from shutil import get_terminal_size
 from typing import Any, Protocol
 
 from redisq_ops.core.model import errors
 from redisq_ops.core.model.errors import Interrupted
+from redisq_ops.core.model.row_fields import row_of
 from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.terminal import age, count, date, printable, quantity
 
@@ -57,9 +58,9 @@ def error_fields(error: Exception, message: str, column: int | None = None) -> d
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON: dataclasses by field, bytes as text or, if not UTF-8, as base64."""
+    """A value as JSON: dataclasses as rows, bytes as text or, if not UTF-8, as base64."""
     if is_dataclass(value) and not isinstance(value, type):
-        value = asdict(value)
+        value = row_of(value)
     if isinstance(value, Mapping):
         row: dict[str, Any] = {}
         for key, item in value.items():

@@ -9,8 +9,9 @@ from dataclasses import asdict
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
-from redisq_ops.core.model.entry import GONE, Entry, Event, Failure
+from redisq_ops.core.model.entry import GONE, Entry, Event
 from redisq_ops.core.model.rate_limit import RateLimit
+from redisq_ops.core.model.row_fields import row_of
 
 from .output import printable, say, table, tell, when
 from .session import Session, redaction
@@ -21,7 +22,7 @@ if TYPE_CHECKING:  # `redisq ls` needn't wait for them
     from redisq_ops.ops.filter.scan import Scan
 
     from .output_types.changes import OperationOutput
-    from .output_types.entries import EntryError, EntryOutput
+    from .output_types.entries import EntryOutput
     from .output_types.queues import ClientOutput
 
 NAMED = 8
@@ -31,7 +32,7 @@ NAMED = 8
 def entry_row(queue: str, entry: Entry) -> EntryOutput:
     """An entry with stable JSON names, redacted."""
     entry = redaction().entry(entry)
-    at, error = entry.at_ms, entry.error
+    at = entry.at_ms
     failures, lost, attempts = _attempts(entry)
     return {
         "queue": queue,
@@ -47,7 +48,7 @@ def entry_row(queue: str, entry: Entry) -> EntryOutput:
         "attempts": attempts,
         "consumer": entry.consumer,
         "reason": entry.reason,
-        "error": None if error is None else error_row(error),
+        "error": entry.error,
         "op": entry.op,
         "client": entry.client,
         "task": entry.task,
@@ -56,11 +57,6 @@ def entry_row(queue: str, entry: Entry) -> EntryOutput:
         "run_ms": entry.run_ms,
         "payload": entry.payload,
     }
-
-
-def error_row(error: Failure) -> EntryError:
-    """An entry's last error, of which nothing is secret any more."""
-    return {"type": error.type, "message": error.message, "traceback": error.traceback}
 
 
 def client_row(queue: str, client: Client) -> ClientOutput:
@@ -91,9 +87,7 @@ def _rate(client: Client) -> str | None:
 
 def request_row(queue: str, request: Request) -> dict[str, Any]:
     """A request with stable JSON names."""
-    row = {"queue": queue, **asdict(request)}
-    del row["digest"]  # bookkeeping of `submit`
-    return row
+    return {"queue": queue, **row_of(request)}
 
 
 def operation_row(operation: Operation) -> OperationOutput:

@@ -7,11 +7,11 @@ A test compares it with the file in the repository, so that a reviewer sees ever
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from inspect import cleandoc
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, is_typeddict
+from typing import Any, Literal, get_args, get_origin
 
 import typer.main
 
@@ -20,12 +20,14 @@ from redisq_ops.cli.output_types.declarations import (
     PLAIN,
     SECTIONS,
     declared,
+    declared_in,
     fields,
     hint,
+    is_object,
     slug,
     title,
 )
-from redisq_ops.cli.output_types.units import Base64Field, Unit, Unstable, Wording
+from redisq_ops.core.model.row_fields import Base64Field, Unit, Unstable, Wording
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/reference/json.md"
@@ -63,9 +65,8 @@ def page() -> str:
         lines.append(f"| `redisq {command}` | {links or none} |")
     for module, heading in SECTIONS.items():
         lines += ["", f"## {heading}"]
-        for name, kind in declared().items():
-            if kind.__module__.endswith(f".{module}"):
-                lines += ["", *_section(name, kind)]
+        for name, kind in declared_in(module).items():
+            lines += ["", *_section(name, kind)]
     return "\n".join(lines) + "\n"
 
 
@@ -75,7 +76,9 @@ def _section(name: str, kind: type) -> Iterator[str]:
     by = [f"Printed by {', '.join(commands)}."] if commands else []
     if len(commands) > MANY:
         by = ["Printed by every change, see [commands](#commands)."]
-    text = [cleandoc(kind.__doc__)] if kind.__doc__ and not kind.__doc__.startswith("dict(") else []
+    doc = kind.__doc__ or ""
+    made = doc.startswith(("dict(", f"{kind.__name__}("))  # by Python, for a type without one
+    text = [] if made else [cleandoc(doc)]
     yield from (" ".join(" ".join([*by, *text]).split()), "")
     yield from ("| field | type | stability | meaning |", "|---|---|---|---|")
     yield from rows(kind)
@@ -110,11 +113,11 @@ def _marks(declared: Any) -> Iterator[Any]:
 def _parts(declared: Any, at: str) -> Iterator[tuple[str, type]]:
     """The types in a type that have no section of their own, with their paths."""
     kind = hint(declared).kind
-    if is_typeddict(kind):
+    if is_object(kind):
         if kind not in _linked():
             yield at, kind
         return
-    among = {list: "[]", dict: ".*"}.get(get_origin(kind) or kind, "")
+    among = {list: "[]", tuple: "[]", dict: ".*", Mapping: ".*"}.get(get_origin(kind) or kind, "")
     for inside in get_args(kind):
         yield from _parts(inside, at + among)
 
@@ -127,15 +130,15 @@ def _type(declared: Any) -> str:
         text = "bytes"
     elif plain.kind in PLAIN:
         text = PLAIN[plain.kind]
-    elif is_typeddict(plain.kind):
+    elif is_object(plain.kind):
         text = "object"
     else:
         origin, inside = get_origin(plain.kind), get_args(plain.kind)
         if origin is Literal:
             text = " · ".join(f"`{each}`" for each in inside)
-        elif origin is list:
+        elif origin in (list, tuple):
             text = f"array of {_inner(inside[0])}"
-        elif origin is dict:
+        elif origin in (dict, Mapping):
             text = f"map of {_inner(inside[1])}"
         else:
             text = " or ".join(map(_type, inside))

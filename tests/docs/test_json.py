@@ -19,8 +19,8 @@ import rq
 from redisq_ops.cli.output_types import declarations
 from redisq_ops.cli.output_types.declarations import declared, slug
 from redisq_ops.cli.output_types.json_schema import object_schema
-from redisq_ops.cli.output_types.units import Bytes, Duration, FileInternal, Text, Time
 from redisq_ops.core.engine.queue_types import KINDS, LAYOUTS
+from redisq_ops.core.model.row_fields import Bytes, Duration, FileInternal, Text, Time
 from redisq_ops.schemas import schema, schema_names
 
 from .. import corrupt_values
@@ -226,7 +226,7 @@ def test_each_change_of_a_schema_is_a_change_of_the_page(monkeypatch: pytest.Mon
 
 def test_what_has_a_schema_is_printed_or_a_line_of_a_file() -> None:
     printed = {name for names in json_reference.printed().values() for name in names}
-    files = {name for name, kind in declared().items() if kind.__module__.endswith(".files")}
+    files = set(declarations.declared_in("files"))
     assert declared().keys() == printed | files | {"Error"}
 
 

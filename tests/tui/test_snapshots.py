@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from textual.pilot import Pilot
@@ -28,6 +28,7 @@ from redisq_ops.core.model.entry import (
     Failure,
     Level,
     Request,
+    RequestState,
     State,
 )
 from redisq_ops.core.model.errors import Forbidden
@@ -245,7 +246,7 @@ def requests() -> tuple[Request, ...]:
         rows.append(
             Request(
                 id,
-                "sealed" if paused else state,
+                cast("RequestState", "sealed" if paused else state),
                 priority,
                 limit,
                 paused,

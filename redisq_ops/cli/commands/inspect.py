@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
-from redisq_ops.core.model.entry import State
+from redisq_ops.core.model.entry import Failure, State
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.ops.terminal import count, entries, size, took
 
@@ -114,11 +114,11 @@ def _queue_row(view: QueueDetails) -> dict[str, Any]:
     return {
         "open_requests": open,
         "settled_requests": settled,
-        "levels": [asdict(level) for level in view.levels],
+        "levels": view.levels,
         "shards": len(queue.shard_queues),
         "settings": {setting.name: setting.value for setting in view.settings},
         "history": view.history,
-        "consumers": [asdict(consumer) for consumer in view.consumers],
+        "consumers": view.consumers,
         "known_faults": queue.layout_faults,
         "faults": view.checkup.flaws,
         "not_checked": view.checkup.unseen,
@@ -197,8 +197,7 @@ def _show_request(s: Session, queue: Queue[Any], id: str) -> None:
     stream = {"key": view.stream, "length": view.length, "group": "g"}
     emit(
         {**request_row(view.queue.name, request), **tokens, "stream": stream}
-        | {"consumers": [asdict(consumer) for consumer in view.consumers]}
-        | {"pending_entries": pending, "pel_differs": differ}
+        | {"consumers": view.consumers, "pending_entries": pending, "pel_differs": differ}
         | {"history": _history_row(view.history)}
     )
 
@@ -283,22 +282,24 @@ def _show_entry(s: Session, queue: Queue[Any], id: str) -> None:
     if s.json:
         kept = [replace(a, content=s.redaction.payload(a.content)) for a in view.attachments]
         whole = [one.content for one in kept if one.name == "result" and not one.left_out]
-        others = [asdict(one) for one in kept if one.name != "result" or one.left_out]
+        others = [one for one in kept if one.name != "result" or one.left_out]
         row |= {"result": whole[0] if whole else None, "attachments": others}
         operation = done and operation_row(done)
         flow = None if members is None else list(map(_member_row, members))
         return emit(
             row | {"operation": operation, "history": _history_row(view.history), "flow": flow}
         )
-    error = row.pop("error") or {"type": None, "message": None, "traceback": ""}
+    error: Failure | None = row.pop("error")
     title = {"": f"entry {row.pop('address')}"}
     del row["queue"], row["id"]
     payload = view.entry.payload
     content = None if payload is None else payload_content(payload, s.redaction)
     if content is not None and content.was_encoded:  # below, by its lines
         row |= {"payload": None}
-    _facts(s, title | row | {"error": error["type"], "message": error["message"]})
-    for line in error["traceback"].splitlines():
+    if error is not None:
+        row |= {"error": error.type, "message": error.message}
+    _facts(s, title | row)
+    for line in error.traceback.splitlines() if error is not None else ():
         tell(f"    {line}")
     if content is not None and content.was_encoded:
         _tell_decoded("payload", content)
@@ -368,7 +369,7 @@ def _facts(s: Session, facts: dict[str, Any]) -> None:
 
 def _history_row(history: EntryHistory) -> dict[str, Any]:
     """The same events as for people, oldest first, as in `redisq history`."""
-    events = [asdict(event) for event in reversed(history.events)]
+    events = history.events[::-1]
     return {"events": events, "scanned": history.searched, "total": history.total}
 
 

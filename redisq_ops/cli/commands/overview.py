@@ -189,7 +189,7 @@ def history(s: Session, *, name: str = QUEUE, max: int = _latest(100)) -> None:
     events, total = s.run(together(latest_events(queue, max), queue.history_length.op()))
     if s.json:
         for event in reversed(events):
-            emit(asdict(event))
+            emit(event)
     else:
         tell_events(s, reversed(events))
         say(f"latest {len(events):,} of {total:,} events")

@@ -18,7 +18,7 @@ from redisq_ops.ops.filter.time import duration_ms
 from ..options import argument, command, option
 from ..output import count, emit, printable, progress, say, tell
 from ..output_types.requests import EntryEndOutput
-from ..rows import error_row, request_row
+from ..rows import request_row
 from ..session import Session
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def _print_end(s: Session, queue: str, request: Ended) -> None:
         error = None if request.error is None else s.redaction.failure(request.error)
         state, reason = request.state or "done", request.reason
         if s.json:
-            kept = None if error is None or state == "done" else error_row(error)
+            kept = None if error is None or state == "done" else error
             emit(EntryEndOutput(queue=queue, id=request.id, state=state, reason=reason, error=kept))
         else:
             why = f" ({reason})" if error is None else f": {error.line}"

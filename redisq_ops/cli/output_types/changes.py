@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, NotRequired, TypedDict
 
-from .units import Duration, Size, Text, Time
+from redisq_ops.core.model.entry import Event
+from redisq_ops.core.model.row_fields import Duration, Size, Text, Time
 
 
 class EditSample(TypedDict):
@@ -235,17 +236,7 @@ class OperationOutput(TypedDict):
     """move: entries that can return once another change is undone"""
 
 
-class EventOutput(TypedDict):
-    """An event of the history, the oldest first."""
-
-    id: str
-    """stream id of the event"""
-    at_ms: Time
-    """when"""
-    by: str
-    """consumer or operator; `-`: nobody in particular"""
-    what: dict[str, list[str]]
-    """event → entries; the part of an item before `|` is the entry's id"""
+EventOutput = Event
 
 
 class ImportProblemOutput(TypedDict):

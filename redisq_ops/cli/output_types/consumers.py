@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
-from .units import Duration, Text, Time
+from redisq_ops.core.model.row_fields import Duration, Text, Time
 
 
 class GroupLoad(TypedDict):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import re
 import types
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import cache, reduce
 from importlib import import_module
 from inspect import cleandoc, getsource
@@ -25,6 +25,8 @@ from typing import (
     get_type_hints,
     is_typeddict,
 )
+
+from redisq_ops.core.model.row_fields import row_fields
 
 Mark = TypeVar("Mark")
 
@@ -74,16 +76,25 @@ class Field:
     meaning: str
 
 
-@cache
 def declared() -> dict[str, type]:
     """Every type that has a schema, by its name without ``Output``."""
-    found = dict[str, type]()
-    for module in SECTIONS:
-        loaded = import_module(f".{module}", __package__)
-        for name, kind in vars(loaded).items():
-            if name.endswith("Output") and kind.__module__ == loaded.__name__:
-                found[name.removesuffix("Output")] = kind
-    return found
+    return {name: kind for module in SECTIONS for name, kind in declared_in(module).items()}
+
+
+@cache
+def declared_in(module: str) -> dict[str, type]:
+    """Those of a module of output types. ``EventOutput = Event`` declares a value that is a row."""
+    loaded = import_module(f".{module}", __package__)
+    return {
+        name.removesuffix("Output"): kind
+        for name, kind in vars(loaded).items()
+        if name.endswith("Output") and (kind.__module__ == loaded.__name__ or kind.__name__ != name)
+    }
+
+
+def is_object(kind: Any) -> bool:
+    """Whether it is the type of JSON objects with declared fields."""
+    return is_typeddict(kind) or (isinstance(kind, type) and is_dataclass(kind))
 
 
 def title(name: str) -> str:
@@ -101,12 +112,14 @@ def slug(name: str) -> str:
 def fields(kind: type) -> dict[str, Field]:
     """The fields of a type, by name."""
     hints, meanings = get_type_hints(kind, include_extras=True), _meanings(kind)
-    if missing := hints.keys() - meanings.keys():
+    inline = dict(row_fields(kind)) if is_dataclass(kind) else dict.fromkeys(meanings, False)
+    if missing := {name for name in inline if not inline[name]} - meanings.keys():
         raise LookupError(f"{kind.__name__} has fields without a docstring: {sorted(missing)}")
     found = dict[str, Field]()
-    for name, meaning in meanings.items():
+    for name in inline:
         always = get_origin(hints[name]) is not NotRequired
-        found[name] = Field(hints[name] if always else get_args(hints[name])[0], always, meaning)
+        plain = hints[name] if always else get_args(hints[name])[0]
+        found |= fields(plain) if inline[name] else {name: Field(plain, always, meanings[name])}
     return found
 
 
@@ -117,7 +130,7 @@ def _meanings(kind: type) -> dict[str, str]:
     names = vars(import_module(kind.__module__))
     bases = (names[base.id] for base in body.bases if isinstance(base, ast.Name))
     found = dict[str, str]()
-    for base in filter(is_typeddict, bases):
+    for base in filter(is_object, bases):
         found |= _meanings(base)
     for field, text in pairwise([*body.body, None]):
         if not isinstance(field, ast.AnnAssign):

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypedDict
 
-from redisq_ops.core.model.entry import State
+from redisq_ops.core.model.attachment import Attachment
+from redisq_ops.core.model.entry import Event, Failure, State
+from redisq_ops.core.model.row_fields import Bytes, Duration, Share, Text, Time
 
-from .changes import EventOutput, OperationOutput
-from .units import Bytes, Duration, Share, Text, Time
-
-
-class EntryError(TypedDict):
-    type: str
-    """type of the error"""
-    message: str
-    traceback: Text
-    """traceback, may be empty"""
+from .changes import OperationOutput
 
 
 class EntryOutput(TypedDict):
@@ -45,7 +38,7 @@ class EntryOutput(TypedDict):
     """consumer that holds it, or held it last"""
     reason: str | None
     """dead: `failed`, `lost`, `rejected` or `invalid`; in any state `gone`: only its id is left"""
-    error: EntryError | None
+    error: Failure | None
     """last error"""
     op: str | None
     """operator's change that touched it last, while nothing has touched it since"""
@@ -64,7 +57,7 @@ class EntryOutput(TypedDict):
 
 
 class EntryHistory(TypedDict):
-    events: list[EventOutput]
+    events: list[Event]
     """events about it, oldest first"""
     scanned: int
     """events that were searched, from the latest on"""
@@ -96,14 +89,6 @@ class FlowEntry(TypedDict):
     for, so not ended, or dead and not replayed"""
     note: Text | None
     """what else its program keeps of it, such as how far a chord of Celery or a batch came"""
-
-
-class Attachment(TypedDict):
-    name: str
-    """`progress`, `logs`, `children` …"""
-    content: Bytes
-    left_out: str | None
-    """what isn't in `content`, and why"""
 
 
 class EntryDetailsOutput(EntryOutput):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from .units import Text
+from redisq_ops.core.model.row_fields import Text
 
 
 class CommandError(TypedDict):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, NotRequired, TypedDict
 
-from redisq_ops.core.model.entry import State
+from redisq_ops.core.model.entry import Failure, State
+from redisq_ops.core.model.row_fields import Bytes, FileInternal, Text, Time
 
 from .changes import Consequences
-from .entries import EntryError
-from .units import Bytes, FileInternal, Text, Time
 
 
 class PlanFileHeaderOutput(TypedDict):
@@ -197,7 +196,7 @@ class ExportFileEntryOutput(TypedDict):
     """`failures` + `lost`"""
     reason: str | None
     """why it is dead"""
-    error: EntryError | None
+    error: Failure | None
     """last error"""
     client: str | None
     task: str | None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import types
-from typing import Any, Literal, Union, get_args, get_origin, is_typeddict
+from collections.abc import Mapping
+from typing import Any, Literal, Union, get_args, get_origin
 
-from .declarations import PLAIN, declared, fields, hint, slug, title
-from .units import Base64Field, Unit, Unstable, Wording
+from redisq_ops.core.model.row_fields import Base64Field, Unit, Unstable, Wording
+
+from .declarations import PLAIN, declared, fields, hint, is_object, slug, title
 
 Schema = dict[str, Any]
 
@@ -71,14 +73,14 @@ def _plain_schema(kind: Any) -> Schema:
         return {}
     if kind in PLAIN:
         return {"type": PLAIN[kind]}
-    if is_typeddict(kind):
+    if is_object(kind):
         return object_schema(kind)
     origin, inside = get_origin(kind), get_args(kind)
     if origin is Literal:
         return {"type": "string", "enum": list(inside)}
-    if origin is list:
+    if origin in (list, tuple):
         return {"type": "array", "items": _schema(inside[0])}
-    if origin is dict:
+    if origin in (dict, Mapping):
         return {"type": "object", "additionalProperties": _schema(inside[1])}
     if origin in (Union, types.UnionType):
         return {"anyOf": [_schema(each) for each in inside]}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypedDict
 
+from redisq_ops.core.model.entry import Consumer, Level
+from redisq_ops.core.model.row_fields import Bytes, Duration, Text, Time
+
 from .errors import CommandError
-from .units import Bytes, Duration, Text, Time
 
 
 class QueueFields(TypedDict):
@@ -98,23 +100,6 @@ class ClientOutput(TypedDict):
     """whether it gets nothing now because of its rate"""
 
 
-class PriorityLevel(TypedDict):
-    priority: int
-    tokens: int
-    """tokens in its list"""
-    requests: list[str]
-    """some of the requests whose tokens are next"""
-
-
-class Holder(TypedDict):
-    name: str
-    """consumer of a group, `GROUP:NAME` in a plain stream"""
-    pending: int
-    """entries it holds"""
-    idle_ms: Duration
-    """time since its last command"""
-
-
 class PeriodicEntryOutput(TypedDict):
     """The one that runs next comes first."""
 
@@ -205,7 +190,7 @@ class QueueDetailsOutput(QueueFields):
     """requests that are not finished; `null` if the kind has no requests"""
     settled_requests: int | None
     """finished requests that are still kept"""
-    levels: list[PriorityLevel]
+    levels: list[Level]
     """priorities with tokens, 0 first"""
     shards: int
     """number of shards, 1 without sharding"""
@@ -213,7 +198,7 @@ class QueueDetailsOutput(QueueFields):
     """every [setting](settings.md) and its value, as strings"""
     history: int
     """events in the history"""
-    consumers: list[Holder]
+    consumers: list[Consumer]
     """consumers that hold entries"""
     known_faults: list[Text]
     """known faults of this layout itself"""

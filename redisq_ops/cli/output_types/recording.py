@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
+from redisq_ops.core.model.row_fields import Size, Time
+
 from .queues import QueueFields
-from .units import Size, Time
 
 
 class RecordingSummaryOutput(TypedDict):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Literal, NotRequired, TypedDict
 
-from redisq_ops.core.model.entry import State
+from redisq_ops.core.model.entry import Consumer, Failure, Request, RequestState, State
+from redisq_ops.core.model.row_fields import INLINE, Bytes, Duration, Size, Text, Time
 
-from .entries import EntryError, EntryHistory, EntryOutput
-from .queues import Holder
-from .units import Bytes, Duration, Size, Text, Time
+from .entries import EntryHistory, EntryOutput
 
 
 class SubmissionOutput(TypedDict):
@@ -19,7 +19,7 @@ class SubmissionOutput(TypedDict):
     """`ok`: submitted; `same`: it was there already; `dry-run`: nothing was sent"""
     total: int
     """sub-requests, requests or entries"""
-    state: Literal["open", "sealed", "done", "cancelled"] | None
+    state: RequestState | None
     """state of the request; `null` for a dry run, and for entries"""
     refused: int
     """lines left out by `--skip-invalid`, or that would be refused"""
@@ -51,54 +51,14 @@ class EntryEndOutput(TypedDict):
     """`done`, `dead` or `trash`"""
     reason: str | None
     """why it is dead: `failed`, `lost` or `rejected`"""
-    error: EntryError | None
+    error: Failure | None
     """last error of a dead entry"""
 
 
-class RequestOutput(TypedDict):
+@dataclass(frozen=True, slots=True)
+class RequestOutput:
     queue: str
-    id: str
-    """request"""
-    state: Literal["open", "sealed", "done", "cancelled"]
-    """`open` may grow; `sealed` is complete"""
-    priority: int
-    """0 (first) to 99"""
-    limit: int
-    """most sub-requests pending at a time"""
-    paused: bool
-    """whether it is paused"""
-    total: int
-    """sub-requests: the sum of the next six"""
-    waiting: int
-    """sub-requests that wait"""
-    pending: int
-    """sub-requests that are pending"""
-    delayed: int
-    """sub-requests that are delayed"""
-    done: int
-    """sub-requests that are done"""
-    dead: int
-    """sub-requests that are dead"""
-    trash: int
-    """sub-requests that were purged, cancelled or moved"""
-    moving: int
-    """those in the trash that are on their way to another queue"""
-    tokens: int
-    """tokens in its priority's list"""
-    created_ms: Time
-    """when it was created"""
-    added_ms: Time | None
-    """when the last sub-request was added"""
-    closed_ms: Time | None
-    """when it ended"""
-    results_bytes: Size
-    """size of all results"""
-    results_dropped: int
-    """results that were not kept because they exceed the limit"""
-    follows: str
-    """the request that has to be done first; empty: none"""
-    then: str
-    """the request that follows it; empty: none"""
+    request: Request = field(metadata=INLINE)
 
 
 class RequestStream(TypedDict):
@@ -125,6 +85,7 @@ class PendingDifference(TypedDict):
     """why they differ"""
 
 
+@dataclass(frozen=True, slots=True)
 class RequestDetailsOutput(RequestOutput):
     tokens_free: int
     """tokens nobody holds"""
@@ -132,7 +93,7 @@ class RequestDetailsOutput(RequestOutput):
     """tokens held by consumers"""
     stream: RequestStream
     """stream of its sub-requests"""
-    consumers: list[Holder]
+    consumers: list[Consumer]
     """consumers that hold sub-requests"""
     pending_entries: list[PendingSubRequest]
     """the first 100 pending sub-requests"""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypedDict
 
-from .units import Duration, FractionalDuration, Share, Size, Text, Time
+from redisq_ops.core.model.row_fields import Duration, FractionalDuration, Share, Size, Text, Time
 
 
 class SparkDoctorOutput(TypedDict):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from .clock import Seconds
+from .row_fields import UNPRINTED, Duration, Size, Text, Time
 
 State: TypeAlias = Literal["waiting", "pending", "delayed", "dead", "done", "trash"]
 STATES: tuple[State, ...] = ("waiting", "pending", "delayed", "dead", "done", "trash")
@@ -95,8 +96,10 @@ class Failure:
     """Why an attempt failed: the exception's type, message and traceback, as text."""
 
     type: str
+    """type of the error"""
     message: str = ""
-    traceback: str = ""
+    traceback: Text = ""
+    """traceback, may be empty"""
 
     @property
     def line(self) -> str:
@@ -348,45 +351,57 @@ class Checkup:
     """ids of orphans, see `Entry.orphan`"""
 
 
+RequestState: TypeAlias = Literal["open", "sealed", "done", "cancelled"]
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request's record: total = waiting + pending + delayed + done + dead + trash."""
+    """A request's record."""
 
     id: str
-    state: str
-    """open (more can be added) | sealed | done | cancelled"""
+    """request"""
+    state: RequestState
+    """`open` may grow; `sealed` is complete"""
     priority: int
     """0 (first) to 99"""
     limit: int
-    """sub-requests that may be pending at a time"""
+    """most sub-requests pending at a time"""
     paused: bool
+    """whether it is paused"""
     total: int
-    """sub-requests"""
+    """sub-requests: the sum of the next six"""
     waiting: int
+    """sub-requests that wait"""
     pending: int
+    """sub-requests that are pending"""
     delayed: int
+    """sub-requests that are delayed"""
     done: int
+    """sub-requests that are done"""
     dead: int
+    """sub-requests that are dead"""
     trash: int
+    """sub-requests that were purged, cancelled or moved"""
     tokens: int
-    """its tokens in the list of its priority; `pending` ones are held by consumers"""
-    created_ms: int
-    added_ms: int | None
-    """when sub-requests were last added"""
-    closed_ms: int | None
-    """when it was done or cancelled"""
-    results_bytes: int
-    """size of its results"""
+    """tokens in its priority's list"""
+    created_ms: Time
+    """when it was created"""
+    added_ms: Time | None
+    """when the last sub-request was added"""
+    closed_ms: Time | None
+    """when it ended"""
+    results_bytes: Size
+    """size of all results"""
     results_dropped: int
-    """results that were not kept because they were too large together"""
-    digest: str
+    """results that were not kept because they exceed the limit"""
+    digest: str = field(metadata=UNPRINTED)
     """digest of everything submitted so far: it tells whether a submission is the same"""
     moving: int = 0
-    """entries in the trash that are on their way to another queue and may come back"""
+    """those in the trash that are on their way to another queue"""
     follows: str = ""
-    """the request that has to be done first"""
+    """the request that has to be done first; empty: none"""
     then: str = ""
-    """the request that follows it"""
+    """the request that follows it; empty: none"""
 
     @property
     def settled(self) -> bool:
@@ -399,10 +414,11 @@ class Consumer:
     """A consumer of a request or of a consumer group, by the stream's own numbers."""
 
     name: str
+    """consumer of a group, `GROUP:NAME` in a plain stream"""
     pending: int
-    """deliveries that it holds"""
-    idle_ms: int
-    """ms since it last read from the stream or was given an entry"""
+    """entries it holds"""
+    idle_ms: Duration
+    """time since its last command"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,8 +427,9 @@ class Level:
 
     priority: int
     tokens: int
+    """tokens in its list"""
     requests: tuple[str, ...] = ()
-    """some of the requests whose tokens come next"""
+    """some of the requests whose tokens are next"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -459,12 +476,13 @@ class Clients:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event of the history: what one call did."""
+    """An event of the history, the oldest first."""
 
     id: str
-    """its id in the history's stream"""
-    at_ms: int
+    """stream id of the event"""
+    at_ms: Time
+    """when"""
     by: str
-    """the consumer or operation that made the call"""
+    """consumer or operator; `-`: nobody in particular"""
     what: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """event name -> items; the part of an item before ``|`` is an entry's id"""
+    """event → entries; the part of an item before `|` is the entry's id"""

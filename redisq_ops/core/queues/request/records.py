@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 from ...engine.optional_features import HasPriorityLevels, HasRequests
-from ...model.entry import Request
+from ...model.entry import Request, RequestState
 from ...model.errors import NotFound
 from ...model.quoting import text
 from ...redis.operation import C_co, Call, attempt, operation, together
@@ -54,7 +54,7 @@ class RequestRecords(HasRequests[C_co], HasPriorityLevels[C_co]):
             if row["state"] is None:
                 return None
             n = {name: int(row[name] or 0) for name in _RECORD if name not in _TEXTS}
-            state = row["state"].decode()
+            state = cast("RequestState", row["state"].decode())
             trash, waiting = n["trash"] + n["purged"], n["waiting"]
             if state == "cancelled":
                 trash, waiting = trash + waiting, 0
