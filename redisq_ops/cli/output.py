@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import is_dataclass
 from datetime import UTC
+from enum import Enum
 from shutil import get_terminal_size
 from typing import Any, Protocol
 
@@ -58,7 +59,8 @@ def error_fields(error: Exception, message: str, column: int | None = None) -> d
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON: dataclasses as rows, bytes as text or, if not UTF-8, as base64."""
+    """A value as JSON: dataclasses as rows, bytes as text or, if not UTF-8, as base64; a
+    member of an enumeration as its name."""
     if is_dataclass(value) and not isinstance(value, type):
         value = row_of(value)
     if isinstance(value, Mapping):
@@ -74,7 +76,7 @@ def plain(value: Any) -> Any:
         return row
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
-    return value
+    return value.name.lower() if isinstance(value, Enum) else value
 
 
 def age_or_none(ms: int | None) -> str | None:

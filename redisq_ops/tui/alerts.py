@@ -12,7 +12,7 @@ from redisq_ops.ops.inspect.snapshot import Snapshot, Viewport
 from redisq_ops.ops.terminal import printable
 
 if TYPE_CHECKING:
-    from redisq_ops.ops.check.evaluation import Standing
+    from redisq_ops.ops.check.standing import Standing
     from redisq_ops.ops.inspect.overview import QueueRow
 
     from .dashboard_settings import AlertSettings

@@ -55,7 +55,7 @@ from redisq_ops.tui.views.entry_view import EntryView
 
 if TYPE_CHECKING:
     from redisq_ops.core.model.entry import Counts
-    from redisq_ops.ops.check.evaluation import Standing
+    from redisq_ops.ops.check.standing import Standing
 
 
 class Dashboard(App[Exception]):

@@ -2,8 +2,7 @@
 
 import pytest
 
-from redisq_ops.ops.trouble.finding import Severity
-from redisq_ops.ops.trouble.judgement import Trouble
+from redisq_ops.ops.trouble.finding import Severity, Trouble
 from redisq_ops.ops.trouble.shared import has_more, likeness, shared_trouble
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +15,8 @@ from redisq_ops.core.model.entry import STATES, Counts
 from redisq_ops.core.model.errors import BadInput, NotFound, RedisqError
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.terminal import quantity
-from redisq_ops.ops.trouble.finding import Severity
-from redisq_ops.ops.trouble.judgement import Trouble, judged
+from redisq_ops.ops.trouble.finding import Severity, Trouble
+from redisq_ops.ops.trouble.judgement import judged
 from redisq_ops.ops.trouble.shared import FOLDED_FROM, Likeness, likeness, shared_trouble
 
 from ..options import QUEUES, command, flag, option, options
@@ -24,8 +24,8 @@ from ..output import emit, error_fields, say, table, tell
 from ..session import Session
 
 if TYPE_CHECKING:
-    from redisq_ops.ops.check.evaluation import Standing
     from redisq_ops.ops.check.rules import Rules
+    from redisq_ops.ops.check.standing import Standing
     from redisq_ops.ops.inspect.overview import Overview
     from redisq_ops.ops.notify.episode import Checked
     from redisq_ops.ops.notify.notifier import Notifier
@@ -135,7 +135,7 @@ class Examined:
             return
         findings = [
             {
-                "severity": one.severity.name.lower(),
+                "severity": one.severity,
                 "queue": one.queue,
                 "rule": one.rule,
                 "reason": one.reason,
@@ -347,21 +347,17 @@ def _unknown_numbers(seen: Overview) -> str:
 
 
 def _explain(s: Session, found: list[Standing]) -> None:
-    rows = [asdict(one) | {"severity": one.severity.name.lower()} for one in found]
-    for row in rows:
-        del row["work"], row["for_ms"]  # they only sort
-    for row in rows if s.json else ():
-        emit(row)
-    if rows and not s.json:
-        heads = ["queue", "rule", "severity"]
-        stands = [
-            "ignored" if one.ignored else one.reason or ("ok" if one.known else "unknown")
-            for one in found
-        ]
+    for one in found if s.json else ():
+        emit(one)
+    if found and not s.json:
         table(
-            [*heads, "stands"],
+            ["queue", "rule", "severity", "stands"],
             [
-                [row[name] or "server" for name in heads] + [text]
-                for row, text in zip(rows, stands, strict=True)
+                [one.queue or "server", one.rule, one.severity.name.lower(), _stands(one)]
+                for one in found
             ],
         )
+
+
+def _stands(one: Standing) -> str:
+    return "ignored" if one.ignored else one.reason or ("ok" if one.known else "unknown")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from redisq_ops.core.model.exit_codes import DONE, INTERRUPTED, PARTLY_DONE
+from redisq_ops.core.model.row_fields import row_of
 from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.hint import hint
@@ -128,16 +129,17 @@ def _describe(s: Session, entries: list[RegisteredFind]) -> list[Discovered]:
 
 def _print(s: Session, rows: list[Discovered]) -> None:
     from redisq_ops.core.redis.key_scan import clock_ms
-    from redisq_ops.ops.inspect.overview import QueueRow, queue_fields
+    from redisq_ops.ops.inspect.overview import QueueRow
+    from redisq_ops.ops.inspect.queue_fields import QueueFields
 
     now = s.run(clock_ms(s.client))
     states = ("waiting", "pending", "delayed", "dead")
     cells: list[list[Any]] = []
     for row in rows:
-        values = queue_fields(QueueRow(row.name, row.kind, row.counts, None, row.problem), now)
+        values = QueueFields.of(QueueRow(row.name, row.kind, row.counts, None, row.problem), now)
         if s.json:
             emit(
-                values
+                row_of(values)
                 | {
                     "at": row.at,
                     "full_name": row.called,
@@ -147,13 +149,13 @@ def _print(s: Session, rows: list[Discovered]) -> None:
                 }
             )
             continue
-        oldest = age_or_none(values["oldest_age_ms"])
+        oldest = age_or_none(values.oldest_age_ms)
         faults = row.problem or len(row.checkup.flaws)
         cells.append(
             [
                 row.name,
                 row.kind,
-                *(values[state] for state in states),
+                *(getattr(values, state) for state in states),
                 oldest,
                 "unknown" if row.registered is None else row.registered,
                 faults,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import typer
@@ -38,7 +37,7 @@ def doctor(s: Session) -> int:
     findings = s.run(examine(s.deployment))
     for finding in findings:
         if s.json:
-            emit(asdict(finding))
+            emit(finding)
             continue
         node = f"{finding.node}: " if finding.node else ""
         line = f"{MARKS[finding.verdict]:<7}  {finding.check:<12}  {node}{finding.sentence}"

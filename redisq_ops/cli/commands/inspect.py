@@ -11,6 +11,7 @@ import typer
 
 from redisq_ops.core.model.entry import Failure, State
 from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.model.row_fields import row_of
 from redisq_ops.ops.terminal import count, entries, size, took
 
 from ..completion import addresses
@@ -82,7 +83,8 @@ def show_queue(s: Session, queue: Queue[Any]) -> None:
     """Show a queue, as ``inspect`` does."""
     from redisq_ops.ops.change.unfinished import unfinished
     from redisq_ops.ops.inspect.details import queue_details
-    from redisq_ops.ops.inspect.overview import QueueRow, queue_fields
+    from redisq_ops.ops.inspect.overview import QueueRow
+    from redisq_ops.ops.inspect.queue_fields import QueueFields
 
     view = s.run(queue_details(queue))
     rates = view.rates if view.rates.counted else None
@@ -90,7 +92,7 @@ def show_queue(s: Session, queue: Queue[Any]) -> None:
     periodic = [periodic_row(queue.name, one) for one in view.periodic or ()]
     overdue = sum(bool(one["overdue"]) for one in periodic)
     counted = None if view.periodic is None else (len(periodic), overdue)
-    row = queue_fields(
+    fields = QueueFields.of(
         QueueRow(
             queue.name,
             queue.kind,
@@ -102,6 +104,7 @@ def show_queue(s: Session, queue: Queue[Any]) -> None:
         ),
         view.now_ms,
     )
+    row = row_of(fields)
     if s.json:
         emit(row | _queue_row(view) | {"periodic_entries": periodic})
     else:

@@ -11,6 +11,7 @@ import typer
 
 from redisq_ops.core.model.errors import Forbidden, Refused, Unreachable, Unreadable
 from redisq_ops.core.model.exit_codes import DONE, FAILED, PARTLY_DONE
+from redisq_ops.core.model.row_fields import row_of
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.queue_names import check_named, has_pattern, is_named
 
@@ -23,7 +24,8 @@ from ..session import Session
 
 if TYPE_CHECKING:
     from redisq_ops.ops.change.audit_log import Operation
-    from redisq_ops.ops.inspect.overview import QueueRow
+    from redisq_ops.ops.inspect.queue_fields import QueueFields
+    from redisq_ops.ops.trouble.finding import Trouble
 
 commands = typer.Typer()
 MOMENT_S = 0.2
@@ -47,73 +49,62 @@ def ls(s: Session, *, names: list[str] | None = QUEUES) -> int:
       redisq ls --watch 2s
     """
     from redisq_ops.ops.inspect.overview import overview
-
-    found = s.run(overview(s.deployment)).of(names or ())
-    rows = [_listed(s, row, found.now_ms) for row in found.rows]
-    print_queues(s, rows)
-    if not rows and not s.json:
-        finds = f"{hint('discover')} finds queues of other programs"
-        say(f"no queues here (prefix {s.deployment.prefix}): {finds}")
-    return PARTLY_DONE if any(row["problem"] for row in rows) else DONE
-
-
-def _listed(s: Session, row: QueueRow, now_ms: int) -> dict[str, Any]:
-    from redisq_ops.ops.inspect.overview import queue_fields
+    from redisq_ops.ops.inspect.queue_fields import QueueFields
     from redisq_ops.ops.trouble.judgement import redacted, troubles
 
-    found = redacted(troubles(row, now_ms), s.redaction.text)
-    trouble = [
-        {"severity": one.severity.name.lower(), "rule": one.rule, "reason": one.reason}
-        for one in found
-    ]
-    return queue_fields(row, now_ms) | {"trouble": trouble}
-
-
-def print_queues(s: Session, rows: list[dict[str, Any]]) -> None:
-    """Print rows of `queue_fields`, with what is wrong if that is known, else with flags."""
+    found = s.run(overview(s.deployment)).of(names or ())
+    rows = [QueueFields.of(row, found.now_ms) for row in found.rows]
+    wrong = [redacted(troubles(row, found.now_ms), s.redaction.text) for row in found.rows]
     if s.json:
-        for row in rows:
-            emit(row)
+        for row, trouble in zip(rows, wrong, strict=True):
+            emit({**row_of(row), "trouble": trouble})
     elif rows:
-        shown = (
-            "name",
-            "kind",
-            "waiting",
-            "pending",
-            "delayed",
-            "dead",
-            "done",
-            "in_per_min",
-            "out_per_min",
-        )
-        judged = "trouble" in rows[0]
-        remarks = [_trouble(row) if judged else _flags(row) for row in rows]
-        last = "trouble" if judged else "flags"
-        heads = [*(name.removesuffix("_per_min") for name in shown), "oldest", last]
-        if not any(remarks):  # 80 columns are few
-            del heads[-1]
-        cells = [
-            [*(row[name] for name in shown), age_or_none(row["oldest_age_ms"]), remark]
-            for row, remark in zip(rows, remarks, strict=True)
-        ]
-        table(heads, [line[: len(heads)] for line in cells])
+        print_queues(rows, "trouble", [_wrong(*each) for each in zip(rows, wrong, strict=True)])
+    else:
+        finds = f"{hint('discover')} finds queues of other programs"
+        say(f"no queues here (prefix {s.deployment.prefix}): {finds}")
+    return PARTLY_DONE if any(row.problem for row in rows) else DONE
 
 
-def _trouble(row: dict[str, Any]) -> str:
-    why = [one["reason"] for one in row["trouble"]]
-    return "; ".join([*why, *([f"only shown: {row['only_shown']}"] if row["only_shown"] else [])])
+def print_queues(rows: Sequence[QueueFields], last: str, remarks: Sequence[str]) -> None:
+    """Print queues; ``remarks``: a text for each, in a column ``last`` if there is any."""
+    shown = (
+        "name",
+        "kind",
+        "waiting",
+        "pending",
+        "delayed",
+        "dead",
+        "done",
+        "in_per_min",
+        "out_per_min",
+    )
+    heads = [*(name.removesuffix("_per_min") for name in shown), "oldest", last]
+    if not any(remarks):  # 80 columns are few
+        del heads[-1]
+    cells = [
+        [*(getattr(row, name) for name in shown), age_or_none(row.oldest_age_ms), remark]
+        for row, remark in zip(rows, remarks, strict=True)
+    ]
+    table(heads, [line[: len(heads)] for line in cells])
 
 
-def _flags(row: dict[str, Any]) -> str:
+def _wrong(row: QueueFields, trouble: Sequence[Trouble]) -> str:
+    shown = [f"only shown: {row.only_shown}"] if row.only_shown else []
+    return "; ".join([*(one.reason for one in trouble), *shown])
+
+
+def flags(row: QueueFields) -> str:
+    """What is unusual about a queue."""
     named = ("paused", "draining", "only_shown", "problem")
-    flags = [f"{flag.replace('_', ' ')}: {row[flag]}" for flag in named if row[flag]]
-    if row["unfinished"]:
-        flags.append(f"unfinished: {' '.join(row['unfinished'])}")
-    if row["resizing"]:
-        flags.append(row["resizing"])
-    if n := row["periodic_overdue"]:
-        flags.append(f"{n:,} periodic overdue")
-    return ", ".join(flags)
+    found = [f"{flag.replace('_', ' ')}: {why}" for flag in named if (why := getattr(row, flag))]
+    if row.unfinished:
+        found.append(f"unfinished: {' '.join(row.unfinished)}")
+    if row.resizing:
+        found.append(row.resizing)
+    if n := row.periodic_overdue:
+        found.append(f"{n:,} periodic overdue")
+    return ", ".join(found)
 
 
 @command(commands, "log", prints="Operation", repeats=True)

@@ -14,6 +14,7 @@ import typer
 
 from redisq_ops.core.model.clock import wall_ms
 from redisq_ops.core.model.errors import BadInput, NotFound, Unreachable
+from redisq_ops.core.model.row_fields import row_of
 from redisq_ops.core.signals import handled
 from redisq_ops.ops.filter.time import duration_ms, moment_ms
 from redisq_ops.ops.queue_names import is_named, similar
@@ -24,7 +25,7 @@ from ..options import argument, command, option, options
 from ..output import emit, printable, quantity, say, table, when
 from ..output_types.recording import FieldChange, QueueDifferenceOutput, RecordingSummaryOutput
 from ..session import Session
-from .overview import print_operations, print_queues
+from .overview import flags, print_operations, print_queues
 from .tasks import print_tasks
 from .workers import print_reports
 
@@ -199,7 +200,13 @@ def _print_look(
         found = recorded_operations(state, names)
         print_operations(s, [each for each in found if each.started_ms > since_ms])
     elif before is None:
-        print_queues(s, recorded_queues(state, names))
+        queues = recorded_queues(state, names)
+        for one in queues if s.json else ():
+            row = row_of(one)
+            emit(row | {"oldest_age_ms": row.pop("oldest_age_ms")})
+        if queues and not s.json:
+            rows = [one.queue for one in queues]
+            print_queues(rows, "flags", list(map(flags, rows)))
         if not state.queues and not s.json:
             say("no queues at that moment")
     else:

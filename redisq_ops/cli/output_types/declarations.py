@@ -9,6 +9,7 @@ import ast
 import re
 import types
 from dataclasses import dataclass, is_dataclass
+from enum import Enum
 from functools import cache, reduce
 from importlib import import_module
 from inspect import cleandoc, getsource
@@ -17,6 +18,7 @@ from operator import or_
 from typing import (
     Annotated,
     Any,
+    Literal,
     NotRequired,
     TypeVar,
     Union,
@@ -147,6 +149,8 @@ def _meanings(kind: type) -> dict[str, str]:
 
 def hint(declared: Any) -> Hint:
     """A declared type, taken apart."""
+    if isinstance(declared, type) and issubclass(declared, Enum):
+        return Hint(Literal[tuple(name.lower() for name in declared.__members__)])
     origin, inside = get_origin(declared), get_args(declared)
     if origin is Annotated:
         inner = hint(inside[0])

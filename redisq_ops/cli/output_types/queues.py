@@ -2,79 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
 from redisq_ops.core.model.entry import Consumer, Level
-from redisq_ops.core.model.row_fields import Bytes, Duration, Text, Time
+from redisq_ops.core.model.row_fields import INLINE, Bytes, Duration, Text, Time
+from redisq_ops.ops.check.standing import Standing
+from redisq_ops.ops.doctor.diagnosis import Diagnosis
+from redisq_ops.ops.inspect.queue_fields import QueueFields
+from redisq_ops.ops.trouble.finding import Severity, Trouble
 
 from .errors import CommandError
 
 
-class QueueFields(TypedDict):
+@dataclass(frozen=True, slots=True)
+class QueueOutput:
     """A count is `null` if the layout of another program does not show it."""
 
-    name: str
-    """name of the queue"""
-    kind: str
-    """`request`, `delay`, `circular`, `fair`, `carmine`, or a [kind of another
-    program](../how-to/inspect-other-queues.md#what-is-found); `unknown` if the registry
-    entry is corrupt"""
-    waiting: int | None
-    """entries that wait for a worker"""
-    pending: int | None
-    """entries that were delivered and not settled"""
-    delayed: int | None
-    """entries that wait for their ready time"""
-    dead: int | None
-    """dead letters"""
-    done: int | None
-    """entries settled since the queue was created"""
-    trash: int | None
-    """purged entries that can still be restored"""
-    in_per_min: int | None
-    """entries that arrived in the last 60 seconds"""
-    out_per_min: int | None
-    """entries settled in the last 60 seconds"""
-    failed_per_min: int | None
-    """failed attempts in the last 60 seconds"""
-    oldest_ms: Time | None
-    """when the oldest waiting work arrived"""
-    oldest_age_ms: Duration | None
-    """age of that work"""
-    paused: Text | None
-    """reason of the pause; `null`: the queue is not paused"""
-    draining: Text | None
-    """reason of the drain; `null`: the queue accepts new entries"""
-    only_shown: Text | None
-    """why redisq refuses every change of it: it does not know the release of its program; `null`:
-    it allows what the kind allows"""
-    problem: Text | None
-    """what could not be read"""
-    unfinished: list[str]
-    """operations that still hold entries between two queues, see [Move
-    entries](../how-to/move-entries.md#a-move-that-was-killed)"""
-    resizing: Text | None
-    """a change of the number of [shards](../explanation/sharding.md#changing-the-number) that is
-    not complete; `null`: none"""
-    periodic: int | None
-    """periodic entries; `null` if the kind has none, or too many to be read at each look"""
-    periodic_overdue: int | None
-    """periodic entries that missed a run; `null`: unknown"""
-
-
-class Trouble(TypedDict):
-    severity: Literal["warning", "critical"]
-    """how bad it is"""
-    rule: str
-    """[rule](../how-to/check-with-a-monitor.md#the-rules)"""
-    reason: Text
-    """what is wrong"""
-
-
-class QueueOutput(QueueFields):
-    """A count is `null` if the layout of another program does not show it."""
-
-    trouble: list[Trouble]
+    queue: QueueFields = field(metadata=INLINE)
+    trouble: tuple[Trouble, ...]
     """what is known to be wrong, the worst first"""
 
 
@@ -185,7 +131,9 @@ class TaskOutput(TypedDict):
     """releases that the queue's program marked in the window"""
 
 
-class QueueDetailsOutput(QueueFields):
+@dataclass(frozen=True, slots=True)
+class QueueDetailsOutput:
+    queue: QueueFields = field(metadata=INLINE)
     open_requests: int | None
     """requests that are not finished; `null` if the kind has no requests"""
     settled_requests: int | None
@@ -242,23 +190,11 @@ class ConsistencyOutput(TypedDict):
     """what was not checked"""
 
 
-class DiagnosisOutput(TypedDict):
-    check: str
-    """[check](../how-to/check-a-server.md)"""
-    verdict: Literal["ok", "warning", "wrong", "unknown"]
-    """what the check found"""
-    sentence: Text
-    """what was found"""
-    advice: Text | None
-    """what to do"""
-    node: str | None
-    """node of a Cluster; `null`: the only one"""
-    facts: dict[str, Any]
-    """numbers behind the sentence; names depend on the check"""
+DiagnosisOutput = Diagnosis
 
 
 class BrokenRule(TypedDict):
-    severity: Literal["warning", "critical"]
+    severity: Severity
     """how bad it is"""
     queue: str | None
     """queue; `null`: the server"""
@@ -281,21 +217,7 @@ class MonitorCheckOutput(TypedDict):
     """why the status is unknown"""
 
 
-class RuleStandingOutput(TypedDict):
-    queue: str | None
-    """queue; `null`: the server"""
-    rule: str
-    """[rule](../how-to/check-with-a-monitor.md#the-rules)"""
-    severity: Literal["warning", "critical"]
-    """how bad it is"""
-    ignored: bool
-    """whether the rules say to ignore it, or give no threshold"""
-    known: bool
-    """whether the queue shows the numbers that the rule needs"""
-    reason: Text | None
-    """what broke it; `null`: it holds, or is unknown"""
-    condition: str | None
-    """text of a condition of the rules; `null`: another rule"""
+RuleStandingOutput = Standing
 
 
 class NotifiedRecipientOutput(TypedDict):
@@ -314,7 +236,9 @@ class AclRuleOutput(TypedDict):
     """the command that makes the user"""
 
 
-class DiscoveredQueueOutput(QueueFields):
+@dataclass(frozen=True, slots=True)
+class DiscoveredQueueOutput:
+    queue: QueueFields = field(metadata=INLINE)
     at: str
     """what the queue's keys begin with"""
     full_name: str | None

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, TypedDict
 
 from redisq_ops.core.model.row_fields import Size, Time
-
-from .queues import QueueFields
+from redisq_ops.ops.inspect.queue_fields import RecordedQueue
 
 
 class RecordingSummaryOutput(TypedDict):
@@ -19,11 +18,7 @@ class RecordingSummaryOutput(TypedDict):
     """size of the file"""
 
 
-class RecordedQueueOutput(QueueFields):
-    """A queue at a moment of the recording; `oldest_age_ms` is its age then."""
-
-    read_ms: Time
-    """when the queue was read, at most two minutes before"""
+RecordedQueueOutput = RecordedQueue
 
 
 class FieldChange(TypedDict):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from redisq_ops.core.model.errors import Refused
 
 from ..doctor.diagnosis import Diagnosis
-from ..inspect.overview import Overview, QueueRow
-from ..trouble.finding import UNKNOWN_WORK, Severity
-from ..trouble.judgement import RULES, Trouble, judged, reasons, troubles
-from .rules import QueueRules, Rules
+from ..trouble.finding import UNKNOWN_WORK, Severity, Trouble
+from ..trouble.judgement import RULES, judged, reasons, troubles
+from .standing import Standing
+
+if TYPE_CHECKING:
+    from ..inspect.overview import Overview, QueueRow
+    from .rules import QueueRules, Rules
 
 SERVER_CHECKS: Final = (
     "version",
@@ -26,37 +28,6 @@ SERVER_CHECKS: Final = (
     "registry",
 )
 """checks of `redisq doctor` that are about the server"""
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How a rule stands for a queue, or for the server."""
-
-    queue: str | None
-    """None: the server"""
-    rule: str
-    severity: Severity
-    reason: str | None
-    """why it is broken; None: it holds, or is unknown"""
-    ignored: bool = False
-    """the rules say so, or give no threshold"""
-    known: bool = True
-    """False: the queue does not show the numbers that the rule needs"""
-    condition: str | None = None
-    """the text of a condition"""
-    work: int = 0
-    """how many entries are affected, as far as is known"""
-    for_ms: int = 0
-    """for how long, as far as is known"""
-
-    @property
-    def trouble(self) -> Trouble:
-        return Trouble(self.severity, self.rule, self.reason or "", self.work, self.for_ms)
-
-    @property
-    def identity(self) -> tuple[str | None, str, str]:
-        """Queue, rule, and the text of a condition: the same while the figures change."""
-        return self.queue, self.rule, self.condition or ""
 
 
 def standings(overview: Overview, rules: Rules) -> list[Standing]:

@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from redisq_ops.core.model.row_fields import Text
+
 Verdict = Literal["ok", "warning", "wrong", "unknown"]
+"""wrong: work may be lost or stand still; unknown: it can't be read"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,11 +17,14 @@ class Diagnosis:
     """The result of one check, and what to do about it."""
 
     check: str
+    """[check](../how-to/check-a-server.md)"""
     verdict: Verdict
-    """wrong: work may be lost or stand still; unknown: it can't be read"""
-    sentence: str
-    advice: str | None = None
+    """what the check found"""
+    sentence: Text
+    """what was found"""
+    advice: Text | None = None
+    """what to do"""
     node: str | None = None
-    """the node of a Cluster, by its address"""
+    """node of a Cluster; `null`: the only one"""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """the numbers behind the sentence"""
+    """numbers behind the sentence; names depend on the check"""

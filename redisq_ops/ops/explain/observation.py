@@ -31,8 +31,8 @@ from ..inspect.flow import NOTHING_HELD, FlowMember, Held, holding
 from ..inspect.history import EntryHistory, history_of
 from ..inspect.overview import evidence, queue_rates, queue_row
 from ..inspect.periodic import PeriodicStatus, periodic_status, status
-from ..trouble.finding import USUAL
-from ..trouble.judgement import Trouble, troubles
+from ..trouble.finding import USUAL, Trouble
+from ..trouble.judgement import troubles
 
 HISTORY_EVENTS = 5000
 """history events searched for an id that does not exist any more"""

@@ -15,7 +15,7 @@ from redisq_ops.core.engine.optional_features import HasClients, HasPeriodicEntr
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import Registered, all_queues, server_ms
 from redisq_ops.core.model.activity import Activity
-from redisq_ops.core.model.entry import STATES, Client, Counts, Entry, Request, State
+from redisq_ops.core.model.entry import Client, Counts, Entry, Request, State
 from redisq_ops.core.model.errors import RedisqError, Unreachable
 from redisq_ops.core.model.keys import registry_key
 from redisq_ops.core.model.open_resize import OpenResize
@@ -218,31 +218,6 @@ async def died_lately(deployment: Deployment, minutes: Mapping[str, int]) -> dic
 async def _activity(deployment: Deployment, entry: Registered, since_ms: int) -> Activity:
     seen: Activity = await deployment.open(entry).activity.op(since_ms)
     return seen
-
-
-def queue_fields(row: QueueRow, now_ms: int) -> dict[str, Any]:
-    """A queue of the overview with stable JSON names."""
-    counts = row.counts
-    arrived, settled, failed = row.rates.last_minute(now_ms) if row.rates else (None, None, None)
-    oldest = counts.oldest_ms if counts else None
-    return {
-        "name": row.name,
-        "kind": row.kind,
-        **{state: counts and counts.of(state) for state in STATES},
-        "in_per_min": arrived,
-        "out_per_min": settled,
-        "failed_per_min": failed,
-        "oldest_ms": oldest,
-        "oldest_age_ms": oldest and max(0, now_ms - oldest),
-        "paused": counts and counts.paused,
-        "draining": counts and counts.closed,
-        "only_shown": counts and counts.only_shown,
-        "problem": row.problem or (counts and counts.problem),
-        "unfinished": row.unfinished,
-        "resizing": None if row.resize is None else str(row.resize),
-        "periodic": row.periodic and row.periodic[0],
-        "periodic_overdue": row.periodic and row.periodic[1],
-    }
 
 
 async def _row(

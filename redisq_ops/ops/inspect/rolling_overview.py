@@ -21,8 +21,8 @@ from redisq_ops.core.redis.operation import apart, attempt, together
 
 from ..deployment import Deployment
 from ..trouble.entry_rules import suspect
-from ..trouble.finding import USUAL
-from ..trouble.judgement import Trouble, rank, troubles
+from ..trouble.finding import USUAL, Trouble
+from ..trouble.judgement import rank, troubles
 from .kept_rates import MINUTE_MS, KeptRates
 from .overview import (
     EXAMINED,

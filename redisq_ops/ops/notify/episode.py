@@ -14,7 +14,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from ..check.evaluation import Standing, broken_rules
+from ..check.evaluation import broken_rules
+from ..check.standing import Standing
 from ..queue_names import is_named
 from ..trouble.finding import Severity
 from .settings import Recipient

@@ -17,8 +17,7 @@ from typing import Any, Final, get_args
 
 from ..hint import hint
 from ..terminal import count, printable, quantity, rough_age
-from ..trouble.finding import Severity
-from ..trouble.judgement import Trouble
+from ..trouble.finding import Severity, Trouble
 from ..trouble.shared import FOLDED_FROM, Likeness, likeness, shared_trouble
 from .episode import End, Episode, News, Word
 

@@ -25,6 +25,7 @@ from redisq_ops.core.model.task_figures import TaskReport
 
 from ..change.audit_log import Operation
 from ..inspect.consumers import ConsumerReport
+from ..inspect.queue_fields import QueueFields, RecordedQueue
 from ..private_files import open_private, open_regular, resolved_path
 from ..typed_json import json_object, typed
 
@@ -57,32 +58,6 @@ _DROP: Final = """
             SELECT min(id) + (max(id) - min(id)) * ? / ? FROM sample))
 """
 """leaves out the oldest samples, a part of all as large as the quotient, up to a whole state"""
-
-
-class RecordedQueue(TypedDict):
-    """A queue, as `redisq ls --json` prints it, but for ``oldest_age_ms``."""
-
-    name: str
-    kind: str
-    waiting: int | None
-    pending: int | None
-    delayed: int | None
-    dead: int | None
-    trash: int | None
-    done: int | None
-    in_per_min: int | None
-    out_per_min: int | None
-    failed_per_min: int | None
-    oldest_ms: int | None
-    paused: str | None
-    draining: str | None
-    problem: str | None
-    unfinished: list[str]
-    periodic: int | None
-    periodic_overdue: int | None
-    only_shown: str | None
-    resizing: NotRequired[str | None]
-    read_ms: int
 
 
 class _Line(TypedDict):
@@ -185,8 +160,17 @@ def _apply(state: RecordedState, at_ms: int, packed: bytes) -> None:
         raise BadInput("its time is wrong")
     state.apply(line)
     for name in line.get("queues", {}).keys() & state.queues.keys():
-        if typed(RecordedQueue, state.queues[name], "queue")["name"] != name:
+        if recorded_queue(state.queues[name], at_ms).queue.name != name:
             raise BadInput(f"the queue {name} has another name")
+
+
+def recorded_queue(row: Mapping[str, Any], at_ms: int) -> RecordedQueue:
+    """A queue of a `RecordedState` of that time; `BadInput` if it can't be from a recording."""
+    fields = dict(row)
+    read_ms = typed(int, fields.pop("read_ms", None), "queue.read_ms")
+    oldest_ms = typed(int | None, fields.get("oldest_ms"), "queue.oldest_ms")
+    age_ms = oldest_ms and max(0, at_ms - oldest_ms)
+    return RecordedQueue(typed(QueueFields, fields | {"oldest_age_ms": age_ms}, "queue"), read_ms)
 
 
 @contextmanager

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from ..change.audit_log import Operation
 from ..inspect.consumers import ConsumerReport
+from ..inspect.queue_fields import RecordedQueue
 from ..queue_names import is_named
-from .file import RecordedState
+from .file import RecordedState, recorded_queue
 
 PASSING: Final = frozenset(
     ("read_ms", "oldest_ms", "in_per_min", "out_per_min", "failed_per_min", "kind", "name")
@@ -28,14 +29,13 @@ class QueueDifference:
     """field -> value before and after"""
 
 
-def recorded_queues(state: RecordedState, names: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """The rows of `redisq ls`, by name; with ``read_ms``, when each was read."""
-    rows = []
-    for name, row in sorted(state.queues.items()):
-        if is_named(name, names):
-            oldest = row["oldest_ms"]
-            rows.append(row | {"oldest_age_ms": oldest and max(0, state.at_ms - oldest)})
-    return rows
+def recorded_queues(state: RecordedState, names: Sequence[str] = ()) -> list[RecordedQueue]:
+    """The queues, by name."""
+    return [
+        recorded_queue(row, state.at_ms)
+        for name, row in sorted(state.queues.items())
+        if is_named(name, names)
+    ]
 
 
 def recorded_reports(state: RecordedState, names: Sequence[str] = ()) -> list[ConsumerReport]:

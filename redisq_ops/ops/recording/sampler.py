@@ -21,6 +21,7 @@ from redisq_ops.core.engine.registry import Registered, all_queues, server_ms
 from redisq_ops.core.model.entry import Failure
 from redisq_ops.core.model.errors import Refused
 from redisq_ops.core.model.keys import registry_key
+from redisq_ops.core.model.row_fields import row_of
 from redisq_ops.core.model.task_figures import TaskFigures, TaskReport
 from redisq_ops.core.redis.operation import Call, apart, attempt, together
 
@@ -28,7 +29,8 @@ from ..change import audit_log
 from ..deployment import Deployment
 from ..inspect.consumers import consumer_reports
 from ..inspect.kept_tasks import QUEUES, KeptTasks
-from ..inspect.overview import queue_fields, queue_rows
+from ..inspect.overview import queue_rows
+from ..inspect.queue_fields import QueueFields, RecordedQueue
 from ..queue_names import check_named, is_named
 from .file import RecordedState
 
@@ -89,7 +91,7 @@ class Sampler:
         rows = await queue_rows(self.deployment, entries, now, 2, opened=self._queues)
         for name, row in zip(due, rows, strict=True):
             self._full[name] = now
-            fields = queue_fields(row, now) | {"read_ms": now}
+            fields = row_of(RecordedQueue(QueueFields.of(row, now), now))
             del fields["oldest_age_ms"]  # `oldest_ms` has it
             before = self.state.queues.get(name, {})
             line["queues"][name] = {

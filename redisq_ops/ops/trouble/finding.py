@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
+
+from redisq_ops.core.model.row_fields import UNPRINTED, Text
 
 if TYPE_CHECKING:
     from ..inspect.overview import QueueRow
@@ -22,6 +24,22 @@ class Severity(IntEnum):
 
     WARNING = 1
     CRITICAL = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """One thing that is wrong with a queue."""
+
+    severity: Severity
+    """how bad it is"""
+    rule: str
+    """[rule](../how-to/check-with-a-monitor.md#the-rules)"""
+    reason: Text
+    """what is wrong"""
+    work: int = field(default=0, metadata=UNPRINTED)
+    """how many entries it affects, as far as is known"""
+    for_ms: int = field(default=0, metadata=UNPRINTED)
+    """for how long, as far as is known"""
 
 
 @dataclass(frozen=True, slots=True)

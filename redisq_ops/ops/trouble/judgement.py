@@ -6,30 +6,16 @@ Pure functions of an `overview.QueueRow`; `Thresholds` says from which value on 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .entry_rules import dead, deep, dying, failing, far_ahead, growing, old, poison, suspect
-from .finding import USUAL, Rule, Severity, Thresholds
+from .finding import USUAL, Rule, Severity, Thresholds, Trouble
 from .queue_rules import blocked, draining, missed, paused, resizing, unfinished, unreadable
 from .worker_rules import held_in_silence, no_worker, overdue, stalled
 
 if TYPE_CHECKING:
     from ..inspect.overview import QueueRow
-
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """One thing that is wrong with a queue."""
-
-    severity: Severity
-    rule: str
-    """the name of the rule that found it"""
-    reason: str
-    work: int = 0
-    """how many entries it affects, as far as is known"""
-    for_ms: int = 0
-    """for how long, as far as is known"""
 
 
 RULES: Mapping[str, tuple[Severity, Rule]] = {

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final, TypeAlias
 
-from .finding import Severity
-from .judgement import Trouble
+from .finding import Severity, Trouble
 
 Likeness: TypeAlias = tuple[tuple[Severity, str, str], ...]
 """severity, rule and words of each trouble; ``#`` stands for a figure"""

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, cast
 from redisq_ops.core.model.entry import STATES, Counts, State
 from redisq_ops.core.model.rates import Minute, Rates
 from redisq_ops.ops.terminal import count
-from redisq_ops.ops.trouble.judgement import Trouble, reasons
+from redisq_ops.ops.trouble.finding import Trouble
+from redisq_ops.ops.trouble.judgement import reasons
 from redisq_ops.ops.trouble.shared import (
     FOLDED_FROM,
     Likeness,

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from redisq_ops.ops.check.evaluation import Standing
+from redisq_ops.ops.check.standing import Standing
 from redisq_ops.ops.notify.episode import Checked, Episode, news, seen, told
 from redisq_ops.ops.notify.settings import QuietHours, Recipient, read_recipients
 from redisq_ops.ops.trouble.finding import Severity

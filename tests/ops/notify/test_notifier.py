@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from redisq_ops.ops.check.evaluation import Standing
+from redisq_ops.ops.check.standing import Standing
 from redisq_ops.ops.notify.episode import Checked
 from redisq_ops.ops.notify.message import Message
 from redisq_ops.ops.notify.notifier import Notifier

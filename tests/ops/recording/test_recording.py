@@ -23,13 +23,14 @@ import redis
 
 from redisq_ops import DelaySet, RequestQueue, connect
 from redisq_ops.core.model.errors import BadInput, RedisqError, Refused
+from redisq_ops.core.model.row_fields import row_fields
 from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.control import pause
 from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.inspect.queue_fields import QueueFields
 from redisq_ops.ops.recording.file import (
-    RecordedQueue,
     RecordedState,
     RecordingFile,
     span_ms,
@@ -50,7 +51,8 @@ BIG = 1 << 30
 
 def whole_row(name: str, **known: Any) -> dict[str, Any]:
     """A queue with all its fields."""
-    row: dict[str, Any] = dict.fromkeys(RecordedQueue.__annotations__)
+    row: dict[str, Any] = dict.fromkeys(name for name, _ in row_fields(QueueFields))
+    del row["oldest_age_ms"]
     return row | {
         "name": name,
         "kind": "request",
