@@ -7,7 +7,7 @@ A test compares it with the file in the repository, so that a reviewer sees ever
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from inspect import cleandoc
 from pathlib import Path
@@ -17,6 +17,8 @@ import typer.main
 
 from redisq_ops.cli.app import app
 from redisq_ops.cli.output_types.declarations import (
+    ARRAYS,
+    MAPS,
     PLAIN,
     SECTIONS,
     declared,
@@ -117,7 +119,8 @@ def _parts(declared: Any, at: str) -> Iterator[tuple[str, type]]:
         if kind not in _linked():
             yield at, kind
         return
-    among = {list: "[]", tuple: "[]", dict: ".*", Mapping: ".*"}.get(get_origin(kind) or kind, "")
+    origin = get_origin(kind)
+    among = "[]" if origin in ARRAYS else ".*" if origin in MAPS else ""
     for inside in get_args(kind):
         yield from _parts(inside, at + among)
 
@@ -136,9 +139,9 @@ def _type(declared: Any) -> str:
         origin, inside = get_origin(plain.kind), get_args(plain.kind)
         if origin is Literal:
             text = " · ".join(f"`{each}`" for each in inside)
-        elif origin in (list, tuple):
+        elif origin in ARRAYS:
             text = f"array of {_inner(inside[0])}"
-        elif origin in (dict, Mapping):
+        elif origin in MAPS:
             text = f"map of {_inner(inside[1])}"
         else:
             text = " or ".join(map(_type, inside))

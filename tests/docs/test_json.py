@@ -8,7 +8,7 @@ import pickle
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 from uuid import UUID
 
 import jsonschema
@@ -20,7 +20,7 @@ from redisq_ops.cli.output_types import declarations
 from redisq_ops.cli.output_types.declarations import declared, slug
 from redisq_ops.cli.output_types.json_schema import object_schema
 from redisq_ops.core.engine.queue_types import KINDS, LAYOUTS
-from redisq_ops.core.model.row_fields import Bytes, Duration, FileInternal, Text, Time
+from redisq_ops.core.model.row_fields import Bytes, Duration, Text, Time, Unstable
 from redisq_ops.schemas import schema, schema_names
 
 from .. import corrupt_values
@@ -201,8 +201,9 @@ class OneField(TypedDict):
     a: Any
 
 
+FILE_INTERNAL = Annotated[str, Unstable()]
 FIELD_TYPES: tuple[Any, ...] = (
-    *(str, int, float, bool, Any, Bytes, Text, FileInternal, Time, Duration, Part, OtherPart),
+    *(str, int, float, bool, Any, Bytes, Text, FILE_INTERNAL, Time, Duration, Part, OtherPart),
     *(str | None, Bytes | None, Time | None, Part | None, str | int, str | int | None),
     *(NotRequired[str], NotRequired[Bytes], NotRequired[Part]),
     *(Literal["a"], Literal["a", "b"], Literal["a"] | None),

@@ -49,7 +49,8 @@ from redisq_ops.core.redis.operation import run, together
 from redisq_ops.core.redis.transport import exchange
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.entry_steps import Pick
-from redisq_ops.ops.change.plan import Draft, PlanFile, PlanHeader
+from redisq_ops.ops.change.plan import Draft, PlanFile
+from redisq_ops.ops.change.plan_header import PlanHeader
 from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.scope import select_entries
 from redisq_ops.ops.change.transfer_plan import Route

@@ -23,7 +23,8 @@ from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.apply import PlanSteps
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.entry_steps import Pick
-from redisq_ops.ops.change.plan import Draft, PlanFile, PlanHeader
+from redisq_ops.ops.change.plan import Draft, PlanFile
+from redisq_ops.ops.change.plan_header import PlanHeader
 from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.scope import select_entries
 from redisq_ops.ops.change.undo import UndoSteps

@@ -48,8 +48,7 @@ from redisq_ops.ops.change.payload_diff import diff
 from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange
 from redisq_ops.ops.change.preview import preview
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.explain.blocking_reasons import Reason
-from redisq_ops.ops.explain.explanation import Explanation
+from redisq_ops.ops.explain.reason import Explanation, Reason
 from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.filter.parser import parse
 from redisq_ops.ops.filter.selection import Selection

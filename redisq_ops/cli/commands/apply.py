@@ -22,7 +22,7 @@ from ..session import Session
 if TYPE_CHECKING:
     from redisq_ops.ops.change.audit_log import Operation
     from redisq_ops.ops.change.canary_rules import Limits
-    from redisq_ops.ops.change.plan import PlanHeader
+    from redisq_ops.ops.change.plan_header import PlanHeader
     from redisq_ops.ops.change.prepare import PreparedChange
 
 commands = typer.Typer()

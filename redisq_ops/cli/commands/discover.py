@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from redisq_ops.core.model.exit_codes import DONE, INTERRUPTED, PARTLY_DONE
-from redisq_ops.core.model.row_fields import row_of
 from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.hint import hint
@@ -132,6 +131,9 @@ def _print(s: Session, rows: list[Discovered]) -> None:
     from redisq_ops.ops.inspect.overview import QueueRow
     from redisq_ops.ops.inspect.queue_fields import QueueFields
 
+    if s.json:
+        from ..output_types.queues import DiscoveredQueueOutput
+
     now = s.run(clock_ms(s.client))
     states = ("waiting", "pending", "delayed", "dead")
     cells: list[list[Any]] = []
@@ -139,14 +141,14 @@ def _print(s: Session, rows: list[Discovered]) -> None:
         values = QueueFields.of(QueueRow(row.name, row.kind, row.counts, None, row.problem), now)
         if s.json:
             emit(
-                row_of(values)
-                | {
-                    "at": row.at,
-                    "full_name": row.called,
-                    "registered": row.registered,
-                    "faults": row.checkup.flaws,
-                    "not_checked": row.checkup.unseen,
-                }
+                DiscoveredQueueOutput(
+                    queue=values,
+                    at=row.at,
+                    full_name=row.called,
+                    registered=row.registered,
+                    faults=row.checkup.flaws,
+                    not_checked=row.checkup.unseen,
+                )
             )
             continue
         oldest = age_or_none(values.oldest_age_ms)

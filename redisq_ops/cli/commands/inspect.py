@@ -17,7 +17,7 @@ from redisq_ops.ops.terminal import count, entries, size, took
 from ..completion import addresses
 from ..options import argument, command
 from ..output import age, emit, printable, quantity, table, tell, when
-from ..rows import client_cells, client_row, entry_row, operation_row, request_row, tell_events
+from ..rows import client_cells, client_row, entry_row, operation_row, tell_events
 from ..session import Session
 from .periodic import periodic_row, periodic_table
 
@@ -27,9 +27,12 @@ if TYPE_CHECKING:
     from redisq_ops.ops.inspect.details import QueueDetails, RequestDetails
     from redisq_ops.ops.inspect.flow import FlowMember
     from redisq_ops.ops.inspect.history import EntryHistory
+    from redisq_ops.ops.inspect.queue_fields import QueueFields
     from redisq_ops.ops.payload_content import PayloadContent
 
-    from ..output_types.queues import PeriodicEntryOutput
+    from ..output_types.entries import EntryHistory as EntryHistoryFields
+    from ..output_types.entries import FlowEntry
+    from ..output_types.queues import PeriodicEntryOutput, QueueDetailsOutput
     from ..output_types.requests import PendingDifference, PendingSubRequest
 
 commands = typer.Typer()
@@ -104,30 +107,36 @@ def show_queue(s: Session, queue: Queue[Any]) -> None:
         ),
         view.now_ms,
     )
-    row = row_of(fields)
     if s.json:
-        emit(row | _queue_row(view) | {"periodic_entries": periodic})
+        emit(_queue_row(view, fields, periodic))
     else:
-        _print_queue(s, view, row | {"unfinished": " ".join(left) or None}, periodic)
+        row = row_of(fields) | {"unfinished": " ".join(left) or None}
+        _print_queue(s, view, row, periodic)
 
 
-def _queue_row(view: QueueDetails) -> dict[str, Any]:
+def _queue_row(
+    view: QueueDetails, fields: QueueFields, periodic: list[PeriodicEntryOutput]
+) -> QueueDetailsOutput:
+    from ..output_types.queues import QueueDetailsOutput
+
     open, settled = view.requests or (None, None)
     queue = view.queue
-    return {
-        "open_requests": open,
-        "settled_requests": settled,
-        "levels": view.levels,
-        "shards": len(queue.shard_queues),
-        "settings": {setting.name: setting.value for setting in view.settings},
-        "history": view.history,
-        "consumers": view.consumers,
-        "known_faults": queue.layout_faults,
-        "faults": view.checkup.flaws,
-        "not_checked": view.checkup.unseen,
-        "clients": [client_row(queue.name, client) for client in view.clients.clients],
-        "options": view.options,
-    }
+    return QueueDetailsOutput(
+        queue=fields,
+        open_requests=open,
+        settled_requests=settled,
+        levels=view.levels,
+        shards=len(queue.shard_queues),
+        settings={setting.name: setting.value for setting in view.settings},
+        history=view.history,
+        consumers=view.consumers,
+        known_faults=queue.layout_faults,
+        faults=view.checkup.flaws,
+        not_checked=view.checkup.unseen,
+        clients=[client_row(queue.name, client) for client in view.clients.clients],
+        options=view.options,
+        periodic_entries=periodic,
+    )
 
 
 def _print_queue(
@@ -196,13 +205,20 @@ def _show_request(s: Session, queue: Queue[Any], id: str) -> None:
     ]
     if not s.json:
         return _print_request(s, view, pending, differ)
-    tokens = {"tokens_free": request.tokens, "tokens_held": request.pending}
-    stream = {"key": view.stream, "length": view.length, "group": "g"}
-    emit(
-        {**request_row(view.queue.name, request), **tokens, "stream": stream}
-        | {"consumers": view.consumers, "pending_entries": pending, "pel_differs": differ}
-        | {"history": _history_row(view.history)}
+    from ..output_types.requests import RequestDetailsOutput
+
+    row = RequestDetailsOutput(
+        queue=view.queue.name,
+        request=request,
+        tokens_free=request.tokens,
+        tokens_held=request.pending,
+        stream={"key": view.stream, "length": view.length, "group": "g"},
+        consumers=view.consumers,
+        pending_entries=pending,
+        pel_differs=differ,
+        history=_history_row(view.history),
     )
+    return emit(row)
 
 
 def _print_request(
@@ -317,7 +333,7 @@ def _show_entry(s: Session, queue: Queue[Any], id: str) -> None:
         tell(f"  {when(done.started_ms, s.utc)}  {what}  by {done.by}{why}")
 
 
-def _member_row(one: FlowMember) -> dict[str, Any]:
+def _member_row(one: FlowMember) -> FlowEntry:
     return {
         "depth": one.depth,
         "role": one.role or None,
@@ -370,7 +386,7 @@ def _facts(s: Session, facts: dict[str, Any]) -> None:
         tell(f"  {word:<16}  {printable(value, READ)}" if name else printable(value))
 
 
-def _history_row(history: EntryHistory) -> dict[str, Any]:
+def _history_row(history: EntryHistory) -> EntryHistoryFields:
     """The same events as for people, oldest first, as in `redisq history`."""
     events = history.events[::-1]
     return {"events": events, "scanned": history.searched, "total": history.total}

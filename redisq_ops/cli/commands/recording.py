@@ -23,7 +23,7 @@ from redisq_ops.ops.terminal import size
 from ..completion import queues
 from ..options import argument, command, option, options
 from ..output import emit, printable, quantity, say, table, when
-from ..output_types.recording import FieldChange, QueueDifferenceOutput, RecordingSummaryOutput
+from ..output_types.recording import RecordingSummaryOutput
 from ..session import Session
 from .overview import flags, print_operations, print_queues
 from .tasks import print_tasks
@@ -31,7 +31,7 @@ from .workers import print_reports
 
 if TYPE_CHECKING:
     from redisq_ops.ops.recording.file import RecordedState
-    from redisq_ops.ops.recording.playback import QueueDifference
+    from redisq_ops.ops.recording.recorded_queue import QueueDifference
     from redisq_ops.ops.recording.sampler import Sampler
 
 commands = typer.Typer()
@@ -211,7 +211,7 @@ def _print_look(
             say("no queues at that moment")
     else:
         changed = [each for each in differences(before, state) if is_named(each.name, names)]
-        _print_differences(s, changed, before, state)
+        _print_differences(s, changed)
 
 
 def _state(s: Session, path: Path, at_ms: int, span: tuple[int, int]) -> RecordedState:
@@ -229,34 +229,21 @@ def nothing_of(s: Session, path: Path, at_ms: int, span: tuple[int, int]) -> Not
     return NotFound(f"{path} has nothing of {at}: it begins at {begins} and ends at {ends}")
 
 
-def _print_differences(
-    s: Session, found: list[QueueDifference], before: RecordedState, after: RecordedState
-) -> None:
+def _print_differences(s: Session, found: list[QueueDifference]) -> None:
     if s.json:
         for each in found:
-            emit(
-                QueueDifferenceOutput(
-                    name=each.name,
-                    before_ms=before.at_ms,
-                    at_ms=after.at_ms,
-                    appeared=each.appeared,
-                    gone=each.gone,
-                    changes={
-                        field: FieldChange(before=old, after=new)
-                        for field, (old, new) in each.changes.items()
-                    },
-                )
-            )
+            emit(each)
         return
     rows: list[list[Any]] = []
     for each in found:
         if each.appeared or each.gone:
             rows.append([each.name, "queue", None, None, "appeared" if each.appeared else "gone"])
             continue
-        for field, (old, new) in each.changes.items():
+        for field, change in each.changes.items():
+            old, new = change.before, change.after
             number = type(old) is type(new) is int
-            change = f"{new - old:+,}" if number else None
-            rows.append([each.name, field, _shown(old), _shown(new), change])
+            step = f"{new - old:+,}" if number else None
+            rows.append([each.name, field, _shown(old), _shown(new), step])
     if rows:
         table(["queue", "field", "before", "after", "change"], rows)
     else:

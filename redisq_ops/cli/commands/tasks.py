@@ -18,7 +18,7 @@ from ..session import Session
 if TYPE_CHECKING:
     from redisq_ops.core.model.task_figures import TaskReport
 
-    from ..output_types.queues import Deploy, TaskOutput
+    from ..output_types.queues import TaskOutput
 
 commands = typer.Typer()
 
@@ -88,7 +88,6 @@ def print_tasks(s: Session, reports: Mapping[str, TaskReport]) -> None:
 
 
 def _rows(queue: str, report: TaskReport) -> list[TaskOutput]:
-    deploys: list[Deploy] = [{"at_ms": mark.at_ms, "label": mark.label} for mark in report.marks]
     return [
         {
             "queue": queue,
@@ -106,7 +105,7 @@ def _rows(queue: str, report: TaskReport) -> list[TaskOutput]:
             "since_ms": report.since_ms,
             "until_ms": report.until_ms,
             "source": report.source,
-            "deploys": deploys,
+            "deploys": report.marks,
         }
         for one in report.tasks
     ]

@@ -238,16 +238,7 @@ def _report_row(report: ConsumerReport) -> ConsumerReportOutput:
             "ages_ms": [*AGES_MS],
             "counts": [[*row] for row in report.heat],
         },
-        "poison": [
-            {
-                "id": row.id,
-                "consumer": row.consumer,
-                "age_ms": row.age_ms,
-                "deliveries": row.deliveries,
-                "late_ms": row.late_ms,
-            }
-            for row in report.poison
-        ],
+        "poison": report.poison,
         "scanned": report.looked,
     }
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Literal, NotRequired, TypedDict
 
 from redisq_ops.core.model.entry import Event
-from redisq_ops.core.model.row_fields import Duration, Size, Text, Time
+from redisq_ops.core.model.row_fields import INLINE, Duration, Size, Text, Time
+from redisq_ops.ops.change.outcome import ChangeOutcome
 
 
 class EditSample(TypedDict):
@@ -155,17 +157,9 @@ class PlanOutput(TypedDict):
     """only changes of selected entries: what comes of it"""
 
 
-class OutcomeOutput(TypedDict):
-    """The last line of every change."""
+class MoreOfOutcome(TypedDict):
+    """What the outcome of some changes has besides."""
 
-    op: str | None
-    """operation, for `redisq undo`; `null`: nothing was changed"""
-    matched: int
-    """entries, or things, selected"""
-    done: int
-    """changed"""
-    skipped: dict[str, int]
-    """reason → number left as they were"""
     left: NotRequired[int]
     """only `apply`, `replay --ramp`: not dealt with yet; the same command continues"""
     heard: NotRequired[int | None]
@@ -195,6 +189,14 @@ class OutcomeOutput(TypedDict):
     """only `consumers …`: whether the consumer was removed, or from how many groups"""
     jobs: NotRequired[dict[str, int]]
     """only `workers rm`: what became of the jobs → number"""
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeOutput:
+    """The last line of every change."""
+
+    outcome: ChangeOutcome = field(metadata=INLINE)
+    more: MoreOfOutcome = field(metadata=INLINE)
 
 
 class OperationOutput(TypedDict):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
+from redisq_ops.core.model.consumer_load import PendingDelivery
 from redisq_ops.core.model.row_fields import Duration, Text, Time
 
 
@@ -44,19 +45,6 @@ class Heat(TypedDict):
     """pending entries by deliveries and by time held"""
 
 
-class PoisonEntry(TypedDict):
-    id: str
-    """entry delivered at least `--poison` times"""
-    consumer: str | None
-    """consumer that holds it"""
-    age_ms: Duration | None
-    """time since its delivery"""
-    deliveries: int | None
-    """null: its consumer gave it up for good (XNACK FATAL), and the number is lost"""
-    late_ms: Duration | None
-    """time since its lease expired; negative: time left"""
-
-
 class ConsumerReportOutput(TypedDict):
     """One object per queue, or per group of a plain stream."""
 
@@ -72,7 +60,7 @@ class ConsumerReportOutput(TypedDict):
     """consumers that hold entries"""
     heat: Heat
     """pending entries by deliveries and age"""
-    poison: list[PoisonEntry]
+    poison: tuple[PendingDelivery, ...]
     """entries delivered too often"""
     scanned: int
     """pending entries that were read"""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 import types
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from functools import cache, reduce
@@ -28,7 +29,7 @@ from typing import (
     is_typeddict,
 )
 
-from redisq_ops.core.model.row_fields import row_fields
+from redisq_ops.core.model.row_fields import MoreWords, row_fields
 
 Mark = TypeVar("Mark")
 
@@ -54,6 +55,7 @@ PLAIN = {
     Any: "any",
 }
 """types that JSON has too -> their names there"""
+ARRAYS, MAPS = (list, tuple, Sequence), (dict, Mapping)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +116,15 @@ def slug(name: str) -> str:
 def fields(kind: type) -> dict[str, Field]:
     """The fields of a type, by name."""
     hints, meanings = get_type_hints(kind, include_extras=True), _meanings(kind)
-    inline = dict(row_fields(kind)) if is_dataclass(kind) else dict.fromkeys(meanings, False)
-    if missing := {name for name in inline if not inline[name]} - meanings.keys():
+    marks = row_fields(kind) if is_dataclass(kind) else dict.fromkeys(meanings, "")
+    if missing := {name for name in marks if marks[name] != "inline"} - meanings.keys():
         raise LookupError(f"{kind.__name__} has fields without a docstring: {sorted(missing)}")
     found = dict[str, Field]()
-    for name in inline:
-        always = get_origin(hints[name]) is not NotRequired
-        plain = hints[name] if always else get_args(hints[name])[0]
-        found |= fields(plain) if inline[name] else {name: Field(plain, always, meanings[name])}
+    for name, mark in marks.items():
+        plain, always = hints[name], mark != "optional"
+        if get_origin(plain) is NotRequired:
+            plain, always = get_args(plain)[0], False
+        found |= fields(plain) if mark == "inline" else {name: Field(plain, always, meanings[name])}
     return found
 
 
@@ -153,6 +156,8 @@ def hint(declared: Any) -> Hint:
         return Hint(Literal[tuple(name.lower() for name in declared.__members__)])
     origin, inside = get_origin(declared), get_args(declared)
     if origin is Annotated:
+        if any(isinstance(mark, MoreWords) for mark in inside[1:]):
+            return Hint(str)
         inner = hint(inside[0])
         return Hint(inner.kind, (*inside[1:], *inner.marks), inner.null)
     if origin in (Union, types.UnionType) and type(None) in inside:

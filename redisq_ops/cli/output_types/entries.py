@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypedDict
 
 from redisq_ops.core.model.attachment import Attachment
 from redisq_ops.core.model.entry import Event, Failure, State
-from redisq_ops.core.model.row_fields import Bytes, Duration, Share, Text, Time
+from redisq_ops.core.model.row_fields import INLINE, Bytes, Duration, Share, Text, Time
+from redisq_ops.ops.explain.reason import Explanation, OtherReason
 
 from .changes import OperationOutput
 
@@ -57,7 +60,7 @@ class EntryOutput(TypedDict):
 
 
 class EntryHistory(TypedDict):
-    events: list[Event]
+    events: Sequence[Event]
     """events about it, oldest first"""
     scanned: int
     """events that were searched, from the latest on"""
@@ -84,7 +87,7 @@ class FlowEntry(TypedDict):
     """entries for which it waits, or did; those that were read follow it"""
     awaited_by: int
     """entries that wait for it, or did"""
-    counts: dict[str, int]
+    counts: Mapping[str, int]
     """state → entries, of all for which it waits or of those that were read; `open`: still waited
     for, so not ended, or dead and not replayed"""
     note: Text | None
@@ -233,50 +236,10 @@ class ErrorGroupDetailsOutput(ErrorGroupFields):
     """latest dead letters; `payload` is `null`"""
 
 
-class OtherReason(TypedDict):
-    rule: str
-    """another reason"""
-    sentence: Text
-    """in words"""
-    verb: str | None
-    """verb that helps"""
-    command: str | None
-    """command line that helps"""
-    facts: dict[str, Any]
-    """numbers behind it"""
-
-
-class ExplanationOutput(TypedDict):
+@dataclass(frozen=True, slots=True)
+class ExplanationOutput:
     """The [rules](../how-to/find-out-why.md#the-rules) are stable names."""
 
-    address: str
-    """what was asked about"""
-    queue: str
-    kind: str
-    """kind of the queue"""
-    id: str | None
-    """entry or request"""
-    what: Literal["queue", "request", "entry", "periodic"]
-    """what the address names"""
-    state: str | None
-    """state; `null`: there is no such thing (exit code 1)"""
-    now_ms: Time
-    """moment of the answer"""
-    rule: str
-    """rule that holds it back"""
-    sentence: Text
-    """the answer"""
-    verb: str | None
-    """verb that helps"""
-    command: str | None
-    """command line that helps; a password in its URL is `***`"""
-    eta_ms: Time | None
-    """when it is expected to be over"""
-    estimate: bool
-    """whether `eta_ms` is computed from a rate, not recorded"""
-    basis: Text | None
-    """what the estimate rests on"""
-    facts: dict[str, Any]
-    """numbers behind the sentence; names depend on the rule"""
+    explanation: Explanation = field(metadata=INLINE)
     also: list[OtherReason]
     """other reasons"""

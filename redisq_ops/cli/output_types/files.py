@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Literal, NotRequired, TypedDict
 
 from redisq_ops.core.model.entry import Failure, State
-from redisq_ops.core.model.row_fields import Bytes, FileInternal, Text, Time
+from redisq_ops.core.model.row_fields import INLINE, OPTIONAL, Bytes, Text, Time
+from redisq_ops.ops.change.outcome import ChangeOutcome
+from redisq_ops.ops.change.plan_header import PlanHeader
+from redisq_ops.ops.files.rejects import RejectedLine
 
 from .changes import Consequences
 
 
-class PlanFileHeaderOutput(TypedDict):
+@dataclass(frozen=True, slots=True)
+class PlanFileHeaderOutput:
     """Line 1 of the NDJSON that `--plan` writes and `redisq apply` reads. Do not edit the file:
     every line has a digest that continues the one above."""
 
@@ -18,44 +23,7 @@ class PlanFileHeaderOutput(TypedDict):
     """what the file is"""
     version: int
     """format, 1"""
-    op: str
-    """operation that all runs of the plan share"""
-    queue: str
-    kind: str
-    prefix: str
-    """prefix of the keys"""
-    created_ms: Time | None
-    """when the queue was created"""
-    server: FileInternal
-    """run id of the server"""
-    verb: str
-    """the change"""
-    state: State
-    """state of the entries"""
-    consumer: str
-    """consumer that receives claimed entries"""
-    argument: int
-    """lease of a claim (ms) or new ready time (ms UTC)"""
-    high_water_ms: Time
-    """entries that came into the state later are left alone"""
-    filter: str
-    """which entries"""
-    who: str
-    """author"""
-    whence: str
-    """host"""
-    why: str
-    """reason"""
-    planned_ms: Time
-    """when"""
-    step: FileInternal
-    """most entries of one step"""
-    rate: float | None
-    """entries per second"""
-    into: NotRequired[str]
-    """only a move: target queue"""
-    into_ms: NotRequired[Time | None]
-    """only a move: when that queue was created"""
+    header: PlanHeader = field(metadata=INLINE)
     digest: str
     """digest of the line and all lines above"""
 
@@ -132,20 +100,14 @@ class ReportFileEntryOutput(TypedDict):
     """what became of it: [words](../how-to/review-a-change.md#apply-it)"""
 
 
-class ReportFileTrailerOutput(TypedDict):
+@dataclass(frozen=True, slots=True)
+class ReportFileTrailerOutput:
     """The last line of a report file, as an [outcome](#outcome)."""
 
-    op: str | None
-    """operation"""
-    matched: int
-    """entries selected"""
-    done: int
-    """entries changed"""
-    skipped: dict[str, int]
-    """reason → number left as they were"""
-    left: NotRequired[int]
+    outcome: ChangeOutcome = field(metadata=INLINE)
+    left: int = field(metadata=OPTIONAL)
     """only `apply`: not dealt with yet"""
-    unnamed: NotRequired[int]
+    unnamed: int = field(metadata=OPTIONAL)
     """only `undo`: entries left as they are whose ids are not known"""
 
 
@@ -225,15 +187,7 @@ class ExportFileTrailerOutput(TypedDict):
     """entries that changed their state before they were read"""
 
 
-class InvalidLineOutput(TypedDict):
-    """A line of the NDJSON that `--skip-invalid` writes, for each line that was left out."""
-
-    file: str
-    row: int
-    """line in it, from 1"""
-    request: str | None
-    reason: Text
-    """why it was left out"""
+InvalidLineOutput = RejectedLine
 
 
 class FileWrittenOutput(TypedDict):

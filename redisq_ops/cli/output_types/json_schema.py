@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import types
-from collections.abc import Mapping
 from typing import Any, Literal, Union, get_args, get_origin
 
 from redisq_ops.core.model.row_fields import Base64Field, Unit, Unstable, Wording
 
-from .declarations import PLAIN, declared, fields, hint, is_object, slug, title
+from .declarations import ARRAYS, MAPS, PLAIN, declared, fields, hint, is_object, slug, title
 
 Schema = dict[str, Any]
 
@@ -78,9 +77,9 @@ def _plain_schema(kind: Any) -> Schema:
     origin, inside = get_origin(kind), get_args(kind)
     if origin is Literal:
         return {"type": "string", "enum": list(inside)}
-    if origin in (list, tuple):
+    if origin in ARRAYS:
         return {"type": "array", "items": _schema(inside[0])}
-    if origin in (dict, Mapping):
+    if origin in MAPS:
         return {"type": "object", "additionalProperties": _schema(inside[1])}
     if origin in (Union, types.UnionType):
         return {"anyOf": [_schema(each) for each in inside]}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
 from redisq_ops.core.model.entry import Consumer, Level
 from redisq_ops.core.model.row_fields import INLINE, Bytes, Duration, Text, Time
+from redisq_ops.core.model.task_figures import DeployMark
 from redisq_ops.ops.check.standing import Standing
 from redisq_ops.ops.doctor.diagnosis import Diagnosis
 from redisq_ops.ops.inspect.queue_fields import QueueFields
@@ -88,13 +90,6 @@ class PeriodicEntryOutput(TypedDict):
     """why it cannot be read; the fields of its definition are `null` then"""
 
 
-class Deploy(TypedDict):
-    at_ms: Time
-    """when it was marked"""
-    label: Text
-    """what the mark says"""
-
-
 class TaskOutput(TypedDict):
     """A task in a window of time. Unknown is `null`."""
 
@@ -127,7 +122,7 @@ class TaskOutput(TypedDict):
     """when it ends"""
     source: Text
     """what was read"""
-    deploys: list[Deploy]
+    deploys: tuple[DeployMark, ...]
     """releases that the queue's program marked in the window"""
 
 
@@ -138,7 +133,7 @@ class QueueDetailsOutput:
     """requests that are not finished; `null` if the kind has no requests"""
     settled_requests: int | None
     """finished requests that are still kept"""
-    levels: list[Level]
+    levels: Sequence[Level]
     """priorities with tokens, 0 first"""
     shards: int
     """number of shards, 1 without sharding"""
@@ -146,11 +141,11 @@ class QueueDetailsOutput:
     """every [setting](settings.md) and its value, as strings"""
     history: int
     """events in the history"""
-    consumers: list[Consumer]
+    consumers: Sequence[Consumer]
     """consumers that hold entries"""
-    known_faults: list[Text]
+    known_faults: Sequence[Text]
     """known faults of this layout itself"""
-    faults: list[Text]
+    faults: Sequence[Text]
     """what is wrong in this queue now"""
     not_checked: Text | None
     """what was not checked"""
@@ -178,7 +173,7 @@ class ConsistencyOutput(TypedDict):
     kind: str | None
     ok: bool | None
     """`true`: consistent, `false`: broken, `null`: could not be read"""
-    faults: list[Text]
+    faults: Sequence[Text]
     """what is inconsistent"""
     reads: int
     """how often the queue was read"""
@@ -245,7 +240,7 @@ class DiscoveredQueueOutput:
     """the full name, if `name` is shortened"""
     registered: bool | None
     """whether it is in the registry; `null` if the registry cannot be read"""
-    faults: list[Text]
+    faults: Sequence[Text]
     """what is wrong in the queue now"""
     not_checked: Text | None
     """what was not checked"""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import TypedDict
 
-from redisq_ops.core.model.row_fields import Size, Time
-from redisq_ops.ops.inspect.queue_fields import RecordedQueue
+from redisq_ops.core.model.row_fields import Size
+from redisq_ops.ops.recording.recorded_queue import QueueDifference, RecordedQueue
 
 
 class RecordingSummaryOutput(TypedDict):
@@ -21,25 +21,4 @@ class RecordingSummaryOutput(TypedDict):
 RecordedQueueOutput = RecordedQueue
 
 
-class FieldChange(TypedDict):
-    before: Any
-    """value before"""
-    after: Any
-    """value after"""
-
-
-class QueueDifferenceOutput(TypedDict):
-    """With `--diff`: a queue that changed between two moments."""
-
-    name: str
-    """queue"""
-    before_ms: Time
-    """earlier moment"""
-    at_ms: Time
-    """later moment"""
-    appeared: bool
-    """whether it was not there before"""
-    gone: bool
-    """whether it is not there after"""
-    changes: dict[str, FieldChange]
-    """field of the [queue](#queue) → its values"""
+QueueDifferenceOutput = QueueDifference

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NotRequired, TypedDict
 
@@ -93,7 +94,7 @@ class RequestDetailsOutput(RequestOutput):
     """tokens held by consumers"""
     stream: RequestStream
     """stream of its sub-requests"""
-    consumers: list[Consumer]
+    consumers: Sequence[Consumer]
     """consumers that hold sub-requests"""
     pending_entries: list[PendingSubRequest]
     """the first 100 pending sub-requests"""

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, Literal, NotRequired, TypedDict
 
-from redisq_ops.core.model.row_fields import Duration, FractionalDuration, Share, Size, Text, Time
+from redisq_ops.core.model.row_fields import (
+    INLINE,
+    Duration,
+    FractionalDuration,
+    Share,
+    Size,
+    Text,
+    Time,
+)
+from redisq_ops.pipeline.report.critical_path import PathSegment
 
 
 class SparkDoctorOutput(TypedDict):
@@ -393,29 +403,18 @@ class QueueReportRequestsOutput(TypedDict):
     """time from submission to end"""
 
 
-class SparkCriticalPathFields(TypedDict):
+@dataclass(frozen=True, slots=True)
+class SparkCriticalPathFields:
     queue: str
     request: str
     place: int
     """stretch, from 1"""
-    what: Literal["queue", "run", "again", "turn"]
-    """`queue`: waiting for a first worker · `run`: running · `again`: between attempts ·
-    `turn`: free to go on, no worker came"""
-    id: str
-    """sub-request"""
-    attempt: int
-    consumer: str | None
-    """consumer, if it ran"""
-    ended: str | None
-    """how the run ended"""
-    from_ms: Time
-    """begin"""
-    to_ms: Time
-    """end"""
+    segment: PathSegment = field(metadata=INLINE)
     took_ms: Duration
     """length"""
 
 
+@dataclass(frozen=True, slots=True)
 class QueueReportCriticalPathsOutput(SparkCriticalPathFields):
     table: Literal["critical_paths"]
 
@@ -425,5 +424,6 @@ class SparkErrorGroupOutput(SparkDeadGroupFields):
     """what is more frequent in this group than in the others"""
 
 
+@dataclass(frozen=True, slots=True)
 class SparkCriticalPathOutput(SparkCriticalPathFields):
     """A stretch of the path, in the order of time."""

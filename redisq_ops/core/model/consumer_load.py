@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from .entry import Entry, Failure
+from .row_fields import Duration
 
 PENDING_PAGE = 500
 """deliveries on a page"""
@@ -85,14 +86,16 @@ class PendingDelivery:
     """One delivery that isn't settled."""
 
     id: str
+    """its entry"""
     consumer: str | None
-    age_ms: int | None
-    """ms since it was delivered"""
+    """consumer that holds it"""
+    age_ms: Duration | None
+    """time since its delivery"""
     deliveries: int | None
-    """number of deliveries of the entry, this one included; None: unknown, since a consumer gave it
-    up for good"""
-    late_ms: int | None = None
-    """ms since its lease expired, negative while the lease lasts; None: there are no leases"""
+    """of the entry, this one included; `null`: its consumer gave it up for good (XNACK FATAL), and
+    the number is lost"""
+    late_ms: Duration | None = None
+    """time since its lease expired; negative: time left; `null`: there are no leases"""
 
 
 NOBODY = "-"

@@ -26,6 +26,10 @@ class Wording:
     """A text for people, which may change."""
 
 
+class MoreWords:
+    """One of some words, to which a release may add others: a plain text in the schema."""
+
+
 class Base64Field:
     """If the bytes are not valid UTF-8, the field is called ``NAME_b64`` and holds Base64."""
 
@@ -41,25 +45,27 @@ Size = Annotated[int, Unit("bytes")]
 Share = Annotated[float, Unit("0 to 1")]
 Text = Annotated[str, Wording()]
 Bytes = Annotated[bytes, Base64Field()]
-FileInternal = Annotated[int | str | None, Unstable()]
 
 INLINE: Final = {"row": "inline"}
 """metadata of a dataclass's field: the row has the fields of this value in place of the value"""
 UNPRINTED: Final = {"row": "unprinted"}
 """metadata of a dataclass's field: the row doesn't have it"""
+OPTIONAL: Final = {"row": "optional"}
+"""metadata of a dataclass's field: some rows leave it out, as its meaning says"""
 
 
 def row_of(value: Any) -> dict[str, Any]:
     """The fields of a dataclass that is a row, the values as they are."""
     row, kind = dict[str, Any](), cast("type", type(value))
-    for name, inline in row_fields(kind):
+    for name, mark in row_fields(kind).items():
         own = getattr(value, name)
-        row |= row_of(own) if inline else {name: own}
+        row |= row_of(own) if mark == "inline" else {name: own}
     return row
 
 
 @cache
-def row_fields(kind: type) -> tuple[tuple[str, bool], ...]:
-    """The fields of a dataclass that rows have, and whether each is inline."""
-    marks = ((each.name, each.metadata.get("row")) for each in fields(kind))
-    return tuple((name, mark == "inline") for name, mark in marks if mark != "unprinted")
+def row_fields(kind: type) -> dict[str, str]:
+    """The fields of a dataclass that rows have, each with ``inline``, ``optional`` or an empty
+    text."""
+    marks = {each.name: each.metadata.get("row", "") for each in fields(kind)}
+    return {name: mark for name, mark in marks.items() if mark != "unprinted"}

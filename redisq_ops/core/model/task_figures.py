@@ -8,6 +8,7 @@ from math import ceil
 from typing import Literal, TypeAlias
 
 from .entry import Failure
+from .row_fields import Text, Time
 
 Times: TypeAlias = Literal["exact", "at most"]
 """whether quantiles are run times, or upper bounds of the buckets of a histogram"""
@@ -36,8 +37,10 @@ class TaskFigures:
 class DeployMark:
     """A release that its owner marked."""
 
-    at_ms: int
-    label: str
+    at_ms: Time
+    """when it was marked"""
+    label: Text
+    """what the mark says"""
 
 
 @dataclass(frozen=True, slots=True)

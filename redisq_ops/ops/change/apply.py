@@ -19,7 +19,8 @@ from redisq_ops.core.model.errors import NotFound, Superseded
 from . import audit_log
 from .audit_log import Operation
 from .entry_steps import EntryAction, ListedSteps
-from .plan import PlanFile, PlanHeader, checked_age
+from .plan import PlanFile, checked_age
+from .plan_header import PlanHeader
 from .scope import ChangeScope
 
 ReportResult = Callable[[str, str], None]

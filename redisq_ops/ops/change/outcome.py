@@ -16,9 +16,13 @@ class ChangeOutcome:
     """What a change did: the last output of `redisq`, which decides the exit code."""
 
     op: str | None
+    """operation, for `redisq undo`; `null`: nothing was changed"""
     matched: int
+    """entries, or things, selected"""
     done: int = 0
+    """changed"""
     skipped: dict[str, int] = field(default_factory=dict)
+    """reason → number left as they were"""
 
     def skip(self, reason: str, n: int = 1) -> None:
         if n:

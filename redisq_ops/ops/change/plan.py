@@ -13,18 +13,18 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import find
-from redisq_ops.core.model.entry import Entry, State
+from redisq_ops.core.model.entry import Entry
 from redisq_ops.core.model.errors import BadInput, Refused, SchemaTooNew
 from redisq_ops.core.model.keys import checked_name
+from redisq_ops.core.model.row_fields import row_of
 from redisq_ops.core.model.settings import MAX_BATCH
-from redisq_ops.core.model.states import VERBS, Verb
+from redisq_ops.core.model.states import VERBS
 from redisq_ops.core.redis.operation import Call
 
 from .. import ndjson
@@ -34,6 +34,7 @@ from ..private_files import atomic_write, named, open_regular, resolved_path
 from ..terminal import age, kind_of
 from ..typed_json import plain_text, typed
 from .entry_steps import Pick
+from .plan_header import PlanHeader
 
 PLAN = ndjson.Format("plan")
 KEPT_MS = 30 * 86_400_000
@@ -41,40 +42,6 @@ KEPT_MS = 30 * 86_400_000
 READ_AGAIN = "a plan is read from a file, more than once: redisq apply p.ndjson"
 _BEGINS = b'{"redisq": "plan"'
 _SHOWN = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class PlanHeader:
-    """What a plan is for. Times in ms of the server's clock."""
-
-    op: str
-    """the operation of all its steps, also when it is applied by several runs"""
-    queue: str
-    kind: str
-    prefix: str
-    created_ms: int | None
-    """when the queue was registered, to refuse another queue of that name. None: another program's,
-    unregistered"""
-    server: str
-    """the server's run id"""
-    verb: Verb
-    state: State
-    consumer: str
-    argument: int
-    """lease of a claim, ready time of a reschedule"""
-    high_water_ms: int
-    filter: str
-    who: str
-    whence: str
-    why: str
-    planned_ms: int
-    step: int
-    """entries of one step, at most"""
-    rate: float | None = None
-    into: str = ""
-    """of a move: the queue the entries go to"""
-    into_ms: int | None = None
-    """when the target queue was registered"""
 
 
 _OF_MOVES = {"into", "into_ms"}
@@ -147,7 +114,7 @@ class Draft:
             self._compose(file, header, facts)
 
     def _compose(self, file: IO[bytes], header: PlanHeader, facts: Mapping[str, Any]) -> None:
-        fields = asdict(header)
+        fields = row_of(header)
         if not header.into:
             fields = {name: value for name, value in fields.items() if name not in _OF_MOVES}
         top = [ndjson.line(PLAN.head(**fields)), ndjson.line(facts)]

@@ -13,7 +13,8 @@ from redisq_ops.core.model.entry import Entry
 
 from .entry_steps import Pick
 from .impact import Consequences
-from .plan import PlanFile, PlanHeader
+from .plan import PlanFile
+from .plan_header import PlanHeader
 
 _PAGE = 500
 

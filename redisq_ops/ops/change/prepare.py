@@ -32,7 +32,8 @@ from .audit_log import Author, Operation
 from .confirmation import typed
 from .entry_steps import EntryAction, EntrySteps, ListedSteps, Pick
 from .impact import COST_US, STEP
-from .plan import Draft, PlanFile, PlanHeader, home, identity
+from .plan import Draft, PlanFile, home, identity
+from .plan_header import PlanHeader
 from .plan_progress import look_at
 from .preview import Preview, consequences, preview
 from .runner import ChangeRun

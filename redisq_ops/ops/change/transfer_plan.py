@@ -18,7 +18,7 @@ from ..deployment import Deployment
 from ..hint import hint
 from ..terminal import age
 from .impact import Consequences
-from .plan import PlanHeader
+from .plan_header import PlanHeader
 
 COST_US = 50.0
 """server time of one entry, µs, in both queues together, as `python -m benchmarks moves` has it"""

@@ -6,9 +6,9 @@ would refuse.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, TypeAlias
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
 
 from redisq_ops.core.engine.optional_features import HasClients, HasOwnersPause
 from redisq_ops.core.model.queue_position import Ahead, Holder
@@ -19,59 +19,12 @@ from ..resize import what_completes
 from ..terminal import age, count, entries, kind_of
 from ..trouble.finding import USUAL
 from ..trouble.worker_rules import sign_of, silence
-from .deeds import deed
 from .observation import UNASKED
+from .reason import Reason, Rule
 from .reason_parts import ReasonParts
 
 NO_TAKE_MS = 60_000
 """without a take for this long a queue has no worker; an idle worker takes every few seconds"""
-
-
-Rule: TypeAlias = (
-    Literal["batch", "behind", "blocked", "busy", "cancelled", "cap", "children", "client-rate"]
-    | Literal[
-        "closed",
-        "dead",
-        "dead-letters",
-        "delayed",
-        "done",
-        "done-dead",
-        "due",
-        "dying",
-        "empty",
-        "failing",
-    ]
-    | Literal["gone", "group", "held", "holder", "limit", "moved", "moving", "next", "no-worker"]
-    | Literal["only-shown", "open", "overdue", "parent", "paused", "pending", "periodic"]
-    | Literal["periodic-corrupt", "periodic-held", "periodic-overdue", "periodic-paused"]
-    | Literal["periodic-run", "poison", "purged", "rate", "removed", "request-paused", "resizing"]
-    | Literal["retry", "sealed", "silent", "touched", "trimmed", "turn", "unfinished", "unknown"]
-    | Literal["unread", "waiting"]
-)
-"""the stable names of the rules"""
-
-
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """One rule that holds an entry, a request or a queue back, or that ended it."""
-
-    rule: Rule
-    sentence: str
-    verb: str | None = None
-    """the command's verb: what helps"""
-    command: str | None = None
-    eta_ms: int | None = None
-    """when it is expected to be over; None: unknown"""
-    estimate: bool = False
-    """True: ``eta_ms`` is calculated from rates; False: it is a stored time"""
-    basis: str | None = None
-    """the assumption behind an estimate"""
-    facts: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def deed(self) -> str | None:
-        """What the command does, the verb first."""
-        return self.command and deed(self.command, self.facts)
 
 
 class BlockingReasons(ReasonParts):

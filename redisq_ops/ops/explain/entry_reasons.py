@@ -12,9 +12,10 @@ from ..hint import hint
 from ..inspect.consumers import SILENT_MS
 from ..inspect.flow import FlowMember
 from ..terminal import age, count
-from .blocking_reasons import BlockingReasons, Reason, Rule
+from .blocking_reasons import BlockingReasons
 from .observation import RELATED
 from .outcome_reasons import OutcomeReasons, error_row, error_text
+from .reason import Reason, Rule
 
 GROUPS = 5
 """other consumer groups of a stream that are named"""

@@ -6,7 +6,7 @@ Reasons are listed in the order in which they have to be dealt with: the first o
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from redisq_ops.core.engine.optional_features import HasRequests
@@ -18,65 +18,12 @@ from ..deployment import Address, Deployment
 from ..inspect.history import history_of
 from ..redaction import NO_REDACTION, Redaction
 from ..terminal import count, quantity
-from .blocking_reasons import Reason
 from .entry_reasons import EntryReasons
 from .observation import observe
 from .queue_reasons import QueueReasons
+from .reason import Explanation, Reason, Subject
 from .reason_parts import FormatTime, utc
 from .request_reasons import RequestReasons
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """The answer about a queue, a request or an entry: the first reason, and the others."""
-
-    address: str
-    queue: str
-    kind: str
-    id: str | None
-    what: str
-    """queue | request | entry | periodic"""
-    state: str | None
-    """None: it does not exist"""
-    now_ms: int
-    reason: Reason
-    also: tuple[Reason, ...] = ()
-
-    @property
-    def known(self) -> bool:
-        """Whether it exists."""
-        return self.state is not None
-
-    def row(self) -> dict[str, Any]:
-        """The stable JSON form."""
-        first = self.reason
-        return {
-            "address": self.address,
-            "queue": self.queue,
-            "kind": self.kind,
-            "id": self.id,
-            "what": self.what,
-            "state": self.state,
-            "now_ms": self.now_ms,
-            "rule": first.rule,
-            "sentence": first.sentence,
-            "verb": first.verb,
-            "command": first.command,
-            "eta_ms": first.eta_ms,
-            "estimate": first.estimate,
-            "basis": first.basis,
-            "facts": dict(first.facts),
-            "also": [
-                {
-                    "rule": reason.rule,
-                    "sentence": reason.sentence,
-                    "verb": reason.verb,
-                    "command": reason.command,
-                    "facts": dict(reason.facts),
-                }
-                for reason in self.also
-            ],
-        }
 
 
 async def explain_text(
@@ -126,6 +73,7 @@ class _Explainer(EntryReasons, RequestReasons, QueueReasons):
 
     def explanation(self) -> Explanation:
         observed = self.observed
+        what: Subject
         if observed.id is None:
             what, state = "queue", self._queue_state()
             reasons = [

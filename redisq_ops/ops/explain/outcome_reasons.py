@@ -14,7 +14,7 @@ from ..change.control import CLIENT_RULES
 from ..change.wording import PAST
 from ..hint import hint
 from ..terminal import age, count
-from .blocking_reasons import Reason, Rule
+from .reason import Reason, Rule
 from .reason_parts import ReasonParts
 from .removals import removals
 

@@ -9,7 +9,8 @@ from redisq_ops.core.foreign.schedule import OwnersSchedule
 from ..hint import hint
 from ..inspect.periodic import PeriodicStatus, missed_words
 from ..terminal import count
-from .blocking_reasons import BlockingReasons, Reason
+from .blocking_reasons import BlockingReasons
+from .reason import Reason
 
 NAMED = 3
 """periodic entries that one sentence names"""

@@ -12,10 +12,10 @@ from ..hint import hint
 from ..inspect.consumers import SILENT_MS, ConsumerStatus
 from ..terminal import age, count, entries, kind_of
 from ..trouble.finding import USUAL
-from .blocking_reasons import Reason, Rule
 from .observation import RATE_MINUTES, UNASKED
 from .outcome_reasons import NAMED
 from .periodic_reasons import PeriodicReasons
+from .reason import Reason, Rule
 
 TRIED_AGAIN: Final = f"failures>={USUAL.failures} or lost>={USUAL.lost}"
 

@@ -10,8 +10,9 @@ from redisq_ops.core.model.entry import Request
 
 from ..hint import hint
 from ..terminal import age, count, entries
-from .blocking_reasons import BlockingReasons, Reason
+from .blocking_reasons import BlockingReasons
 from .outcome_reasons import OutcomeReasons
+from .reason import Reason
 
 
 class RequestReasons(BlockingReasons, OutcomeReasons):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from redisq_ops.core.model.errors import BadInput, RedisqError, TooLarge
+from redisq_ops.core.model.row_fields import Text, row_of
 
 from ..ndjson import line
 from ..private_files import atomic_write
@@ -14,13 +15,14 @@ from ..private_files import atomic_write
 
 @dataclass(frozen=True, slots=True)
 class RejectedLine:
-    """A line, or a row, that can't be submitted, and why."""
+    """A line of the NDJSON that `--skip-invalid` writes, for each line that was left out."""
 
     file: str | None
     row: int | None
-    """its number in the file, from 1"""
+    """line in it, from 1"""
     request: str | None
-    reason: str
+    reason: Text
+    """why it was left out"""
 
     def __str__(self) -> str:
         row = "" if self.row is None else f"row {self.row:,}"
@@ -64,7 +66,7 @@ class RejectFile:
 
     def add(self, reject: RejectedLine) -> None:
         self.count += 1
-        self._out.write(line(asdict(reject)))
+        self._out.write(line(row_of(reject)))
 
     def __exit__(self, *error: Any) -> None:
         self._writing.__exit__(*((None, None, None) if self.count else error))

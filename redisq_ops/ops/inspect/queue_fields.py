@@ -1,11 +1,11 @@
-"""The numbers and flags of a queue, as `redisq ls --json` prints them and recordings keep them."""
+"""The numbers and flags of a queue, as `redisq ls --json` prints them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from redisq_ops.core.model.row_fields import INLINE, Duration, Text, Time
+from redisq_ops.core.model.row_fields import Duration, Text, Time
 
 if TYPE_CHECKING:
     from .overview import QueueRow
@@ -98,12 +98,3 @@ class QueueFields:
             periodic=row.periodic and row.periodic[0],
             periodic_overdue=row.periodic and row.periodic[1],
         )
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedQueue:
-    """A queue at a moment of the recording; `oldest_age_ms` is its age then."""
-
-    queue: QueueFields = field(metadata=INLINE)
-    read_ms: Time
-    """when the queue was read, at most two minutes before"""

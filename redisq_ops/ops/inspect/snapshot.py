@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..change.audit_log import Operation
     from ..change.control import QueueSetting
     from ..doctor.server_report import ServerReport
-    from ..explain.explanation import Explanation
+    from ..explain.reason import Explanation
     from ..filter.fields import Need
     from ..groups.error_groups import ErrorGroup
     from .client_details import ClientDetails

@@ -27,7 +27,7 @@ from .snapshot import ExplainSubject, ListedQueue, Snapshot, Viewport
 
 if TYPE_CHECKING:
     from ..doctor.server_report import ServerReport
-    from ..explain.explanation import Explanation
+    from ..explain.reason import Explanation
     from ..groups.error_groups import ErrorGroup
     from .dead_reader import DeadReader
     from .kept_tasks import KeptTasks

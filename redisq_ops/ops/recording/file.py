@@ -25,9 +25,10 @@ from redisq_ops.core.model.task_figures import TaskReport
 
 from ..change.audit_log import Operation
 from ..inspect.consumers import ConsumerReport
-from ..inspect.queue_fields import QueueFields, RecordedQueue
+from ..inspect.queue_fields import QueueFields
 from ..private_files import open_private, open_regular, resolved_path
 from ..typed_json import json_object, typed
+from .recorded_queue import RecordedQueue
 
 VERSION: Final = 1
 _APPLICATION: Final = int.from_bytes(b"rdsq")

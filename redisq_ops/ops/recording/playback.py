@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from ..change.audit_log import Operation
 from ..inspect.consumers import ConsumerReport
-from ..inspect.queue_fields import RecordedQueue
 from ..queue_names import is_named
 from .file import RecordedState, recorded_queue
+from .recorded_queue import FieldChange, QueueDifference, RecordedQueue
 
 PASSING: Final = frozenset(
     ("read_ms", "oldest_ms", "in_per_min", "out_per_min", "failed_per_min", "kind", "name")
 )
 """fields of a queue that are not compared"""
-
-
-@dataclass(frozen=True, slots=True)
-class QueueDifference:
-    """What changed in a queue between two moments."""
-
-    name: str
-    appeared: bool
-    gone: bool
-    changes: dict[str, tuple[Any, Any]]
-    """field -> value before and after"""
 
 
 def recorded_queues(state: RecordedState, names: Sequence[str] = ()) -> list[RecordedQueue]:
@@ -64,10 +52,11 @@ def differences(before: RecordedState, after: RecordedState) -> list[QueueDiffer
     for name in sorted(before.queues.keys() | after.queues.keys()):
         old, new = before.queues.get(name, {}), after.queues.get(name, {})
         changes = {
-            field: (old.get(field), new.get(field))
+            field: FieldChange(old.get(field), new.get(field))
             for field in old | new
             if field not in PASSING and old.get(field) != new.get(field)
         }
         if changes:
-            found.append(QueueDifference(name, not old, not new, changes))
+            moments = before.at_ms, after.at_ms
+            found.append(QueueDifference(name, *moments, not old, not new, changes))
     return found

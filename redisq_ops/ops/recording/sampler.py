@@ -30,9 +30,10 @@ from ..deployment import Deployment
 from ..inspect.consumers import consumer_reports
 from ..inspect.kept_tasks import QUEUES, KeptTasks
 from ..inspect.overview import queue_rows
-from ..inspect.queue_fields import QueueFields, RecordedQueue
+from ..inspect.queue_fields import QueueFields
 from ..queue_names import check_named, is_named
 from .file import RecordedState
+from .recorded_queue import RecordedQueue
 
 MOST: Final = 15
 """queues that one sample reads in full"""

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from redisq_ops.core.model.row_fields import Time
+
 RETRY_EVENTS = ("failed", "lost")
 SegmentKind = Literal["queue", "run", "again", "turn"]
 DESCRIPTIONS: dict[str, str] = {
@@ -53,13 +55,19 @@ class PathSegment:
     """A part of the request's time, and the delivery that it was spent on or waiting for."""
 
     what: SegmentKind
+    """`queue`: waiting for a first worker · `run`: running · `again`: between attempts ·
+    `turn`: free to go on, no worker came"""
     id: str
+    """sub-request"""
     attempt: int
     consumer: str | None
+    """consumer, if it ran"""
     ended: str | None
-    """how the delivery ended; only for kind ``run``"""
-    from_ms: int
-    to_ms: int
+    """how the run ended"""
+    from_ms: Time
+    """begin"""
+    to_ms: Time
+    """end"""
 
 
 def critical_path(attempts: Iterable[Attempt]) -> list[PathSegment]:

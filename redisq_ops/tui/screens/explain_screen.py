@@ -30,8 +30,7 @@ from redisq_ops.tui.views import listing
 from redisq_ops.tui.views.delayed import moment
 
 if TYPE_CHECKING:
-    from redisq_ops.ops.explain.blocking_reasons import Reason
-    from redisq_ops.ops.explain.explanation import Explanation
+    from redisq_ops.ops.explain.reason import Explanation, Reason
 
 _LABEL = 16
 _NAME = 28

@@ -34,7 +34,8 @@ from redisq_ops.core.worker.handler import Work
 from redisq_ops.ops.change import audit_log
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.canary_rules import Course, Limits, Observed, advance, begin
-from redisq_ops.ops.change.plan import Draft, PlanFile, PlanHeader, identity
+from redisq_ops.ops.change.plan import Draft, PlanFile, identity
+from redisq_ops.ops.change.plan_header import PlanHeader
 from redisq_ops.ops.change.scope import select_entries
 from redisq_ops.ops.change.watched_replay import WatchedReplay
 from redisq_ops.ops.deployment import Deployment

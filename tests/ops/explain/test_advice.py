@@ -32,9 +32,9 @@ from redisq_ops.core.queues.request import RequestQueue, ShardedRequestQueue
 from redisq_ops.core.queues.request.digest import Digest
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.explain.blocking_reasons import Reason, Rule
 from redisq_ops.ops.explain.deeds import deed
 from redisq_ops.ops.explain.explanation import explain
+from redisq_ops.ops.explain.reason import Reason, Rule
 
 from ...command_line import Redisq
 from ...core.foreign import test_orphans

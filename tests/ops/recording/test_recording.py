@@ -40,6 +40,7 @@ from redisq_ops.ops.recording.file import (
 )
 from redisq_ops.ops.recording.history import RecordedHistory
 from redisq_ops.ops.recording.playback import differences, recorded_operations, recorded_reports
+from redisq_ops.ops.recording.recorded_queue import FieldChange
 from redisq_ops.ops.recording.sampler import MOST, MOST_TASKS, Sampler
 
 from ... import corrupt_values
@@ -51,7 +52,7 @@ BIG = 1 << 30
 
 def whole_row(name: str, **known: Any) -> dict[str, Any]:
     """A queue with all its fields."""
-    row: dict[str, Any] = dict.fromkeys(name for name, _ in row_fields(QueueFields))
+    row: dict[str, Any] = dict.fromkeys(row_fields(QueueFields))
     del row["oldest_age_ms"]
     return row | {
         "name": name,
@@ -352,7 +353,7 @@ def test_queues_appear_and_go_and_changes_of_operators_are_kept(client: redis.Re
     run(client, sampler.sample())
     found = {each.name: each for each in differences(before, sampler.state)}
     assert found["later"].appeared and not found["later"].gone
-    assert found["mail"].changes == {"paused": (None, "smtp is down")}
+    assert found["mail"].changes == {"paused": FieldChange(None, "smtp is down")}
     (operation,) = recorded_operations(sampler.state, ["mail"])
     assert (operation.who, operation.why) == ("ada", "smtp is down")
 
