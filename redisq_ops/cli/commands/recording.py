@@ -14,7 +14,6 @@ import typer
 
 from redisq_ops.core.model.clock import wall_ms
 from redisq_ops.core.model.errors import BadInput, NotFound, Unreachable
-from redisq_ops.core.model.row_fields import row_of
 from redisq_ops.core.signals import handled
 from redisq_ops.ops.filter.time import duration_ms, moment_ms
 from redisq_ops.ops.queue_names import is_named, similar
@@ -202,8 +201,7 @@ def _print_look(
     elif before is None:
         queues = recorded_queues(state, names)
         for one in queues if s.json else ():
-            row = row_of(one)
-            emit(row | {"oldest_age_ms": row.pop("oldest_age_ms")})
+            emit(one)
         if queues and not s.json:
             rows = [one.queue for one in queues]
             print_queues(rows, "flags", list(map(flags, rows)))
