@@ -18,8 +18,10 @@ PAGES = 20
 async def page_of(places: Sequence[Place], query: PageQuery) -> Page:
     """The entries of these places, one place after the other."""
     if query.start is None:
-        found, on = await through(places, query)
-        return Page(entries_of(found), on, sum(await together(place.count() for place in places)))
+        (found, on), sizes = await together(
+            through(places, query), together(place.count() for place in places)
+        )
+        return Page(entries_of(found), on, sum(sizes))
     sizes = await together(place.count() for place in places)
     found, first = [], 0
     for place, size in zip(places, sizes, strict=True):
