@@ -82,6 +82,8 @@ class QueueBase(DeclaredFeatures, Bound[C_co], metaclass=_QueueClass):
     """states in which `edit` can change a payload"""
     waiting_depth: ClassVar[int | None] = None
     """waiting entries that a page finds by position (``start``); None: all"""
+    bounds_pages: ClassVar[bool] = False
+    """whether pages are bounded by their bytes, too: where entries are large, a page has fewer"""
     has_settings: ClassVar[bool] = True
     """whether the queue has settings and the flags ``paused`` and ``closed``"""
     has_rate: ClassVar[bool] = True

@@ -69,6 +69,7 @@ class PlacedPages(ForeignQueue[C_co]):
     checked: ClassVar[Sequence[State]] = ("waiting", "pending", "delayed", "dead", "trash")
     checked_most: ClassVar[float] = 20_000
     enveloped: ClassVar[bool] = False
+    bounds_pages: ClassVar[bool] = True
     holds_payloads: ClassVar[bool] = False
     """whether the owner's elements are, or have, payloads; else they are ids"""
     screens: ClassVar[int] = 4

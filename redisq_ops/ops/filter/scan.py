@@ -23,7 +23,8 @@ PAGE = 250
 """entries read by one call: while Valkey resizes a hash table every read moves a part of it,
 and 500 of a million take 2 ms"""
 WITH_PAYLOADS = 100
-"""entries read by one call with payloads, of up to a mebibyte each"""
+"""entries read by one call with payloads, of up to a mebibyte each, where no page is bounded by its
+bytes"""
 _PRIORITIES = 10_000
 """priorities cached during a scan"""
 _LOOKUP_COST = 20
@@ -258,7 +259,7 @@ class Scan:
         self._start = max(0, number - most)
 
     async def _page(self) -> Sequence[Entry]:
-        most = WITH_PAYLOADS if self._payloads else PAGE
+        most = WITH_PAYLOADS if self._payloads and not self.queue.bounds_pages else PAGE
         if self.filter.window is not None:
             most = min(most, abs(self.filter.window) - self.scanned)
         start = None

@@ -14,6 +14,7 @@ from benchmarks.foreign_jobs import NAMES, fill
 from redisq_ops.core.foreign import json_members
 from redisq_ops.core.foreign.asynq.protobuf import Message
 from redisq_ops.core.foreign.places import Place
+from redisq_ops.core.redis import transport
 from redisq_ops.core.redis.commands import Call
 from redisq_ops.ops.change.step_size import Stride
 
@@ -21,6 +22,8 @@ from ...command_line import Redisq
 
 JOBS = 1200
 PLANNED = 100
+ROUNDS = 36
+"""round trips of an export of all jobs, at most: those of its start, and seven a page"""
 LOOKS = 7.3
 """of each entry: twice by a dry run and before the question, and by its change"""
 READS = 2.7
@@ -45,11 +48,12 @@ keep each job in a key of its own, or in several), and texts parsed"""
 
 
 class Counted:
-    """Counts the records that are read, the commands that are sent, and the texts parsed."""
+    """Counts the records that are read, the commands that are sent, the round trips, and the texts
+    parsed."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.reads = self.sent = self.parsed = 0
-        located, outgoing = Place.located, Call.outgoing
+        self.reads = self.sent = self.rounds = self.parsed = 0
+        located, outgoing, send = Place.located, Call.outgoing, transport._send
 
         async def counted(place: Place, rows: Any) -> Any:
             if "_bare" not in getattr(place.read, "__qualname__", ""):
@@ -67,6 +71,11 @@ class Counted:
             self.sent += 1
             return outgoing.__get__(call)
 
+        def sending(*args: Any) -> Any:
+            self.rounds += 1
+            return send(*args)
+
+        monkeypatch.setattr(transport, "_send", sending)
         monkeypatch.setattr(Stride, "learn", lambda *_: None)  # steps are as large on any machine
         monkeypatch.setattr(Place, "located", counted)
         monkeypatch.setattr(Call, "outgoing", property(counting))
@@ -98,7 +107,7 @@ def test_a_bulk_change_reads_and_parses_each_entry_few_times(
 
 @pytest.mark.alike
 @pytest.mark.parametrize("kind", NAMES)
-def test_an_export_reads_each_entry_once(
+def test_an_export_reads_each_entry_once_and_in_few_round_trips(
     redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     counter = filled(redisq, client, monkeypatch, kind)
@@ -106,6 +115,7 @@ def test_an_export_reads_each_entry_once(
     lines = redisq("export", NAMES[kind], "--state", state).splitlines()
     assert len([line for line in lines if '"id": ' in line]) == JOBS
     assert counter.reads == JOBS
+    assert counter.rounds <= ROUNDS, counter.rounds
 
 
 @pytest.mark.alike
