@@ -46,12 +46,9 @@ class SentTasks:
         """Messages go from the lists to ``held``, the hash ``unacked``, and some come back: so it
         is read before the lists and after them."""
         self._left = GLANCE if glance else MOST
-        held = await held.weighed()
+        held, *lists = await together(place.weighed() for place in (held, *lists))
         await self._look_at_held(held, index)
-        sizes = await together(place.count() for place in lists)
-        filled = [place for place, size in zip(lists, sizes, strict=True) if size]
-        weighed = await together(place.weighed() for place in filled)
-        await together(map(self._look_at_list, weighed))
+        await together(map(self._look_at_list, lists))
         await self._look_at_held(held, index)
         self.made.clear()
 
