@@ -13,12 +13,11 @@ import pytest
 import redis
 from redis.crc import key_slot
 
-from redisq_ops.core.engine.registry import Registered, find
+from redisq_ops.core.engine.registry import Registered
 from redisq_ops.core.model.clock import FakeClock
-from redisq_ops.core.model.entry import Delivery, Settlement, State
+from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import BadInput, Refused, WrongKind
 from redisq_ops.core.model.keys import registry_key
-from redisq_ops.core.model.settings import LEASE_MS
 from redisq_ops.core.queues.carmine import CarmineLayout, CarmineQueue, ShardedCarmineQueue
 from redisq_ops.core.queues.carmine.keys import CarmineKeys, shard_of
 from redisq_ops.core.redis.client import connect
@@ -433,69 +432,6 @@ def test_what_goes_back_into_sight_behind_the_mover_is_not_left_there(
     assert left == 1, "it says that it is over, and one is where nobody looks any more"
     assert opened().resize(1) == 0
     assert ack_all(opened()) == [name]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
-def test_any_mix_of_work_changes_and_kills(
-    opened: Opener, client: redis.Redis, clock: FakeClock, seed: int
-) -> None:
-    """Every message runs once for each time it was accepted, none that is refused does."""
-    random = Random(seed)
-    processes = [opened(12, seed * 10 + n) for n in range(3)]
-    number, names, owed, ran = 12, 0, Counter[str](), Counter[str]()
-    held: list[Delivery] = []
-    for _ in range(120):
-        process = random.choice(processes)
-        clock.now_ms += random.randrange(200)
-        match random.choice(["put", "put", "again", "again", "take", "settle", "resize", "sweep"]):
-            case "put":
-                fresh = [f"n{names + k}" for k in range(random.randrange(1, 20))]
-                names += len(fresh)
-                said = put(process, fresh, backoff=random.choice([0, 300]) / 1000)
-                assert said == ["ok"] * len(fresh)
-                owed.update(fresh)
-            case "again" if names:
-                picked = list({f"n{random.randrange(names)}" for _ in range(5)})
-                said = put(process, picked, requeue=random.random() < 0.5)
-                owed.update(id for id, w in zip(picked, said, strict=True) if w in OWED)
-            case "take":
-                held += process.take(random.randrange(1, 30), consumer="w").deliveries
-            case "settle":
-                random.shuffle(held)
-                done, held = held[: len(held) // 2], held[len(held) // 2 :]
-                ends = [
-                    Settlement(
-                        d, random.choice(["ack", "ack", "release"]), b"", random.choice([0, 2])
-                    )
-                    for d in done
-                ]
-                said = process.settle(ends)
-                assert "stale" not in said
-                ran.update(e.delivery.id for e, w in zip(ends, said, strict=True) if w == "done")
-            case "resize":
-                entry = run(client, find(NAME))
-                if entry is None:
-                    continue
-                number = entry.shards if entry.old_shards else random.choice([1, 2, 5, 8, 12])
-                with suppress(Killed):
-                    work = process.resize.op(number)
-                    run_until(client, work, random.randrange(40), random.random() < 0.5)
-            case "sweep":
-                process.sweep()
-        assert random.choice(processes).counts().pending == len(held)
-    ran.update(d.id for d in held)
-    assert set(settle(processes[0], "ack", *held)) <= {"done"}
-    later = opened()
-    clock.now_ms += LEASE_MS
-    while later.resize(number):
-        ran.update(ack_all(later))
-    ran.update(ack_all(later))
-    assert ran == owed
-    assert later.invariants() == []
-
-
-OWED = ("ok", "requeued")
 
 
 # --- past one server -----------------------------------------------------------------------------

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops.core.engine.registry import find
 from redisq_ops.core.model.clock import FakeClock
-from redisq_ops.core.model.entry import Delivery, Settlement
+from redisq_ops.core.model.entry import Settlement
 from redisq_ops.core.model.errors import BadInput, Refused, WrongKind
 from redisq_ops.core.model.settings import LEASE_MS
 from redisq_ops.core.queues.circular import CircularQueue, ShardedCircularQueue
@@ -338,65 +337,6 @@ def test_an_id_in_two_shards_becomes_one(opened: Opener, client: redis.Redis) ->
     assert settle(after, "ack", *[ours]) == ["done"]
     assert [d.id for d in take(after)] == [name], "theirs is the run that follows"
     assert after.invariants() == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
-def test_any_mix_of_work_changes_and_kills(
-    opened: Opener, client: redis.Redis, clock: FakeClock, seed: int
-) -> None:
-    """Conservation: every id runs exactly once for each time it was new, or to run again."""
-    random = Random(seed)
-    processes = [opened(12, seed * 10 + n) for n in range(3)]
-    number, names, owed, ran = 12, 0, Counter[str](), Counter[str]()
-    held: list[Delivery] = []
-    following: set[str] = set()
-    for _ in range(120):
-        process = random.choice(processes)
-        clock.now_ms += random.randrange(200)
-        match random.choice(["put", "put", "again", "take", "settle", "resize", "sweep"]):
-            case "put":
-                fresh = [f"n{names + k}" for k in range(random.randrange(1, 20))]
-                names += len(fresh)
-                assert put(process, fresh) == ["new"] * len(fresh)
-                owed.update(fresh)
-            case "again" if held:
-                picked = {d.id for d in random.sample(held, k=min(3, len(held)))}
-                assert put(process, sorted(picked)) == ["again"] * len(picked)
-                owed.update(picked - following)
-                following |= picked
-            case "take":
-                held += process.take(random.randrange(1, 30), consumer="w").deliveries
-            case "settle":
-                random.shuffle(held)
-                done, held = held[: len(held) // 2], held[len(held) // 2 :]
-                ends = [Settlement(d, random.choice(["ack", "ack", "release"])) for d in done]
-                said = process.settle(ends)
-                assert "stale" not in said
-                for end, word in zip(ends, said, strict=True):
-                    if word == "done":
-                        ran[end.delivery.id] += 1
-                        following.discard(end.delivery.id)
-            case "resize":
-                entry = operation.run(client, find("q"))
-                if entry is None:
-                    continue
-                number = entry.shards if entry.old_shards else random.choice([1, 2, 5, 8, 12])
-                with suppress(Killed):
-                    work = process.resize.op(number)
-                    run_until(client, work, random.randrange(40), random.random() < 0.5)
-            case "sweep":
-                process.sweep()
-        assert random.choice(processes).counts().pending == len(held)
-    ran.update(d.id for d in held)
-    assert set(settle(processes[0], "ack", *held)) <= {"done"}
-    queue = opened()
-    while queue.resize(number):
-        ran.update(ack_all(queue))
-    assert queue.invariants() == []
-    ran.update(ack_all(queue))
-    assert ran == owed
-    assert queue.counts().done == owed.total()
 
 
 def test_a_plain_queue_gets_shards_and_loses_them_again(

@@ -895,57 +895,6 @@ def test_big_payloads_move_in_small_steps(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(6))
-def test_any_mix_of_work_changes_and_kills(
-    open_set: Callable[..., Set], client: redis.Redis, clock: FakeClock, seed: int
-) -> None:
-    """Conservation: every entry runs exactly once for each time it was put in."""
-    random = Random(seed)
-    processes = [open_set(seed=seed * 10 + n) for n in range(3)]
-    number, names, put_in, ran = 12, 0, Counter[str](), Counter[str]()
-    held: list[Any] = []
-    for _ in range(150):
-        process = random.choice(processes)
-        clock.now_ms += random.randrange(200)
-        match random.choice(["put", "put", "take", "settle", "resize", "sweep"]):
-            case "put":
-                fresh = [f"n{names + k}" for k in range(random.randrange(1, 20))]
-                names += len(fresh)
-                at = clock.now_ms + random.choice([-1000, 0, 500])
-                assert put(process, fresh, at) == ["ok"] * len(fresh)
-                put_in.update(fresh)
-            case "take":
-                held += process.take(random.randrange(1, 30), consumer="w").deliveries
-            case "settle":
-                random.shuffle(held)
-                done, held = held[: len(held) // 2], held[len(held) // 2 :]
-                ends = [Settlement(d, random.choice(["ack", "fail"]), b"", 0.1) for d in done]
-                said = process.settle(ends)
-                ran.update(s.delivery.id for s, w in zip(ends, said, strict=True) if w == "done")
-                assert "stale" not in said
-            case "resize":
-                entry = io.run(client, find("later"))
-                if entry is None:
-                    continue
-                number = entry.shards if entry.old_shards else random.choice([1, 2, 5, 8, 12])
-                work = process.resize.op(number)
-                with suppress(Killed):
-                    run_until(client, work, random.randrange(40), random.random() < 0.5)
-            case "sweep":
-                process.sweep()
-        assert random.choice(processes).counts().pending == len(held)
-    ran.update(d.id for d in held)
-    assert set(processes[0].settle([Settlement(d, "ack") for d in held])) <= {"done"}
-    later = open_set()
-    clock.advance(10)
-    assert later.resize(number) == 0
-    assert later.invariants() == []
-    ran.update(ack_all(later))
-    assert ran == put_in
-    assert later.counts().done == sum(put_in.values())
-
-
-@pytest.mark.slow
 def test_on_a_cluster_shards_are_on_all_nodes(clock: FakeClock) -> None:
     with cluster(BINARIES["valkey"]) as nodes:
         client = connect(nodes.urls[0].replace("redis:", "redis+cluster:"))
