@@ -132,6 +132,7 @@ def command(
     os.chdir(folder)
     os.environb.clear()
     os.environb.update(environment)
+    sys.path[:0] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     time.tzset()
     sys.argv = ["redisq", *words]
     try:

@@ -223,6 +223,12 @@ def programs() -> Iterator[Path]:
 
 
 @pytest.fixture
+def on_path(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command ``redisq`` or ``redisq-top`` is one of `programs`."""
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+
+
+@pytest.fixture
 def configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where a test's configuration file is to be; nothing is there yet."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))

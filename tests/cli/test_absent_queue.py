@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,7 +25,7 @@ Start = Callable[..., subprocess.Popen[bytes]]
 
 
 @pytest.fixture
-def started(url: str, tmp_path: Path) -> Iterator[Start]:
+def started(url: str, tmp_path: Path, on_path: None) -> Iterator[Start]:
     """Starts workers that keep what they got in a file; what still runs in the end is killed."""
     running: list[subprocess.Popen[bytes]] = []
     environment = {
@@ -36,9 +35,7 @@ def started(url: str, tmp_path: Path) -> Iterator[Start]:
         "PYTHONPATH": str(Path(redisq_ops.__file__).parents[1]),
     }
     words = [
-        sys.executable,
-        "-m",
-        "redisq_ops",
+        "redisq",
         "work",
         "--exec",
         "sh -c 'cat >> got; echo >> got'",

@@ -7,7 +7,6 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -30,7 +29,7 @@ from redisq_ops.core.worker.handler import Work
 from ..command_line import Redisq
 from ..model.wire import picture
 
-pytestmark = [pytest.mark.alike, pytest.mark.slow]
+pytestmark = [pytest.mark.alike, pytest.mark.slow, pytest.mark.usefixtures("on_path")]
 
 PATIENT = ("--max-latency", "60s")
 """how quickly a busy machine answers is no part of these tests"""
@@ -187,7 +186,7 @@ def test_what_isn_t_understood_is_said(
 
 def run(url: str, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "redisq_ops", "--url", url, *words],
+        ["redisq", "--url", url, *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -259,9 +259,10 @@ def test_many_take_the_number_and_for_good_takes_the_name(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("on_path")
 def test_on_a_real_terminal(client: redis.Redis, url: str) -> None:
     queue = everywhere(client)
-    words = [sys.executable, "-m", "redisq_ops", "replay", "mail", "--url", url]
+    words = ["redisq", "replay", "mail", "--url", url]
     leader, terminal = pty.openpty()
     with subprocess.Popen(words, stdin=terminal, stdout=terminal, stderr=terminal) as process:
         os.close(terminal)
@@ -858,16 +859,17 @@ def test_a_closed_stream_is_no_reason_to_fail(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("json_", ["", "--json"])
+@pytest.mark.usefixtures("on_path")
 def test_a_full_stdout_does_not_hide_what_was_done(
     redisq: Redisq, url: str, client: redis.Redis, json_: str
 ) -> None:
     dead_letters(client, 3)
-    command = f"{sys.executable} -m redisq_ops --url {url} replay mail --yes {json_} >/dev/full"
+    command = f"redisq --url {url} replay mail --yes {json_} >/dev/full"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
     (row,) = redisq.rows("log")
     assert row["done"] == 3 and row["id"] in done.stderr
     assert done.returncode == 0 and "stdout: No space left on device" in done.stderr
-    command = f"{sys.executable} -m redisq_ops --url {url} log {json_} >/dev/full"
+    command = f"redisq --url {url} log {json_} >/dev/full"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
 

@@ -6,7 +6,6 @@ import json
 import re
 import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -225,6 +224,7 @@ def test_a_paused_queue_is_a_warning_unless_the_file_says_otherwise(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("on_path")
 def test_what_can_not_be_checked_is_unknown(redisq: Redisq, tmp_path: Path) -> None:
     rules = tmp_path / "check.toml"
     rules.write_text("[[check]]\ndead = 0\n")
@@ -242,7 +242,7 @@ def test_what_can_not_be_checked_is_unknown(redisq: Redisq, tmp_path: Path) -> N
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
     done = subprocess.run(
-        [sys.executable, "-m", "redisq_ops", "--url", f"redis://127.0.0.1:{port}", "check"],
+        ["redisq", "--url", f"redis://127.0.0.1:{port}", "check"],
         capture_output=True,
         text=True,
         check=False,

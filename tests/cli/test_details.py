@@ -28,7 +28,7 @@ from redisq_ops.ops.terminal import printable
 
 from ..command_line import ERROR, Redisq, dead_letters, everywhere
 
-pytestmark = pytest.mark.alike
+pytestmark = [pytest.mark.alike, pytest.mark.usefixtures("on_path")]
 
 
 def on_terminal(url: str, columns: int, *words: str) -> str:
@@ -37,7 +37,7 @@ def on_terminal(url: str, columns: int, *words: str) -> str:
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")}
     with subprocess.Popen(
-        [sys.executable, "-m", "redisq_ops", "--url", url, *words],
+        ["redisq", "--url", url, *words],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
@@ -81,7 +81,7 @@ def test_a_terminal_gets_no_raw_bytes_of_a_result(url: str, client: redis.Redis)
     queue.settle([Settlement(one, "result", b"\x1b]52;c;aGk=\x07\xff\nfine\xe3\x85\xa4")])
     said = on_terminal(url, 80, "results", "mail/r1", "--raw")
     assert said == "\\x1b]52;c;aGk=\\x07\\xff⏎fine\\u3164\n"
-    command = [sys.executable, "-m", "redisq_ops", "--url", url, "results", "mail/r1", "--raw"]
+    command = ["redisq", "--url", url, "results", "mail/r1", "--raw"]
     piped = subprocess.run(command, capture_output=True, check=True).stdout
     assert piped == b"\x1b]52;c;aGk=\x07\xff\nfine\xe3\x85\xa4\n"
 

@@ -102,6 +102,7 @@ def test_an_editor_that_changes_nothing(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("on_path")
 def test_an_edit_that_was_made_meanwhile_is_not_overwritten(
     redisq: Redisq, queue: Any, editor: Any, url: str
 ) -> None:
@@ -109,7 +110,7 @@ def test_an_edit_that_was_made_meanwhile_is_not_overwritten(
     theirs = [*words.split(), url]
     editor(
         "import subprocess",
-        f"subprocess.run([sys.executable, '-m', 'redisq_ops', *{theirs!r}], check=True)",
+        f"subprocess.run(['redisq', *{theirs!r}], check=True)",
         "text = text.replace('us', 'eu')",
     )
     out = redisq("dlq", "edit", "mail/r1/1", "--yes", code=1)

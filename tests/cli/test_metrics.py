@@ -95,13 +95,12 @@ def test_mistakes_are_one_line(redisq: Redisq, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("on_path")
 def test_nothing_is_written_of_a_server_that_does_not_answer(tmp_path: Path) -> None:
     file = tmp_path / "redisq.prom"
     done = subprocess.run(
         [
-            sys.executable,
-            "-m",
-            "redisq_ops",
+            "redisq",
             "--url",
             f"redis://127.0.0.1:{free_port()}",
             "metrics",
@@ -200,6 +199,7 @@ async def ahandle(delivery):
 @pytest.mark.slow
 @needs_prometheus
 @pytest.mark.parametrize("handler", ["jobs:handle", "jobs:ahandle"])
+@pytest.mark.usefixtures("on_path")
 def test_a_worker_serves_how_long_its_handler_takes_and_how_it_ends(
     handler: str, url: str, client: redis.Redis, tmp_path: Path
 ) -> None:
@@ -208,9 +208,7 @@ def test_a_worker_serves_how_long_its_handler_takes_and_how_it_ends(
     queue.schedule([(word, word.encode()) for word in ("ok", "reject", "retry", "fail")])
     worker = subprocess.Popen(
         [
-            sys.executable,
-            "-m",
-            "redisq_ops",
+            "redisq",
             "--url",
             url,
             "work",

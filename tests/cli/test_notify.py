@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -112,12 +111,13 @@ def test_a_target_that_fails_is_one_line_and_no_other_exit_code(
 
 @pytest.mark.slow
 @pytest.mark.alike
+@pytest.mark.usefixtures("on_path")
 def test_a_webhook_that_hangs_is_left_and_the_check_ends(
     url: str, client: redis.Redis, hook: Hook
 ) -> None:
     hook.answer = "hang"
     dead_letters(client, 1)
-    check = [sys.executable, "-m", "redisq_ops", "--url", url, "check", "--notify"]
+    check = ["redisq", "--url", url, "check", "--notify"]
     done = subprocess.run(
         [*check, "--set", "dead=100"], capture_output=True, text=True, check=False, timeout=120
     )

@@ -710,9 +710,10 @@ def test_an_eviction_policy_is_warned_of_once(redisq: Redisq, client: redis.Redi
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("on_path")
 def test_a_closed_pipe_is_quiet(client: redis.Redis, url: str) -> None:
     dead_letters(client, 2000)
-    words = [sys.executable, "-m", "redisq_ops", "dlq", "ls", "mail", "--json", "--url", url]
+    words = ["redisq", "dlq", "ls", "mail", "--json", "--url", url]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline()

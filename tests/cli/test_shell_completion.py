@@ -23,6 +23,8 @@ from redisq_ops.core.queues.request import RequestQueue
 
 from ..command_line import Redisq
 
+pytestmark = pytest.mark.usefixtures("on_path")
+
 HEAVY = {"redis", "rich.console", "textual", "asyncio", "tomllib"}
 
 
@@ -34,9 +36,9 @@ def completed(line: str, shell: str = "bash", code: str = "", **environment: str
         "zsh": {"_TYPER_COMPLETE_ARGS": line},
         "fish": {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
     }[shell]
-    run = f"{code}\nfrom redisq_ops.cli.main import main; main([])"
+    run = [sys.executable, "-c", f"{code}\nfrom redisq_ops.cli.main import main; main([])"]
     done = subprocess.run(
-        [sys.executable, "-c", run],
+        run if code else ["redisq"],
         capture_output=True,
         text=True,
         timeout=90,

@@ -22,9 +22,7 @@ from redisq_ops.cli import main as cli
 
 from ..command_line import Redisq
 
-pytestmark = pytest.mark.alike
-
-COMMAND = [sys.executable, "-m", "redisq_ops"]
+pytestmark = [pytest.mark.alike, pytest.mark.usefixtures("on_path")]
 
 
 @pytest.mark.slow
@@ -34,7 +32,7 @@ def test_ctrl_c_before_the_first_batch_says_that_nothing_was_sent(
     client: redis.Redis, url: str, tmp_path: Path, fed: bytes, more: list[str]
 ) -> None:
     with subprocess.Popen(
-        [*COMMAND, "submit", "-", "--id", "r", "--url", url, *more],
+        ["redisq", "submit", "-", "--id", "r", "--url", url, *more],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -18,9 +18,9 @@ from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
 
-pytestmark = pytest.mark.alike
+pytestmark = [pytest.mark.alike, pytest.mark.usefixtures("on_path")]
 
-TOP = [sys.executable, "-c", "from redisq_ops.cli.commands.top import main; main()"]
+TOP = ["redisq-top"]
 
 
 def top(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -100,7 +100,7 @@ def seen_in_terminal(words: list[str], awaited: bytes, keys: bytes = b"") -> byt
     pid, fd = pty.fork()
     if pid == 0:
         os.environ["TERM"] = "xterm-256color"
-        os.execv(TOP[0], [*TOP, *words])
+        os.execv(sys.executable, [sys.executable, "-m", "redisq_ops", "top", *words])
     out, end = b"", time.monotonic() + 90
     try:
         while awaited not in out:

@@ -9,7 +9,6 @@ import pty
 import select
 import signal
 import subprocess
-import sys
 import time
 from types import SimpleNamespace
 
@@ -25,9 +24,11 @@ from redisq_ops.core.queues.fair import FairQueue
 
 from ..command_line import Redisq
 
+pytestmark = pytest.mark.usefixtures("on_path")
+
 
 def command(url: str, *words: str) -> list[str]:
-    return [sys.executable, "-m", "redisq_ops", "--url", url, *words, "--watch", "100ms"]
+    return ["redisq", "--url", url, *words, "--watch", "100ms"]
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ import sys
 import termios
 import threading
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from typing import IO, Any
@@ -37,11 +37,12 @@ from ..queue_steps import eventually
 
 pytestmark = pytest.mark.alike
 
-COMMAND = [sys.executable, "-m", "redisq_ops"]
+OWN_PROCESS = (sys.executable, "-m", "redisq_ops")
+"""begun anew, not forked: what it is and uses is the process's own"""
 
 
 @pytest.fixture(autouse=True)
-def here(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def here(url: str, tmp_path: Path, on_path: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """A directory and a server of one's own; no configuration but this."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("REDIS_URL", url)
@@ -56,7 +57,7 @@ def queue(client: redis.Redis) -> RequestQueue[redis.Redis]:
 
 def redisq(*words: str, input: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     """Run a command to its end, in a process of its own."""
-    return subprocess.run([*COMMAND, *words], input=input, capture_output=True, check=False)
+    return subprocess.run(["redisq", *words], input=input, capture_output=True, check=False)
 
 
 def ok(*words: str, input: bytes = b"") -> str:
@@ -71,9 +72,11 @@ def started() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     """Starts commands; what still runs in the end is killed."""
     running: list[subprocess.Popen[bytes]] = []
 
-    def start(*words: str, **more: Any) -> subprocess.Popen[bytes]:
+    def start(
+        *words: str, program: Sequence[str] = ("redisq",), **more: Any
+    ) -> subprocess.Popen[bytes]:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        running.append(subprocess.Popen([*COMMAND, *words], **{**pipes, **more}))
+        running.append(subprocess.Popen([*program, *words], **{**pipes, **more}))
         return running[-1]
 
     yield start
@@ -236,7 +239,7 @@ def test_ctrl_c_names_the_open_request_and_how_to_go_on(
     queue: RequestQueue[redis.Redis], started: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
     payloads = numbers(Path("in.txt"), 3_000)
-    process = started("submit", "-", "--queue", "default", "--limit", "9")
+    process = started("submit", "-", "--queue", "default", "--limit", "9", program=OWN_PROCESS)
     for some in (payloads[:1_250], payloads[1_250:1_260]):
         feed(process).writelines(b"%b\n" % line for line in some)
         feed(process).flush()
@@ -435,7 +438,7 @@ def test_a_terminal_sees_a_bar_and_stdout_only_the_id() -> None:
     numbers(Path("in.txt"), 150_000)
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [*COMMAND, "submit", "in.txt", "--id", "r"],
+        ["redisq", "submit", "in.txt", "--id", "r"],
         stdout=subprocess.PIPE,
         stderr=theirs,
         env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
@@ -460,7 +463,7 @@ def test_memory_does_not_grow_with_the_file(queue: RequestQueue[redis.Redis]) ->
     for count in (3_000, 300_000):
         with Path("in.txt").open("wb") as file:
             file.writelines(b"%0100d\n" % n for n in range(count))
-        process = subprocess.Popen([*COMMAND, "submit", "in.txt", "--id", f"r{count}"])
+        process = subprocess.Popen([*OWN_PROCESS, "submit", "in.txt", "--id", f"r{count}"])
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         assert process.returncode == 0
@@ -649,7 +652,7 @@ def test_a_changed_handler_is_loaded_again_and_loses_nothing(
 
     saved(RELOADED % (BUSY, "one"))
     queue.submit([b"a", b"b"], id="r", limit=1)
-    worker = started("work", "live:handle", "--reload", "--batch", "2")
+    worker = started("work", "live:handle", "--reload", "--batch", "2", program=OWN_PROCESS)
     eventually(Path("began").exists)
     saved("def handle(work) return 1\n")
     said(b"stopping, source files changed: 1 running")
@@ -894,7 +897,7 @@ def test_a_closed_pipe_is_quiet(queue: RequestQueue[redis.Redis]) -> None:
         taken = queue.take(500, consumer="w").deliveries
         queue.settle([Settlement(d, "result", d.payload * 20) for d in taken])
         process = subprocess.Popen(
-            [*COMMAND, "results", "r", *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            ["redisq", "results", "r", *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         assert process.stdout is not None
         assert process.stderr is not None

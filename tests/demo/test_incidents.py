@@ -5,7 +5,6 @@ import os
 import random
 import re
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -198,10 +197,11 @@ def test_the_first_frame_is_full_of_life(url: str, client: redis.Redis) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("on_path")
 def test_the_demo_leaves_other_servers_alone(url: str, client: redis.Redis) -> None:
     RequestQueue(client, "mail").submit([b"x"], id="r")
     before = {key: client.dump(key) for key in client.scan_iter()}
-    command = [sys.executable, "-m", "redisq_ops", "--url", url, "demo", "--incident", "flood"]
+    command = ["redisq", "--url", url, "demo", "--incident", "flood"]
     done = subprocess.run(
         command,
         capture_output=True,

@@ -5,7 +5,6 @@ import json
 import os
 import pty
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -234,9 +233,7 @@ def test_confirm_by_name_with_yes(file: Path, redisq: Redisq, client: redis.Redi
 def at_terminal(words: list[str], typed: str) -> str:
     """What a command says on a terminal where a person types."""
     master, slave = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "redisq_ops", *words], stdin=slave, stdout=slave, stderr=slave
-    )
+    process = subprocess.Popen(["redisq", *words], stdin=slave, stdout=slave, stderr=slave)
     os.close(slave)
     os.write(master, typed.encode())
     said = b""
@@ -254,6 +251,7 @@ def at_terminal(words: list[str], typed: str) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("on_path")
 def test_confirm_by_name_at_a_terminal(file: Path, url: str, client: redis.Redis) -> None:
     queue = dead_letters(client, 3)
     prod(file, 'confirm = "name"', f'url = "{url}"')

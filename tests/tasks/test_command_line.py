@@ -14,7 +14,7 @@ from redisq_ops.tasks import JobFailed, Tasks
 
 from ..command_line import Redisq
 
-pytestmark = pytest.mark.alike
+pytestmark = [pytest.mark.alike, pytest.mark.usefixtures("on_path")]
 
 CODE = """
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ def tasks(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tasks:
 
 
 def work(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "redisq_ops", "work", *words]
+    command = ["redisq", "work", *words]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

@@ -23,7 +23,8 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 def installed(project: Path, at: Path) -> Path:
     """Build a project's wheel, and install it into a folder."""
-    subprocess.run([*PIP, "wheel", "--no-deps", "-w", str(at), str(project)], check=True)
+    build = [*PIP, "wheel", "--no-deps", "--no-build-isolation", "-w", str(at)]
+    subprocess.run([*build, str(project)], check=True)
     (wheel,) = at.glob("*.whl")
     site = at / "site"
     subprocess.run([*PIP, "install", "--no-deps", "--target", str(site), str(wheel)], check=True)
@@ -39,10 +40,14 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def ran(url: str, tmp_path: Path) -> Run:
-    def run(site: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+def ran(url: str, tmp_path: Path, programs: Path) -> Run:
+    redisq = str(programs / "redisq")
+
+    def run(
+        site: Path, *words: str, code: int = 0, program: str = redisq
+    ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [sys.executable, *words],
+            [program, *words],
             cwd=tmp_path,
             capture_output=True,
             text=True,
@@ -61,12 +66,12 @@ def test_it_conforms_and_is_changed_as_any_other(
     client: redis.Redis, url: str, shop: Path, ran: Run
 ) -> None:
     specimen = str(shop.parent / "shop-redisq" / "specimen.py")
-    assert ran(shop, specimen, url).stdout == ""
+    assert ran(shop, specimen, url, program=sys.executable).stdout == ""
     client.rpush("shop:jobs:mugs", *(json.dumps({"id": f"w{n}"}) for n in range(5)))
     client.zadd("shop:failed:mugs", {json.dumps({"id": f"d{n}"}): n + 1 for n in range(5)})
 
     def redisq(*words: str) -> list[dict[str, Any]]:
-        found = ran(shop, "-m", "redisq_ops", "--json", *words)
+        found = ran(shop, "--json", *words)
         return [json.loads(line) for line in found.stdout.splitlines()]
 
     found, *_ = redisq("discover", "--register", "--yes")
@@ -78,7 +83,7 @@ def test_it_conforms_and_is_changed_as_any_other(
     assert done["done"] == 5 and client.llen("shop:jobs:mugs") == 10
     back = redisq("undo", done["op"], "--yes")[-1]
     assert back["done"] == 5 and client.dump("shop:failed:mugs") == before
-    assert "mugs" in ran(shop, "-m", "redisq_ops", "top", "--once").stdout
+    assert "mugs" in ran(shop, "top", "--once").stdout
     assert [each["name"] for each in redisq("discover")] == ["shop:mugs"], "our keys are no queues"
     (group,) = redisq("dlq", "groups", "shop:mugs")
     assert group["entries"] == 5
@@ -168,15 +173,15 @@ def test_a_broken_one_is_named_and_breaks_nothing_else(
     client.lpush("queue:low", '{"class":"A","args":[],"jid":"1"}')
     client.sadd("queues", "low")
     client.rpush("shop:jobs:mugs", '{"id": "w"}')
-    done = ran(site, "-m", "redisq_ops", "discover", "--register", "--yes")
+    done = ran(site, "discover", "--register", "--yes")
     assert "sidekiq:low" in done.stdout
     (line,) = [line for line in done.stderr.splitlines() if "kind shop of package" in line]
     assert line.startswith("not looked for: kind shop of package shop-redisq 1.0 can't be used: ")
     assert SAID[fault] in line
     if "recogniser" not in fault and fault != "finds no queues":
-        asked = ran(site, "-m", "redisq_ops", "waiting", "ls", "shop:mugs", code=1)
+        asked = ran(site, "waiting", "ls", "shop:mugs", code=1)
         assert SAID[fault] in asked.stderr and asked.stderr.count("\n") == 1
-    assert "sidekiq:low" in ran(site, "-m", "redisq_ops", "ls").stdout
+    assert "sidekiq:low" in ran(site, "ls").stdout
 
 
 @pytest.mark.slow
@@ -187,7 +192,7 @@ def test_what_a_recogniser_prints_is_no_output(
     talks = f"    {LOOK}\n        print(look)\n        return await super().by_name(look)\n"
     site = changed(shop, tmp_path, "recogniser.py", LANES, talks + LANES)
     client.rpush("shop:jobs:mugs", '{"id": "w"}')
-    done = ran(site, "-m", "redisq_ops", "--json", "discover")
+    done = ran(site, "--json", "discover")
     assert [json.loads(line)["name"] for line in done.stdout.splitlines()] == ["shop:mugs"]
     assert "KeyLook" in done.stderr
 
@@ -205,10 +210,10 @@ def test_what_its_code_prints_is_no_output(
     hook = f"    def stamp(self, entry):\n        {stamp}\n\n    async def read("
     queue.write_text(queue.read_text().replace("    async def read(", hook) + "print('import')\n")
     client.rpush("shop:jobs:mugs", '{"id": "w"}')
-    asked = ran(site, "-m", "redisq_ops", "--json", "waiting", "ls", "shop:mugs")
+    asked = ran(site, "--json", "waiting", "ls", "shop:mugs")
     assert [json.loads(line)["id"] for line in asked.stdout.splitlines()] == ["w"]
     assert "import" in asked.stderr and "read" in asked.stderr
-    done = ran(site, "-m", "redisq_ops", "--json", "purge", "shop:mugs/w", "--yes")
+    done = ran(site, "--json", "purge", "shop:mugs/w", "--yes")
     assert [json.loads(line) for line in done.stdout.splitlines()]
     assert "stamp" in done.stderr
 
@@ -220,6 +225,6 @@ def test_what_its_reads_raise_names_the_package(
 ) -> None:
     site = changed(shop, tmp_path, "queue.py", "return [_entry(", "return [NO_SUCH_NAME(")
     client.rpush("shop:jobs:mugs", '{"id": "w"}')
-    asked = ran(site, "-m", "redisq_ops", "waiting", "ls", "shop:mugs", code=1)
+    asked = ran(site, "waiting", "ls", "shop:mugs", code=1)
     why = "kind shop of package shop-redisq 1.0 can't be used: NameError"
     assert why in asked.stderr and asked.stderr.count("\n") == 1

@@ -95,10 +95,11 @@ def test_a_plan_names_its_entries_and_changes_nothing(redisq: Redisq, client: re
     assert "redisq apply q" in (redisq("replay", "mail", "--plan", "q"), redisq.err)[1]
 
 
+@pytest.mark.usefixtures("on_path")
 def test_a_plan_can_go_to_stdout(redisq: Redisq, client: redis.Redis) -> None:
     dead_letters(client, 3)
     done = subprocess.run(
-        [sys.executable, "-m", "redisq_ops", "--url", redisq.url, "replay", "mail", "--plan", "-"],
+        ["redisq", "--url", redisq.url, "replay", "mail", "--plan", "-"],
         capture_output=True,
         check=True,
     )
@@ -743,6 +744,7 @@ def test_a_change_undone_while_it_runs_stops(redisq: Redisq, client: redis.Redis
 
 
 @pytest.mark.parametrize("ends", ["undo", "destroy"])
+@pytest.mark.usefixtures("on_path")
 def test_nobody_is_told_to_go_on_with_what_another_ended(
     redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, ends: str
 ) -> None:
@@ -754,7 +756,7 @@ def test_nobody_is_told_to_go_on_with_what_another_ended(
 
     async def meanwhile(self: ChangeRun[Any]) -> bool:
         if next(steps) == 3:
-            command = [sys.executable, "-m", "redisq_ops", *words[ends], "--yes"]
+            command = ["redisq", *words[ends], "--yes"]
             subprocess.run(command, env=os.environ | {"REDIS_URL": redisq.url}, check=True)
         return await step(self)
 

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -166,6 +165,7 @@ def test_one_file_has_queues_of_several_kinds(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("on_path")
 def test_an_import_goes_on_when_nobody_reads_its_lines_any_more(
     url: str, client: redis.Redis, file: str
 ) -> None:
@@ -182,7 +182,7 @@ def test_an_import_goes_on_when_nobody_reads_its_lines_any_more(
         entry("g", "new"),
     )
     going = subprocess.Popen(
-        [sys.executable, "-m", "redisq_ops", "--url", url, "import", file, "--yes", "--json"],
+        ["redisq", "--url", url, "import", file, "--yes", "--json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )

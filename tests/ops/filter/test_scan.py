@@ -6,7 +6,6 @@ import pty
 import select as polling
 import signal
 import subprocess
-import sys
 import time
 from typing import Any
 
@@ -507,10 +506,11 @@ def test_syntax_error_as_line_and_as_json(client: redis.Redis, redisq: Redisq) -
 
 
 @pytest.mark.alike
+@pytest.mark.usefixtures("on_path")
 def test_terminal_shows_caret_under_the_column(url: str) -> None:
     leader, follower = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-m", "redisq_ops", "--url", url, "select", "--where", "r1 日本 eror~x"],
+        ["redisq", "--url", url, "select", "--where", "r1 日本 eror~x"],
         stderr=follower,
         stdout=subprocess.DEVNULL,
     ) as process:
@@ -534,6 +534,7 @@ def test_terminal_shows_caret_under_the_column(url: str) -> None:
 
 @pytest.mark.alike
 @pytest.mark.slow
+@pytest.mark.usefixtures("on_path")
 def test_ctrl_c_during_the_scan_changes_nothing(url: str, client: redis.Redis) -> None:
     dead_letters(client, 2000)
     before = picture(client)
@@ -541,9 +542,7 @@ def test_ctrl_c_during_the_scan_changes_nothing(url: str, client: redis.Redis) -
     # At 100 a second there are five seconds between the first page and the second.
     with subprocess.Popen(
         [
-            sys.executable,
-            "-m",
-            "redisq_ops",
+            "redisq",
             "--url",
             url,
             "replay",

@@ -10,7 +10,6 @@ import signal
 import sqlite3
 import stat
 import subprocess
-import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import closing
@@ -434,6 +433,7 @@ def test_the_difference_of_two_moments(tmp_path: Path, redisq: Redisq) -> None:
 
 @pytest.mark.slow
 @pytest.mark.alike
+@pytest.mark.usefixtures("on_path")
 def test_a_server_that_was_down_is_recorded_again(tmp_path: Path) -> None:
     path = tmp_path / "q.rec"
     with EmbeddedServer(appendonly=True) as server:
@@ -441,9 +441,7 @@ def test_a_server_that_was_down_is_recorded_again(tmp_path: Path) -> None:
         queue = RequestQueue(connect(url), "mail")
         queue.submit([b"x"], id="r1")
         words = ("recording", "write", str(path), "--interval", "100ms", "--url", url)
-        process = subprocess.Popen(
-            [sys.executable, "-m", "redisq_ops", *words], stderr=subprocess.PIPE, text=True
-        )
+        process = subprocess.Popen(["redisq", *words], stderr=subprocess.PIPE, text=True)
         assert process.stderr is not None
         assert "recording 1 queue" in process.stderr.readline()
         server.kill()
