@@ -133,6 +133,21 @@ def run_until(client: BlockingClient, work: Description[T], steps: int, heard: b
         work.close()
 
 
+def kills(
+    client: BlockingClient, make: Callable[[], Description[Any]]
+) -> Iterator[tuple[int, bool]]:
+    """Begin an operation again and again, killed one round trip later each time, until it ends."""
+    steps = 0
+    while True:
+        for heard in (False, True):
+            try:
+                run_until(client, make(), steps, heard)
+                return
+            except Killed:
+                yield steps, heard
+        steps += 1
+
+
 def numbered(outcomes: Iterable[SubRequestOutcome]) -> list[tuple[int, bytes | None]]:
     """The numbers and results of what `RequestQueue.results` returned."""
     return [(one.number, one.result) for one in outcomes]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 from typing import Any
@@ -18,14 +18,14 @@ from redisq_ops.core.model.settings import LEASE_MS
 from redisq_ops.core.queues.circular import CircularQueue, ShardedCircularQueue
 from redisq_ops.core.redis import operation
 from redisq_ops.core.redis.client import connect
-from redisq_ops.core.redis.operation import BlockingClient, Description
+from redisq_ops.core.redis.operation import BlockingClient
 from redisq_ops.core.sharding.shard_map import home
 from redisq_ops.core.worker import Worker
 from redisq_ops.demo.server import cluster
 from redisq_ops.ops.deployment import Deployment
 
 from ...conftest import BINARIES
-from ...queue_steps import Killed, ack_all, run_until, settle
+from ...queue_steps import Killed, ack_all, kills, run_until, settle
 from ...queue_steps import take_all as take
 
 Queue = ShardedCircularQueue[BlockingClient]
@@ -242,22 +242,6 @@ def test_order_survives_the_move_as_far_as_shards_have_one(opened: Opener) -> No
     order = ack_all(opened())
     for k in range(4):
         assert [n for n in order if home(n, 4) == k] == [n for n in ids(200) if home(n, 4) == k]
-
-
-def kills(
-    client: BlockingClient, make: Callable[[], Description[Any]]
-) -> Iterator[tuple[int, bool]]:
-    """Run again and again, each time killed one round trip later."""
-    step = 0
-    while True:
-        for heard in (False, True):
-            work = make()
-            try:
-                run_until(client, work, step, heard)
-                return
-            except Killed:
-                yield step, heard
-        step += 1
 
 
 @pytest.mark.slow

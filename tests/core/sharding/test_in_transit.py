@@ -18,7 +18,7 @@ from redisq_ops.core.redis import operation
 from redisq_ops.core.redis.transport import exchange
 
 from ...command_line import Redisq
-from .test_sharded_queue import kills
+from ...queue_steps import kills
 
 N = 30
 IDS = [f"id-{n}" for n in range(N)]

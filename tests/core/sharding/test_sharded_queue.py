@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from random import Random
 from typing import Any, TypeVar
@@ -39,7 +39,7 @@ from redisq_ops.ops.filter.selection import select
 from ...changes import entry_change
 from ...conftest import BINARIES
 from ...dead_entries import KINDS
-from ...queue_steps import Killed, numbered, run_until
+from ...queue_steps import Killed, kills, numbered, run_until
 
 T = TypeVar("T")
 Set = ShardedDelaySet[BlockingClient]
@@ -450,21 +450,6 @@ def held_before(
     return go_on
 
 
-def kills(
-    client: BlockingClient, make: Callable[[], Description[Any]]
-) -> Iterator[tuple[int, bool]]:
-    """Begin an operation again and again, killed one round trip later each time, until it ends."""
-    steps = 0
-    while True:
-        for heard in (False, True):
-            try:
-                run_until(client, make(), steps, heard)
-                return
-            except Killed:
-                yield steps, heard
-        steps += 1
-
-
 def fill(later: Set, clock: FakeClock) -> dict[str, str]:
     """Entries in every state."""
     states: dict[str, str] = {}
@@ -543,21 +528,20 @@ def test_killed_anywhere_the_change_goes_on_and_nothing_runs_twice(
 ) -> None:
     ended, killed = False, 0
     while not ended:
-        for heard in (False, True):
-            client.flushall()
-            put(open_set(before), ids(40), clock.now_ms)
-            try:
-                run_until(client, open_set().resize.op(after), killed, heard)
-                ended = True
-            except Killed:
-                pass
-            worker = open_set()  # goes on meanwhile
-            taken = worker.take(10, consumer="w").deliveries
-            worker.settle([Settlement(d, "ack") for d in taken])
-            later = open_set()
-            assert later.resize(after) == 0
-            assert later.invariants() == []
-            assert Counter([*ack_all(later), *(d.id for d in taken)]) == Counter(ids(40))
+        client.flushall()
+        put(open_set(before), ids(40), clock.now_ms)
+        try:
+            run_until(client, open_set().resize.op(after), killed, False)
+            ended = True
+        except Killed:
+            pass
+        worker = open_set()  # goes on meanwhile
+        taken = worker.take(10, consumer="w").deliveries
+        worker.settle([Settlement(d, "ack") for d in taken])
+        later = open_set()
+        assert later.resize(after) == 0
+        assert later.invariants() == []
+        assert Counter([*ack_all(later), *(d.id for d in taken)]) == Counter(ids(40))
         killed += 1
     assert killed > 10  # or there was little to be killed in
 
