@@ -14,7 +14,6 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -34,11 +33,9 @@ from .arrow_batch import (
     origin_columns,
     timestamp_array,
 )
-from .byte_slices import ByteRows
 from .model_rows import INT_LIMIT, PAYLOAD_COLUMNS, DecodedEntry, entry_batch
 
 _WORD_INDEX = {name: nth for nth, name in enumerate(record.FIELDS)}
-_SPACE = ord(" ")
 _RECORD_COLUMNS = {
     "failures",
     "lost",
@@ -130,28 +127,21 @@ def _record_columns(
     columns: Columns, lines: Sequence[bytes | None], at: pa.Array, state: State
 ) -> None:
     """Columns from record lines; an entry without a line was never delivered or changed."""
-    rows = ByteRows(lines)
-    spaces = np.flatnonzero(rows.raw == _SPACE)
-    if len(spaces) != rows.size * (len(_WORD_INDEX) - 1):
-        raise ValueError("a record line with another number of words")
-    between = spaces.reshape(rows.size, len(_WORD_INDEX) - 1).T
-    if (between[0] < rows.first).any() or (between[-1] >= rows.last).any():
-        raise ValueError("record lines with different numbers of words")
-    firsts, lasts = [rows.first, *(between + 1)], [*between, rows.last]
+    text = pa.array(lines, pa.binary()).cast(pa.string())
+    # The cast raises for a line with another number of words.
+    words = pc.split_pattern(text, " ").cast(pa.list_(pa.string(), len(record.FIELDS)))
 
     def word(name: str) -> pa.Array:
-        nth = _WORD_INDEX[name]
-        return rows.with_nulls(rows.between(firsts[nth], lasts[nth]).cast(pa.string()))
+        return pc.list_element(words, _WORD_INDEX[name])
 
     failures, lost = (word(name).cast(pa.int32()) for name in ("failures", "lost"))
-    if rows.size < len(lines):
-        failures, lost = pc.fill_null(failures, 0), pc.fill_null(lost, 0)
+    failures, lost = pc.fill_null(failures, 0), pc.fill_null(lost, 0)
     attempts = pc.add_checked(failures, lost)
     if (pc.min(attempts).as_py() or 0) < 0:
         raise ValueError("counts out of range")
     since = word("since")
     if state in ("dead", "trash"):
-        since = at if rows.size == len(lines) else pc.if_else(pc.is_valid(since), at, None)
+        since = pc.if_else(pc.is_valid(since), at, None)
     else:
         since = _times_except(since, 0)
     columns |= {
