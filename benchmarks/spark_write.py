@@ -72,7 +72,7 @@ def script_only(client: redis.Redis, prepared: bool = True) -> Callable[[], None
         digest = Digest(PRIORITY, LIMIT)
         before = str(digest)
         digest.extend(payloads)
-        argv = (f"r{k:05}", PRIORITY, LIMIT, 1, before, str(digest), 1, "")
+        argv = (f"r{k:05}", PRIORITY, LIMIT, 1, before, str(digest), 1, "", "", "", "")
         stamp = ServerClock().stamp()
         return ("EVALSHA", loaded.sha, len(names), *names, stamp, *argv, *payloads)
 
