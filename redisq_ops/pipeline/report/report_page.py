@@ -1,6 +1,6 @@
 """The report as one HTML page that opens offline: charts with hover and zoom, light, dark, print.
 
-`report_page.html` is its template, `Page` what the template shows. Queue names, errors and ids are
+`report_page.html` is its template; `_shown` has what it shows. Queue names, errors and ids are
 foreign text: the template escapes each value, and control characters become visible. The page's
 content security policy allows the page's own script, by its digest, and no connection.
 """
@@ -70,13 +70,6 @@ class QueueSection:
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorGroup:
-    row: Row
-    error: str
-    traits: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True)
 class ClientShare:
     """What a client of a fair queue got over the whole time."""
 
@@ -107,49 +100,21 @@ class CriticalPath:
     total_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """What the page shows of the figures, in its order."""
-
-    title: str
-    source: str
-    figures: Figures
-    totals: Sequence[Row]
-    dead_letters: int
-    worst_wait_ms: float | None
-    anomalies: Sequence[Row]
-    comparison: Sequence[tuple[str, Sequence[Row]]]
-    queues: Sequence[QueueSection]
-    groups: Sequence[ErrorGroup]
-    groups_chart: Spec
-    groups_note: str
-    """a clause: why the groups have no traits, or empty"""
-    other_groups: Sequence[Row]
-    fairness: Sequence[FairnessSection]
-    paths: Sequence[CriticalPath]
-    paths_chart: Spec
-    samples: Sequence[tuple[Row, Spec]]
-    """of each queue in a recording: its greatest figures, and a chart"""
-    notes: Sequence[str]
-    missing: Mapping[str, str]
-    """the reason, as a clause, for each table without rows"""
-
-
 def page(figures: Figures, *, title: str = "Queues", source: str = "") -> str:
     """The page. ``source``: where the figures are from, without secrets."""
     queues, groups = MAX_QUEUES, MAX_GROUPS
     while True:
-        shown = _page(figures, title, source, queues, groups)
+        shown = {"title": title, "source": source, **_shown(figures, queues, groups)}
         text = _rendered(shown, script="")
         if len(text.encode()) <= MAX_BYTES or queues + groups <= 2:
             return _rendered(shown, charts.script()) if "<figure" in text else text
         queues, groups = max(1, queues * 2 // 3), max(1, groups * 2 // 3)
 
 
-def _rendered(shown: Page, script: str) -> str:
+def _rendered(shown: Mapping[str, Any], script: str) -> str:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     template = _ENVIRONMENT.get_template("report_page.html")
-    return template.render(page=shown, figures=shown.figures, script=Markup(script), digest=digest)
+    return template.render(shown, script=Markup(script), digest=digest)
 
 
 def _visible(value: Any) -> Any:
@@ -194,7 +159,9 @@ def _environment() -> Environment:
         "STYLE": Markup((folder / "report_page.css").read_text(encoding="utf-8")),
         "THRESHOLD": THRESHOLD,
         "between": quantities.between,
+        "group_error": group_error,
         "longest": longest,
+        "trait_sentences": partial(trait_sentences, moment=moment),
     }
     return environment
 
@@ -202,49 +169,35 @@ def _environment() -> Environment:
 _ENVIRONMENT = _environment()
 
 
-def _page(figures: Figures, title: str, source: str, queues: int, groups: int) -> Page:
-    tables, ranked = figures.tables, totals(figures)
+def _shown(figures: Figures, queues: int, groups: int) -> dict[str, Any]:
+    """What the template shows of the figures, of at most so many queues and error groups."""
+    tables, ranked, missing = figures.tables, totals(figures), empty_table_reasons(figures)
     waits_known = any(row["waits"] for row in tables["latency"])
     worst_waits = [row.get("wait_p99_ms", 0) for row in ranked] if waits_known else []
     unusual = sorted(tables["anomalies"], key=lambda row: -abs(row["z"]))[:MAX_ANOMALIES]
     dead = sorted(tables["dead_groups"], key=lambda row: -row["entries"])
     traits = by_queue(tables["contrasts"], "fingerprint")
-    missing = empty_table_reasons(figures)
-    no_traits = single_group_reason(tables["dead_groups"]) or (
-        "" if traits else missing["contrasts"]
-    )
-    paths = _paths(figures)
-    return Page(
-        title=title,
-        source=source,
-        figures=figures,
-        totals=ranked,
-        dead_letters=sum(row["entries"] for row in dead),
-        worst_wait_ms=max(worst_waits, default=None),
-        anomalies=sorted(unusual, key=lambda row: row["from_ms"]),
-        comparison=list(by_queue(tables.get("comparison", ())).items())[:MAX_QUEUES],
-        queues=_queues(figures, [row["queue"] for row in ranked[:queues]]),
-        groups=[
-            ErrorGroup(
-                row,
-                group_error(row),
-                trait_sentences(traits.get((row["queue"], row["fingerprint"]), ()), moment),
-            )
-            for row in dead[:groups]
-        ],
-        groups_chart=_groups_chart(dead[:groups]),
-        groups_note=no_traits[:1].upper() + no_traits[1:],
-        other_groups=dead[groups:],
-        fairness=[
-            _fairness(queue, rows)
-            for queue, rows in list(by_queue(tables["fairness"]).items())[:queues]
-        ],
-        paths=paths,
-        paths_chart=_paths_chart(paths),
-        samples=_samples(figures)[:queues],
-        notes=notes(figures),
-        missing=missing,
-    )
+    no_traits = single_group_reason(dead) or ("" if traits else missing["contrasts"])
+    fairness, paths = by_queue(tables["fairness"]), _paths(figures)
+    return {
+        "figures": figures,
+        "totals": ranked,
+        "worst_wait_ms": max(worst_waits, default=None),
+        "anomalies": sorted(unusual, key=lambda row: row["from_ms"]),
+        "comparison": list(by_queue(tables.get("comparison", ())).items())[:MAX_QUEUES],
+        "queues": _queues(figures, [row["queue"] for row in ranked[:queues]]),
+        "dead": dead,
+        "groups": dead[:groups],
+        "groups_chart": _groups_chart(dead[:groups]),
+        "groups_note": no_traits[:1].upper() + no_traits[1:],
+        "traits": traits,
+        "fairness": [_fairness(queue, rows) for queue, rows in list(fairness.items())[:queues]],
+        "paths": paths,
+        "paths_chart": _paths_chart(paths),
+        "samples": _samples(figures)[:queues],
+        "notes": notes(figures),
+        "missing": missing,
+    }
 
 
 def _queues(figures: Figures, names: Sequence[str]) -> list[QueueSection]:
