@@ -21,13 +21,12 @@ from redisq_ops.core.queues.request.digest import Digest
 from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.core.redis.operation import run, together
 from redisq_ops.pipeline.jobs import submit
-from redisq_ops.pipeline.jobs.submit import SubmitTasks
-from redisq_ops.pipeline.session.spark_jobs import collect_reports
+from redisq_ops.pipeline.jobs.submit import OUTCOMES, SubmitTasks
+from redisq_ops.pipeline.session.spark_jobs import collect_rows
 from redisq_ops.pipeline.session.spark_session import session
 from redisq_ops.pipeline.sink import input_split
 from redisq_ops.pipeline.sink.input_split import DatasetOptions
 from redisq_ops.pipeline.sink.request_writer import REQUESTS_PER_ROUND, RequestRows, RequestWriter
-from redisq_ops.pipeline.sink.task_reports import TASK_REPORT_SCHEMA
 from redisq_ops.pipeline.source.connection import Server
 
 from .measure import ROUNDS, empty, server_us, servers, spread, url_of
@@ -126,8 +125,8 @@ def measure_submit(spark: SparkSession, client: redis.Redis, folder: Path) -> No
         "the writer, one process, no Spark": lambda: RequestWriter(server, options, "job").write(
             payloads
         ),
-        "Spark, the writing alone": lambda: collect_reports(
-            spark, partitioned.mapInArrow(tasks, TASK_REPORT_SCHEMA)
+        "Spark, the writing alone": lambda: collect_rows(
+            spark, partitioned.mapInArrow(tasks, OUTCOMES)
         ),
         "Spark, all of submit": lambda: submit.submit(spark, server, frame, options, "job"),
     }

@@ -6,7 +6,7 @@ import redis
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import run
-from redisq_ops.pipeline.sink.rate_limiter import reserve
+from redisq_ops.pipeline.sink.request_writer import reserve
 
 pytestmark = pytest.mark.alike
 

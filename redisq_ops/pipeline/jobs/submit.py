@@ -1,6 +1,8 @@
 """Submits a dataset as requests and sub-requests, by many tasks, each request in one task.
 
-Each task submits its rows with a `RequestWriter`.
+Each task submits its rows with a `RequestWriter`, and returns rows of outcomes. A refusal (a full
+queue) is an outcome too: if it was raised, Spark would repeat the task in vain. `Unreachable` is
+raised, so that Spark repeats the task.
 """
 
 from __future__ import annotations
@@ -12,16 +14,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from redisq_ops.core.engine.registry import refuse_reserved_name
-from redisq_ops.core.model.errors import BadInput, RedisqError
+from redisq_ops.core.model import errors
+from redisq_ops.core.model.errors import BadInput, RedisqError, Unreachable
 from redisq_ops.core.model.exit_codes import DONE, FAILED, PARTLY_DONE
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.ops.files.submit import opened
 from redisq_ops.ops.required_features import requests_of
 
-from ..session.spark_jobs import collect_reports, run_job
+from ..session.spark_jobs import collect_rows, run_job
 from ..sink.input_split import DatasetOptions, number_rows, partition_by_request
 from ..sink.request_writer import SAMPLES, RequestRows, RequestWriter
-from ..sink.task_reports import TASK_REPORT_SCHEMA, raise_refusal, refusal_report, report_batch
 from ..source.connection import Server, run_retrying
 from .input_validation import ValidationResult, validate_dataset
 
@@ -30,22 +32,31 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+OUTCOMES = "word string, n long, detail string"
+"""the outcome of ``n`` requests, or the error that ended the task, and examples in words"""
+
+
 @dataclass(frozen=True, slots=True)
 class SubmitTasks:
-    """What Spark's tasks run."""
+    """What Spark's tasks run: rows to outcomes, `OUTCOMES`."""
 
     writer: RequestWriter
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
+        import pyarrow as pa
 
-        context = TaskContext.get()
-        unit = context.partitionId() if context is not None else 0
         try:
             counts = self.writer.write(split_by_request(batches))
-            yield report_batch(counts.reports(unit))
+            rows = [{"word": "entries", "n": counts.entries, "detail": ""}]
+            for word, n in counts.requests.items():
+                rows.append(
+                    {"word": word, "n": n, "detail": "\n".join(counts.samples.get(word, ()))}
+                )
+        except Unreachable:
+            raise
         except RedisqError as error:
-            yield report_batch([refusal_report(unit, error)])
+            rows = [{"word": type(error).__name__, "n": 1, "detail": str(error)}]
+        yield pa.RecordBatch.from_pylist(rows)
 
 
 def split_by_request(batches: Iterable[pa.RecordBatch]) -> Iterator[RequestRows]:
@@ -118,19 +129,19 @@ def submit(
             server, options, rate_name, on_progress=on_progress, skip=bool(validation.rejects)
         )
     )
-    reports = collect_reports(
-        spark, partition_by_request(frame, options).mapInArrow(tasks, TASK_REPORT_SCHEMA), on_poll
+    outcomes = collect_rows(
+        spark, partition_by_request(frame, options).mapInArrow(tasks, OUTCOMES), on_poll
     )
-    raise_refusal(reports)
-    requests: Counter[str] = Counter()
-    samples: dict[str, list[str]] = {}
-    for each in reports:
-        if each.word != "entries":
-            requests[each.word] += each.n
-            if each.detail:
-                samples.setdefault(each.word, []).extend(each.detail.split("\n"))
-    entries = sum(each.n for each in reports if each.word == "entries")
-    samples = {word: reasons[:SAMPLES] for word, reasons in samples.items()}
+    entries, requests, samples = 0, Counter[str](), dict[str, list[str]]()
+    for word, n, detail in outcomes:
+        if isinstance(refusal := getattr(errors, word, None), type):
+            raise refusal(detail)
+        if word == "entries":
+            entries += n
+            continue
+        requests[word] += n
+        if detail:
+            samples[word] = [*samples.get(word, ()), *detail.split("\n")][:SAMPLES]
     return SubmitResult(
         dict(requests), entries, samples, len(validation.rejects), validation.corrupt
     )

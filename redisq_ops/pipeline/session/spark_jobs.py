@@ -7,7 +7,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..sink.task_reports import TaskReport
 from ..source.job_errors import translating
 from .spark_session import is_connect_session
 
@@ -17,13 +16,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _POLL_S = 0.5
-
-
-def collect_reports(
-    spark: SparkSession, frame: DataFrame, on_poll: Callable[[], object] = lambda: None
-) -> list[TaskReport]:
-    """Run a job whose rows are task reports; see `run_job`."""
-    return [TaskReport(*row) for row in collect_rows(spark, frame, on_poll)]
 
 
 def collect_rows(

@@ -45,8 +45,7 @@ from redisq_ops.ops.files.rejects import RejectedLine, RejectFile, too_large
 
 from ..source.connection import AWAY_S, Server, run_retrying
 from .input_split import DatasetOptions
-from .rate_limiter import MAX_WAIT_S
-from .request_writer import QueueFullWait, RequestRows, RequestWriter
+from .request_writer import MAX_WAIT_S, QueueFullWait, RequestRows, RequestWriter
 from .write_options import ID_COLUMN, WRITTEN_COLUMNS, WriteOptions
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from functools import partial
 from itertools import chain, groupby, islice
 from typing import Any, cast
 
+from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.errors import BadInput, Exists, QueueFull, TooLarge
 from redisq_ops.core.queues.request import RequestQueue, SubmittedRequest
 from redisq_ops.core.queues.request.digest import Digest
@@ -27,19 +28,26 @@ from redisq_ops.core.queues.request.submission import (
     cut,
     purged,
 )
-from redisq_ops.core.redis.operation import BlockingClient, Description, attempt, together
+from redisq_ops.core.redis.operation import (
+    BlockingClient,
+    Call,
+    Description,
+    attempt,
+    together,
+)
+from redisq_ops.core.redis.scripts import script
 from redisq_ops.ops.files.submit import opened, submit_whole
 from redisq_ops.ops.required_features import requests_of
 
 from ..source.connection import Server, run_retrying
 from .input_split import DatasetOptions
-from .rate_limiter import MAX_WAIT_S, RateLimiter
-from .task_reports import TaskReport
 
 REQUESTS_PER_ROUND = 16
 """small requests per round trip"""
 _BYTES_PER_ROUND = 256 * 1024
 SAMPLES = 5
+MAX_WAIT_S = 600.0
+"""how long a task waits for capacity in a full queue before it fails"""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
 RequestRows = tuple[str | None, int | None, Sequence[bytes | None]]
 """consecutive rows of one request: its id, the first row's priority, all payloads"""
@@ -68,13 +76,6 @@ class SubmitCounts:
         if reason and len(self.samples.setdefault(word, [])) < SAMPLES:
             self.samples[word].append(reason)
 
-    def reports(self, unit: int) -> list[TaskReport]:
-        rows = [
-            TaskReport(unit, word, n, "\n".join(self.samples.get(word, ())))
-            for word, n in self.requests.items()
-        ]
-        return [*rows, TaskReport(unit, "entries", self.entries)]
-
 
 @dataclass(frozen=True, slots=True)
 class RequestWriter:
@@ -89,7 +90,7 @@ class RequestWriter:
     server: Server
     options: DatasetOptions
     rate_name: str
-    """name of the job's shared rate, if it has one: see `rate_limiter`"""
+    """name of the job's shared rate, if it has one: see `reserve`"""
     max_wait_s: float = MAX_WAIT_S
     sleep: Callable[[float], None] = time.sleep
     on_progress: Callable[[int], object] | None = None
@@ -113,9 +114,6 @@ class _TaskWriter:
         self.queue: RequestQueue[Any] = requests_of(found)
         rate = writer.options.rate
         self.max_step = max(1, int(rate)) if rate else 500
-        self.rate_limiter = RateLimiter(
-            self.queue, writer.rate_name, rate, min(self.max_step, 500), sleep=writer.sleep
-        )
         self.counts = SubmitCounts()
         self.small: list[SmallRequest] = []
         self.bytes = 0
@@ -198,7 +196,7 @@ class _TaskWriter:
         pending, self.small, self.bytes = self.small, [], 0
         if not pending:
             return
-        self.rate_limiter.wait(self.client, sum(len(each.payloads) for each in pending))
+        self._await_rate(sum(len(each.payloads) for each in pending))
         full = QueueFullWait(self.writer.max_wait_s, self.writer.sleep)
         while pending:
             replies = self.retrying(partial(self._submit_round, pending))
@@ -262,7 +260,7 @@ class _TaskWriter:
                 raise conflict
             before = str(digest)
             digest.extend(chunk)
-            self.rate_limiter.wait(self.client, len(chunk))
+            self._await_rate(len(chunk))
             call = {"before": before, "after": str(digest), "seal": last, "priority": priority}
             reply = self._append(id, at + 1, chunk, call)
             if last and reply.word == "past":
@@ -292,6 +290,13 @@ class _TaskWriter:
                 full.error = error
                 full.wait()
 
+    def _await_rate(self, n: int) -> None:
+        """Wait until the job's rate allows ``n`` entries."""
+        if (rate := self.options.rate) is not None:
+            name, burst = self.writer.rate_name, min(self.max_step, 500)
+            if wait_ms := self.retrying(partial(reserve, self.queue, name, n, rate, burst)):
+                self.writer.sleep(wait_ms / 1000)
+
     def _report_progress(self, under_way: int = 0) -> None:
         if self.writer.on_progress is not None:
             self.writer.on_progress(self.counts.entries + under_way)
@@ -314,6 +319,16 @@ class QueueFullWait:
         self._sleep(self._pause)
         self._waited += self._pause
         self._pause = min(_LONGEST_PAUSE_S, self._pause * 2)
+
+
+def reserve(queue: Queue[Any], name: str, n: int, rate: float, burst: int) -> Call[int]:
+    """Reserve ``n`` entries (at most ``burst``) of a shared rate: the ms to wait before using them.
+
+    The reservation is on the server under ``name``, shared by all tasks, ``rate`` in entries per
+    second. The server forgets it a minute after its last use.
+    """
+    loaded = script(queue.package, "rate_limit")
+    return loaded.call(queue.keys, queue.clock, int, name=name, n=n, rate=rate, burst=burst)
 
 
 def _with_last_flag(items: Iterator[list[bytes]]) -> Iterator[tuple[list[bytes], bool]]:
