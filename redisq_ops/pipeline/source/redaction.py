@@ -9,7 +9,7 @@ from redisq_ops.ops.redaction import Redaction
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 _TEXT = ("task", "error_type", "error", "traceback", "detail", "_corrupt")
 _BYTES = ("payload", "result")
@@ -21,13 +21,12 @@ def redact_table(frame: DataFrame, redaction: Redaction) -> DataFrame:
 
     if not redaction:
         return frame
-    shown = {name: redact_text(F.col(name), redaction) for name in _TEXT if name in frame.columns}
-
-    def payload(data: bytes | None) -> bytes | None:
-        return None if data is None else redaction.payload(bytes(data))
-
-    bytes_ = F.udf(payload, "binary", useArrow=True)
-    shown |= {name: bytes_(name) for name in _BYTES if name in frame.columns}
+    shown = {}
+    for name in set(frame.columns).intersection(_TEXT + _BYTES):
+        hide = F.udf(
+            _hiding(name, redaction), "binary" if name in _BYTES else "string", useArrow=True
+        )
+        shown[name] = hide(name)
     return frame.withColumns(shown)
 
 
@@ -38,22 +37,19 @@ def redact_rows(table: pa.Table, redaction: Redaction) -> pa.Table:
 
     import pyarrow as pa
 
-    hiding: dict[str, Callable[[Any], Any]] = {
-        **dict.fromkeys(_TEXT, redaction.text),
-        **dict.fromkeys(_BYTES, redaction.payload),
-    }
     for at, field in enumerate(table.schema):
-        if (hide := hiding.get(field.name)) is not None:
-            values = [None if value is None else hide(value) for value in table[at].to_pylist()]
-            table = table.set_column(at, field, pa.array(values, field.type))
+        if field.name in _TEXT + _BYTES:
+            hidden = map(_hiding(field.name, redaction), table[at].to_pylist())
+            table = table.set_column(at, field, pa.array(list(hidden), field.type))
     return table
 
 
-def redact_text(column: Column, redaction: Redaction) -> Column:
-    """A text column, redacted."""
-    from pyspark.sql import functions as F
+def _hiding(name: str, redaction: Redaction) -> Callable[[Any], Any]:
+    """What redacts a value of a column."""
 
-    def text(value: str | None) -> str | None:
-        return None if value is None else redaction.text(value)
+    def hide(value: Any) -> Any:
+        if value is None:
+            return None
+        return redaction.payload(bytes(value)) if name in _BYTES else redaction.text(value)
 
-    return F.udf(text, "string", useArrow=True)(column) if redaction else column
+    return hide
