@@ -96,8 +96,8 @@ def test_every_option_is_read() -> None:
         250,
         "report",
         9,
-        '{"*":"latest"}',
-        '{"q/0":7,"q/1":"5-0"}',
+        {"*": "latest"},
+        {"q/0": 7, "q/1": "5-0"},
     )
 
 

@@ -21,7 +21,7 @@ from redisq_ops.core.model.errors import BadInput, RedisqError
 
 from ..sink.write_options import parse_write_options
 from ..source.job_errors import message_first
-from ..source.options import EARLIEST, Options, parse_options
+from ..source.options import Options, parse_options
 from ..source.schemas import selected_columns, struct
 from ..source.table_reader import TableReader
 
@@ -118,7 +118,7 @@ def _freeze_objects(pid: int) -> None:
 
 def _checked_batch_options(options: Options) -> Options:
     """Refuse options that only a stream has."""
-    if options.max_events is not None or options.start != EARLIEST:
+    if options.max_events is not None or options.start is not None:
         raise BadInput(
             "options maxEventsPerTrigger and startingOffsets are for a stream: use readStream"
         )

@@ -101,7 +101,7 @@ class HistoryStreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow
 
     @message_first()
     def initialOffset(self) -> dict[str, Any]:
-        positions = self.options.start_positions
+        positions = self.options.start or {}
         shards = self._history_shards()
         self._refuse_unknown(positions)
         found: Offsets = {}

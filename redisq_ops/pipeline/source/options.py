@@ -8,7 +8,6 @@ variable (``url_env``) or a file (``url_file``).
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -22,11 +21,10 @@ from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.keys import PREFIX, known_name
 from redisq_ops.core.redis.client import ServerAddress
 
-from .history_ranges import Mark, decode_marks, encode_marks
+from .history_ranges import Mark, decode_marks
 from .starting_offsets import StartPosition, decode_positions
 from .tables import TABLES, TableDefinition
 
-EARLIEST = '{"*":"earliest"}'
 ROWS = 150_000
 """target rows per partition: a task costs about as much as reading 10,000 rows, and too few large
 ones leave a processor idle in the end"""
@@ -58,24 +56,14 @@ class Options:
     """limit for the server time of one call, µs"""
     on_trim: Literal["fail", "report"] = "fail"
     max_events: int | None = None
-    start: str = EARLIEST
-    """positions by queue or ``queue/shard``, as JSON (see `starting_offsets`)"""
-    marks: str | None = None
-    """`history_ranges.Mark` by ``queue/shard``, as JSON"""
+    start: Mapping[str, StartPosition] | None = None
+    """where a stream begins, by queue or ``queue/shard``; None: at the earliest event"""
+    marks: Mapping[str, Mark] | None = None
+    """the end of an earlier read of the history, by ``queue/shard``"""
 
     @property
     def definition(self) -> TableDefinition:
         return TABLES[self.table]
-
-    @property
-    def known_marks(self) -> dict[str, Mark]:
-        """The end of an earlier read of the history, by ``queue/shard``."""
-        return {} if self.marks is None else decode_marks(self.marks)
-
-    @property
-    def start_positions(self) -> dict[str, StartPosition]:
-        """Where a stream begins, by queue or ``queue/shard``."""
-        return decode_positions(self.start, _moment_ms)
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -253,13 +241,8 @@ def _choice(*words: str) -> Callable[[str], str]:
     return read
 
 
-def _positions(text: str) -> str:
-    positions = decode_positions(text, _moment_ms)
-    return json.dumps(positions, separators=(",", ":"), sort_keys=True)
-
-
-def _marks(text: str) -> str:
-    return encode_marks(decode_marks(text))
+def _positions(text: str) -> dict[str, StartPosition]:
+    return decode_positions(text, _moment_ms)
 
 
 def _url_without_password(text: str) -> str:
@@ -320,7 +303,7 @@ OPTIONS = (
             "most history events of a micro-batch", _STREAM_TABLES),
     Option("startingOffsets", "start", _positions,
            "where a stream begins: earliest, latest, a time, or JSON (see below)", _STREAM_TABLES),
-    Option("marks", "marks", _marks,
+    Option("marks", "marks", decode_marks,
             "where an earlier read of the history ended (see below)", _HISTORY_ONLY),
 )  # fmt: skip
 _NAMES = {folded(option.name): option for option in OPTIONS}

@@ -191,7 +191,7 @@ async def _looked_up(
 async def _history_parts(
     options: Options, shard_queue: Queue[Any], shard_part: TablePart
 ) -> list[TablePart]:
-    mark = options.known_marks.get(f"{shard_part.queue}/{shard_part.shard}")
+    mark = (options.marks or {}).get(f"{shard_part.queue}/{shard_part.shard}")
     found = await plan_ranges(shard_queue, options.since_ms, options.until_ms, options.rows, mark)
     return [replace(shard_part, range=history_range) for history_range in found]
 
