@@ -210,4 +210,5 @@ def test_the_source_archive_builds_the_same_wheel(tmp_path: Path) -> None:
         assert f"redisq_ops/schemas/{schema_names()[0]}.json" in names
         page = ("charts.js", "report_page.css", "report_page.html", "queries/latency.sql")
         assert {f"redisq_ops/pipeline/report/{name}" for name in page} <= set(names)
+        assert "redisq_ops/pipeline/session/log4j2.properties" in names
         assert all(theirs.read(name) == ours.read(name) for name in names)

@@ -201,7 +201,8 @@ def prepare_environment(
     environment[_SAFE_PATH] = "1"
     environment.pop(REMOTE, None)  # PySpark refuses it together with a master
     if "SPARK_CONF_DIR" not in environment and "SPARK_HOME" not in environment:
-        option = f"-Dlog4j2.configurationFile={_log_configuration(environment)}"
+        log = Path(__file__).with_name("log4j2.properties")
+        option = f"-Dlog4j2.configurationFile={log}"
         present = shlex.split(environment.get(_SUBMIT_OPTIONS, ""))
         environment[_SUBMIT_OPTIONS] = shlex.join([*present, option])
     # Else Spark looks for its installation in the current folder's parent, and runs what is there.
@@ -212,26 +213,6 @@ def prepare_environment(
     else:
         environment.setdefault("PYSPARK_PYTHON", sys.executable)
     return found
-
-
-def _log_configuration(environment: Mapping[str, str]) -> Path:
-    """A file with log settings that apply until Spark reads those of the session."""
-    directory = java.cache_directory(environment) / "spark"
-    directory.mkdir(parents=True, exist_ok=True)
-    file = directory / "log4j2.properties"
-    if not file.exists() or file.read_bytes() != _LOG4J.encode():
-        file.write_text(_LOG4J, encoding="utf-8")
-    return file
-
-
-_LOG4J = """rootLogger.level = fatal
-rootLogger.appenderRef.stderr.ref = stderr
-appender.stderr.type = Console
-appender.stderr.name = stderr
-appender.stderr.target = SYSTEM_ERR
-appender.stderr.layout.type = PatternLayout
-appender.stderr.layout.pattern = %d{yyyy-MM-dd HH:mm:ss} %p %c{1}: %m%n
-"""
 
 
 def parse_conf(conf: Iterable[str]) -> dict[str, str]:
