@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +17,7 @@ from . import entry_decoder, model_rows
 from .arrow_batch import corrupt_row, describe_error
 from .connection import gc_paused
 from .read_partitions import ENTRY_STATES, PAGE_ROWS
-from .table_source import BATCH_ROWS, PartReader
+from .table_source import PartReader
 
 CALLS_PER_ROUND = 16
 """calls for a column in one round trip. On a busy machine a reader mostly waits for a processor,
@@ -51,16 +50,9 @@ class EntryReader(PartReader):
                 )
 
     def _page_batches(self, pages: Iterator[ColumnPage]) -> Iterator[pa.RecordBatch]:
-        """Batches of pages; columns stay undecoded until there are enough rows."""
         state = ENTRY_STATES[self.options.table]
-        held: list[ColumnPage] = []
-        rows = 0
         for page in pages:
-            held.append(page)
-            rows += len(page.ids)
-            if rows >= BATCH_ROWS or page.cursor is None:
-                yield entry_decoder.decode_page(_join_pages(held), self.origin, state, self.schema)
-                held, rows = [], 0
+            yield entry_decoder.decode_page(page, self.origin, state, self.schema)
 
     def _needed_columns(self) -> frozenset[str]:
         return entry_decoder.needed_columns(self.schema.names, self.options.reads_payloads)
@@ -124,30 +116,3 @@ def _pages(read: Callable[[Any], ColumnPage]) -> Iterator[ColumnPage]:
     while page.cursor is not None:
         page = read(page.cursor)
         yield page
-
-
-def _join_pages(pages: Sequence[ColumnPage]) -> ColumnPage:
-    """One page with the rows of all pages."""
-    if len(pages) == 1:
-        return pages[0]
-
-    def column(name: str) -> Any:
-        parts = [getattr(page, name) for page in pages]
-        if all(part is None for part in parts):
-            return None
-        # A page has no such column if none of its ids is a name.
-        filled = zip(parts, pages, strict=True)
-        return [*chain.from_iterable(part or [None] * len(page.ids) for part, page in filled)]
-
-    return ColumnPage(
-        column("ids"),
-        column("scores"),
-        None,
-        0,
-        column("lines"),
-        column("errors"),
-        column("payloads"),
-        column("clients"),
-        column("called"),
-        tuple(entry for page in pages for entry in page.unread),
-    )

@@ -22,7 +22,7 @@ from .entry_reader import EntryReader
 from .history_reader import HistoryReader, report_trimmed
 from .read_partitions import TablePart, plan_parts
 from .request_reader import RequestReader
-from .table_source import TableSource
+from .table_source import BATCH_BYTES, BATCH_ROWS, TableSource
 
 COUNTED_ROWS = 100_000
 """rows of an Arrow batch if rows are only counted"""
@@ -35,7 +35,7 @@ class TableReader(TableSource):
         return self.run(lambda: plan_parts(self.options))
 
     def read(self, part: TablePart) -> Iterator[pa.RecordBatch]:
-        """The rows of a part, some thousands per batch."""
+        """The rows of a part, some thousands per batch if they are small."""
         if part.range is not None and part.range.missing is not None:
             yield report_trimmed(self, part, part.range.after, part.range.missing)
         if part.range is not None and part.range.empty:
@@ -44,9 +44,16 @@ class TableReader(TableSource):
             if batches := list(self._queue_batches(part.shards)):
                 yield pa.concat_batches(batches)
             return
+        held: list[pa.RecordBatch] = []
+        rows = size = 0
         for batch in self._batches(part):
-            if batch.num_rows:
-                yield batch
+            held.append(batch)
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            if rows >= BATCH_ROWS or size >= BATCH_BYTES:
+                yield pa.concat_batches(held)
+                held, rows, size = [], 0, 0
+        if rows:
+            yield pa.concat_batches(held)
 
     def whole(self, most_rows: int, most_bytes: int) -> pa.Table | None:
         """All rows; None if there are more than ``most_rows``, or ``most_bytes`` of them."""

@@ -26,8 +26,8 @@ from .schemas import arrow
 
 T = TypeVar("T")
 
-BATCH_ROWS = 8192
-"""approximate rows of an Arrow batch"""
+BATCH_ROWS, BATCH_BYTES = 8192, 16 * 1024 * 1024
+"""approximate size of an Arrow batch: pages are joined until there is one of both"""
 
 
 class TableSource:
