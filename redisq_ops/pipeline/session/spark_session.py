@@ -22,6 +22,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 from redisq_ops.core.model.errors import BadInput, Unreachable
 from redisq_ops.core.redis.client import ServerAddress
 
+from ..source.job_errors import cause
 from . import java
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def _start_error(error: Exception, jvm_log: IO[bytes]) -> str:
         jvm_log.seek(0)
         lines = jvm_log.read().decode(errors="replace").split("\n")
         return next((line.strip() for line in reversed(lines) if line.strip()), "no Java")
-    return _first_line(error)
+    return cause(str(error))
 
 
 def is_local(master: str | None) -> bool:
@@ -298,7 +299,7 @@ def _remote(
     except Exception as error:
         address_part = remote.partition("/;")[0]  # a token may follow
         details = re.search(r'details = "(.*)"', str(error))  # of gRPC
-        reason = details[1] if details else _first_line(error)
+        reason = details[1] if details else cause(str(error))
         raise Unreachable(f"no Spark Connect at {address_part}: {reason}") from error
 
 
@@ -314,12 +315,3 @@ def _prepared(spark: SparkSession, registers: bool) -> SparkSession:
 
         register(spark)
     return spark
-
-
-def _first_line(error: BaseException) -> str:
-    """The JVM's exception without its stack trace, else the first line of the message."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    thrown = next((line[2:] for line in lines if line.startswith(": ")), None)
-    if thrown is not None:
-        return re.sub(r"^([\w$]+\.)*", "", thrown)
-    return lines[0] if lines else type(error).__name__

@@ -12,13 +12,12 @@ from .arrow_batch import (
     Columns,
     RowOrigin,
     corrupt_row,
+    lossy_text,
     make_batch,
     origin_columns,
     text_array,
     timestamp_array,
 )
-from .schemas import arrow
-from .tables import TABLES
 
 RawEvent = tuple[bytes, Mapping[bytes, bytes]]
 _ID_IS_REQUEST = ("submitted", "request-done")
@@ -76,14 +75,16 @@ class Death:
     at_ms: int
 
 
-def deaths(events: Sequence[RawEvent], origin: RowOrigin) -> list[Death]:
+def deaths(events: Sequence[RawEvent]) -> list[Death]:
     """The entries that became dead by some events, in their order."""
-    rows = event_rows(events, origin, arrow(TABLES["history"], ("at", "event", "id")))
-    dead = rows.filter(pc.and_(pc.equal(rows.column(1), "dead"), pc.is_valid(rows.column(2))))
-    at_ms = pc.cast(dead.column(0), pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())
-    return [
-        Death(id, ms) for id, ms in zip(dead.column(2).to_pylist(), at_ms.to_pylist(), strict=True)
-    ]
+    found = []
+    for _, fields in events:
+        at_ms = _event_time(fields)
+        for item in fields.get(b"dead", b"").split(b" "):
+            id = lossy_text(item.partition(b"|")[0])
+            if id and at_ms is not None:
+                found.append(Death(id, at_ms))
+    return found
 
 
 def event_ms(event: RawEvent) -> int:

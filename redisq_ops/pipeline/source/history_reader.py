@@ -63,7 +63,7 @@ class HistoryReader(PartReader):
             in_range = self._in_history_range(events)
             yield history_events.event_rows(in_range, self.origin, self.schema)
             return
-        died = history_events.deaths(events, self.origin)
+        died = history_events.deaths(events)
         for first in range(0, len(died), PAGE_ROWS):
             yield self._death_rows(died[first : first + PAGE_ROWS])
 

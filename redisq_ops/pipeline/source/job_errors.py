@@ -86,9 +86,9 @@ def translate_job_error(error: Exception) -> Exception:
     if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
         return error
     if file := _FILE.search(text):
-        cause = _cause(text).removeprefix("RuntimeException: ")
-        return BadInput(cause if cause.startswith(file[1]) else f"{file[1]}: {cause}")
-    return RedisqError(f"the job failed: {_cause(text)}")
+        why = cause(text).removeprefix("RuntimeException: ")
+        return BadInput(why if why.startswith(file[1]) else f"{file[1]}: {why}")
+    return RedisqError(f"the job failed: {cause(text)}")
 
 
 def _is_lost(error: Exception) -> bool:
@@ -100,7 +100,7 @@ def _is_lost(error: Exception) -> bool:
     return type(error).__name__ == "SparkConnectGrpcException" and "UNAVAILABLE" in str(error)
 
 
-def _cause(text: str) -> str:
+def cause(text: str) -> str:
     """The exception at the end of a Python worker's traceback, else the JVM's innermost one."""
     if _TRACEBACK in text:
         lines = text.rpartition(_TRACEBACK)[2].splitlines()
