@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import TYPE_CHECKING
 
 from redisq_ops.core.model.errors import BadInput
@@ -16,6 +17,7 @@ from ..source.connection import Server
 from ..source.options import (
     SERVER_OPTIONS,
     Option,
+    choice,
     folded,
     parse_values,
     resolve_address,
@@ -77,23 +79,13 @@ class WriteOptions:
         return Server(address, self.prefix)
 
 
-def _queue_name(text: str) -> str:
-    return checked_name(text, "queue name")
-
-
-def _name(text: str) -> str:
-    return checked_name(text, "name")
-
-
 def _limit(text: str) -> int:
     return checked_limit(whole_number(text))
 
 
-def _kind(text: str) -> str:
-    if text.lower() not in WRITTEN_COLUMNS:
-        raise ValueError(f"expected one of {', '.join(WRITTEN_COLUMNS)}")
-    return text.lower()
-
+_queue_name = partial(checked_name, what="queue name")
+_name = partial(checked_name, what="name")
+_kind = choice(*WRITTEN_COLUMNS)
 
 WRITE_OPTIONS = (
     Option("queue", "queue", _queue_name, "queue to write to"),
@@ -126,14 +118,10 @@ def check_schema(schema: StructType, kind: str, options: WriteOptions) -> None:
             raise BadInput(f"a {kind} queue has no column {name!r} to write: there are {known}")
         types = columns[name]
         if {"integer": "int"}.get(type_name, type_name) not in types:
-            raise BadInput(f"column {name} is {type_name}, not {_or(types)}")
+            raise BadInput(f"column {name} is {type_name}, not {' or '.join(types)}")
     for name in _REQUIRED[kind]:
         if name not in there:
             raise BadInput(f"column {name} is missing: a {kind} queue needs it")
     id_column = ID_COLUMN[kind]
     if id_column not in there and options.name is None:
         raise BadInput(f"column {id_column} is missing: add it, or set the option name")
-
-
-def _or(types: Sequence[str]) -> str:
-    return " or ".join(types)

@@ -29,11 +29,11 @@ class EntryReader(PartReader):
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         if not self.shard_queue.has_columns:
-            return self._foreign_batches()
-        span = self.part.span
-        return self._page_batches(
-            self._waiting_pages() if span is None else self._sorted_set_pages(span)
-        )
+            yield from self._foreign_batches()
+            return
+        span, state = self.part.span, ENTRY_STATES[self.options.table]
+        for page in self._waiting_pages() if span is None else self._sorted_set_pages(span):
+            yield entry_decoder.decode_page(page, self.origin, state, self.schema)
 
     def selected_batches(self, ids: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The entries of these ids that are in the table's state."""
@@ -48,11 +48,6 @@ class EntryReader(PartReader):
                 yield model_rows.entry_batch(
                     [(entry, entry.problem)], self.origin, self.schema, self.options.reads_payloads
                 )
-
-    def _page_batches(self, pages: Iterator[ColumnPage]) -> Iterator[pa.RecordBatch]:
-        state = ENTRY_STATES[self.options.table]
-        for page in pages:
-            yield entry_decoder.decode_page(page, self.origin, state, self.schema)
 
     def _needed_columns(self) -> frozenset[str]:
         return entry_decoder.needed_columns(self.schema.names, self.options.reads_payloads)

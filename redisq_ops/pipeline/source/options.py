@@ -232,7 +232,7 @@ def _call_budget_us(text: str) -> int:
     return round(ms * 1000)
 
 
-def _choice(*words: str) -> Callable[[str], str]:
+def choice(*words: str) -> Callable[[str], str]:
     def read(text: str) -> str:
         if text.lower() not in words:
             raise ValueError(f"expected one of {', '.join(words)}")
@@ -290,14 +290,14 @@ OPTIONS = (
     Option("id", "id", _ids, "look up these entries, separated by commas", _ENTRY_TABLES),
     Option("request", "request", str, "look up the rows of this request",
             (*_ENTRY_TABLES, "requests", "results")),
-    Option("requests", "requests", _choice("open", "settled", "all"),
+    Option("requests", "requests", choice("open", "settled", "all"),
             "which requests: open, settled, all", _REQUEST_TABLES),
     *SERVER_OPTIONS,
     Option("replica", "replica", boolean, "read from replicas (Cluster, Sentinel)"),
     Option("rowsPerPartition", "rows", whole_number, "rows of a partition, approximately"),
     Option("maxCallMs", "max_call_us", _call_budget_us,
             "most server time of one call, up to 1 ms"),
-    Option("onTrim", "on_trim", _choice("fail", "report"),
+    Option("onTrim", "on_trim", choice("fail", "report"),
             "trimmed history: fail, or report it in a row", _STREAM_TABLES),
     Option("maxEventsPerTrigger", "max_events", whole_number,
             "most history events of a micro-batch", _STREAM_TABLES),
