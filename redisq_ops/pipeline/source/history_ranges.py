@@ -150,17 +150,14 @@ def decode_marks(text: str) -> dict[str, Mark]:
     """Marks from the value of the option; raises ValueError."""
     try:
         found = json_object(text)
-        for name, value in found.items():
-            check_mark(name, value)
     except BadInput as error:
         raise ValueError(f"marks by queue/shard: {error}") from error
+    for name, mark in found.items():
+        if not is_count(mark) and not (isinstance(mark, str) and is_event_id(mark)):
+            raise ValueError(
+                f"marks by queue/shard: {name[:80]}: a mark is an event's id or a whole number"
+            )
     return found
-
-
-def check_mark(name: str, mark: Any) -> None:
-    """Raise `BadInput` for a value that can't be the mark of a shard."""
-    if not is_count(mark) and not (isinstance(mark, str) and is_event_id(mark)):
-        raise BadInput(f"{name[:80]}: a mark is an event's id or a whole number")
 
 
 def is_count(value: Any) -> bool:
