@@ -15,14 +15,22 @@ from typing import Any, BinaryIO, ClassVar
 
 from redisq_ops.core.engine.optional_features import TakesEntries
 from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.model.batches import batches
 from redisq_ops.core.model.errors import Exists, QueueClosed, QueueFull, TooLarge
 from redisq_ops.core.model.keys import checked_name
 from redisq_ops.core.model.settings import LIMIT, MAX_PAYLOAD, PRIORITY
 from redisq_ops.core.model.ulid import ulid
 from redisq_ops.core.queues.request import RequestQueue, SubmittedRequest
 from redisq_ops.core.queues.request.digest import Digest
-from redisq_ops.core.queues.request.submission import cancelled, checked_request, cut, purged
-from redisq_ops.core.redis.operation import Description, together
+from redisq_ops.core.queues.request.submission import (
+    CHUNK,
+    CHUNK_BYTES,
+    cancelled,
+    checked_request,
+    cut,
+    purged,
+)
+from redisq_ops.core.redis.operation import together
 
 from ..deployment import Deployment
 from .rejects import too_large
@@ -156,9 +164,10 @@ def memory(requests: int, bytes: int) -> int:
 class Submission:
     """One request with sub-requests from an iterator. Call `step` until it returns False.
 
-    Raises `Exists`, before anything is sent, if the id has other content. If it is given up, or a
-    step fails (then make a new object), the request stays open with what was sent. ``read``:
-    payloads read so far; ``sent``: payloads that are known to be on the server.
+    Raises `Exists`, before anything is sent, if the id has other content. If it is given up, the
+    request stays open with what was sent. A step that failed because the server was away, or the
+    queue full, can be called again: it sends the same. ``read``: payloads read so far; ``sent``:
+    payloads that are known to be on the server.
     """
 
     unit: ClassVar[str] = "sub-request"
@@ -173,9 +182,10 @@ class Submission:
         limit: int = LIMIT,
         op: str = "",
         seq: int = 0,
+        most: int | None = None,
     ) -> None:
         """``op``: the import to which it belongs, which reopens a cancelled request of the same
-        content; ``seq``: the number of the request in that import."""
+        content; ``seq``: the number of the request in that import. ``most``: payloads in a step."""
         checked_request(id, priority, limit)
         self.queue = queue
         self.id = id
@@ -188,13 +198,16 @@ class Submission:
         self._parameters: dict[str, Any] = {"priority": priority, "limit": limit, "op": op}
         self._digest = Digest(priority, limit)
         self._payloads = iter(payloads)
-        self._chunks = cut(self._payloads)
+        self._chunks = batches(self._payloads, most or CHUNK, CHUNK_BYTES, len)
+        self._calls = WINDOW if most is None else 1
         self._ahead: list[bytes] | None = None
+        self._window: list[dict[str, Any]] = []
+        """calls that are not known to have arrived"""
         self._known: tuple[int, str] | None = None
 
     async def step(self) -> bool:
         """Compare or send some payloads; False when the request is complete and sealed."""
-        known = await self._look()
+        known = await self.look()
         if self.read < known[0]:
             self._compare(*known)
         elif self.cancelled:
@@ -208,7 +221,7 @@ class Submission:
 
     async def rehearse(self) -> None:
         """Raise what the steps would raise as things are now. Reads the payloads, sends nothing."""
-        known = await self._look()
+        known = await self.look()
         while self.read < known[0]:
             self._compare(*known)
         start, before = self.read + 1, str(self._digest)
@@ -228,7 +241,7 @@ class Submission:
             )
         )
 
-    async def _look(self) -> tuple[int, str]:
+    async def look(self) -> tuple[int, str]:
         """How many sub-requests there are already, and their digest."""
         if self._known is None:
             found = await self.queue.request.op(self.id)
@@ -250,34 +263,35 @@ class Submission:
         if self.read == total and not self.cancelled:
             self.sent = total
 
-    async def _send(self) -> None:
+    def ready(self) -> int:
+        """How many payloads the next step sends, after `look`; 0 if it compares."""
+        compares = self._known is not None and self.read < self._known[0]
+        if not (self._window or compares or self.cancelled):
+            self._fill()
+        return sum(len(call["payloads"]) for call in self._window)
+
+    def _fill(self) -> None:
         if self._ahead is None:
             self._ahead = next(self._chunks, [])
-        window: list[tuple[list[bytes], bool]] = []
         # The first chunk is sent alone: it may have to register the queue, in several round trips.
-        while self._ahead is not None and len(window) < (WINDOW if self.sent else 1):
+        most = self._calls if self.sent else 1
+        while self._ahead is not None and len(self._window) < most:
             # Read one chunk ahead, because the last one seals the request.
             chunk, self._ahead = self._ahead, next(self._chunks, None)
-            window.append((chunk, self._ahead is None))
-        last = (await together(self._append(chunk, seal) for chunk, seal in window))[-1]
+            start, before = self.read + 1, str(self._digest)
+            self._digest.extend(chunk)
+            self.read += len(chunk)
+            call = {"start": start, "payloads": chunk, "before": before, "after": str(self._digest)}
+            self._window.append({**call, "seal": self._ahead is None})
+
+    async def _send(self) -> None:
+        self.ready()
+        calls = [{**call, **self._parameters} for call in self._window]
+        last = (await together(self.queue.append.op(self.id, **call) for call in calls))[-1]
+        self._window = []
         if self._ahead is None:
             self.done = _whole(last)
         self.sent = self.read
-
-    def _append(self, chunk: Sequence[bytes], seal: bool) -> Description[SubmittedRequest]:
-        start, before = self.read + 1, str(self._digest)
-        self._digest.extend(chunk)
-        self.read += len(chunk)
-        call: Description[SubmittedRequest] = self.queue.append.op(
-            self.id,
-            start,
-            chunk,
-            before=before,
-            after=str(self._digest),
-            seal=seal,
-            **self._parameters,
-        )
-        return call
 
 
 async def submit_whole(

@@ -19,11 +19,10 @@ from typing import Any, cast
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.errors import BadInput, Exists, QueueFull, TooLarge
 from redisq_ops.core.queues.request import RequestQueue, SubmittedRequest
-from redisq_ops.core.queues.request.digest import Digest
 from redisq_ops.core.queues.request.submission import (
     CHUNK,
     CHUNK_BYTES,
-    cancelled,
+    Purged,
     checked_payload,
     cut,
     purged,
@@ -36,7 +35,7 @@ from redisq_ops.core.redis.operation import (
     together,
 )
 from redisq_ops.core.redis.scripts import script
-from redisq_ops.ops.files.submit import opened, submit_whole
+from redisq_ops.ops.files.submit import Submission, opened, submit_whole
 from redisq_ops.ops.required_features import requests_of
 
 from ..source.connection import Server, run_retrying
@@ -143,7 +142,9 @@ class _TaskWriter:
             if len(head) < 2:
                 self._add_small(SmallRequest(id, priority, head[0]))
                 return
-            self.counts.add(*self._submit_chunks(id, priority, chain(head, chunks)))
+            self._submit_chunks(id, priority, chain.from_iterable(chain(head, chunks)))
+        except Purged as error:
+            self.counts.add("trash", 0, str(error))
         except Exists as error:
             self.counts.add("exists", 0, str(error))
         except (BadInput, TooLarge) as error:
@@ -230,65 +231,24 @@ class _TaskWriter:
 
     # --- requests of many chunks ---------------------------------------------------------------
 
-    def _submit_chunks(
-        self, id: str, priority: int, chunks: Iterator[list[bytes]]
-    ) -> tuple[str, int, str]:
-        """Submit a request chunk by chunk. Returns ``ok``, ``same`` or ``trash``, the number of its
-        entries, and the reason if none are submitted.
-
-        Entries that exist already are compared by digest.
-        """
-        existing = self.retrying(partial(self.queue.request.op, id))
-        if existing is not None and existing.state == "cancelled":
-            raise cancelled(id)
-        total, existing_digest = (
-            (existing.total, existing.digest) if existing is not None else (0, "")
-        )
-        digest, at, word = Digest(priority, self.options.limit), 0, "same"
-        conflict = Exists(f"request {id} exists with other content, limit or priority")
-        for chunk, last in _with_last_flag(self._rate_steps(chunks)):
-            known = min(len(chunk), total - at)
-            if known > 0:
-                digest.extend(chunk[:known])
-                at += known
-                if at == total and str(digest) != existing_digest:
-                    raise conflict
-                chunk = chunk[known:]
-                if not last and not chunk:
-                    continue
-            if last and at + len(chunk) < total:
-                raise conflict
-            before = str(digest)
-            digest.extend(chunk)
-            self._await_rate(len(chunk))
-            call = {"before": before, "after": str(digest), "seal": last, "priority": priority}
-            reply = self._append(id, at + 1, chunk, call)
-            if last and reply.word == "past":
-                raise conflict
-            if last and reply.word == "trash":
-                return "trash", 0, str(purged(reply))
-            word = "ok" if reply.word == "ok" else word
-            at += len(chunk)
-            self._report_progress(at)
-        return word, at, ""
-
-    def _rate_steps(self, chunks: Iterator[list[bytes]]) -> Iterator[list[bytes]]:
-        for chunk in chunks:
-            for start in range(0, len(chunk), self.max_step):
-                yield chunk[start : start + self.max_step]
-
-    def _append(
-        self, id: str, start: int, chunk: list[bytes], call: dict[str, Any]
-    ) -> SubmittedRequest:
-        full = QueueFullWait(self.writer.max_wait_s, self.writer.sleep)
-        while True:
-            try:
-                append = partial(self.queue.append.op, id, start, chunk, limit=self.options.limit)
-                submitted: SubmittedRequest = self.retrying(partial(append, **call))
-                return submitted
-            except QueueFull as error:
-                full.error = error
-                full.wait()
+    def _submit_chunks(self, id: str, priority: int, payloads: Iterator[bytes]) -> None:
+        """Submit a request chunk by chunk."""
+        limit, rate = self.options.limit, self.options.rate
+        most = None if rate is None else min(CHUNK, self.max_step)
+        job = Submission(self.queue, payloads, id=id, priority=priority, limit=limit, most=most)
+        self.retrying(job.look)
+        while job.done is None:
+            self._await_rate(job.ready())
+            full = QueueFullWait(self.writer.max_wait_s, self.writer.sleep)
+            while True:
+                try:
+                    self.retrying(job.step)
+                    break
+                except QueueFull as error:
+                    full.error = error
+                    full.wait()
+            self._report_progress(job.sent)
+        self.counts.add(job.done.word, job.sent)
 
     def _await_rate(self, n: int) -> None:
         """Wait until the job's rate allows ``n`` entries."""
@@ -329,14 +289,6 @@ def reserve(queue: Queue[Any], name: str, n: int, rate: float, burst: int) -> Ca
     """
     loaded = script(queue.package, "rate_limit")
     return loaded.call(queue.keys, queue.clock, int, name=name, n=n, rate=rate, burst=burst)
-
-
-def _with_last_flag(items: Iterator[list[bytes]]) -> Iterator[tuple[list[bytes], bool]]:
-    """Each item, and whether it is the last."""
-    ahead = next(items, None)
-    while ahead is not None:
-        item, ahead = ahead, next(items, None)
-        yield item, ahead is None
 
 
 def _groups_of(rows: Iterator[bytes | None], size: int) -> Iterator[list[bytes | None]]:

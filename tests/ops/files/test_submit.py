@@ -158,6 +158,21 @@ def test_a_full_queue_takes_the_rest_later(client: redis.Redis) -> None:
     assert content(client) == PAYLOADS
 
 
+def test_a_step_that_found_the_queue_full_can_be_called_again(client: redis.Redis) -> None:
+    queue = RequestQueue(client, "q")
+    queue.submit([b"first"], id="first")
+    queue.configure("op", 1, {"max_waiting": "650"})
+    job = Submission(queue, iter(PAYLOADS), id="r")
+    for _ in range(2):
+        with pytest.raises(QueueFull):
+            finish(client, job)
+        assert 0 < job.sent < len(PAYLOADS)
+    queue.configure("op", 2, {"max_waiting": ""})
+    finish(client, job)
+    assert job.done is not None and job.done.word == "ok"
+    assert content(client) == PAYLOADS
+
+
 @pytest.mark.slow
 def test_lost_replies_double_nothing(server: EmbeddedServer, client: redis.Redis) -> None:
     with FlakyProxy(server.port) as proxy:

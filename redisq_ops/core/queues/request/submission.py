@@ -88,9 +88,13 @@ def cancelled(id: str) -> Exists:
     return Exists(f"request {id} was cancelled: undo that, or use another id (--id)")
 
 
-def purged(submitted: SubmittedRequest) -> Exists:
+class Purged(Exists):
+    """A request was submitted before, and some of it was purged or moved since."""
+
+
+def purged(submitted: SubmittedRequest) -> Purged:
     gone, total = submitted.gone, submitted.total
-    return Exists(
+    return Purged(
         f"request {submitted.id} was submitted before, but {gone:,} of its {total:,} sub-requests "
         "were purged or moved to another queue: undo that, or use another id (--id)"
     )
