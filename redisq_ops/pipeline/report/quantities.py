@@ -50,11 +50,6 @@ def number(value: float) -> str:
     return _short(value)
 
 
-def counted(n: int, what: str) -> str:
-    """``1 group``, ``1,200 groups``."""
-    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
-
-
 def _short(value: float) -> str:
     digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
     text = f"{value:.{digits}f}"

@@ -18,7 +18,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from redisq_ops.ops.terminal import percent, printable
+from redisq_ops.ops.terminal import percent, printable, quantity
 
 from . import charts, quantities
 from .anomaly_rule import BASELINE, FLOORS, MIN_SHARE, THRESHOLD
@@ -134,7 +134,7 @@ def _environment() -> Environment:
     )
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     environment.filters |= {
-        "counted": quantities.counted,
+        "counted": quantity,
         "duration": duration,
         "each_step": quantities.each_step,
         "moment": moment,
