@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops import FairQueue, RequestQueue
+from redisq_ops import DelaySet, FairQueue, RequestQueue
 from redisq_ops.core.model.entry import Settlement
 
-from .rows import rows
+from .rows import reading, rows
 
 LARGE = b"x" * 100_000
 N = 120
@@ -123,3 +123,15 @@ def test_every_round_trip_is_between_two_reads_of_the_clock(client: redis.Redis)
     stats: Any = client.info("commandstats")
     assert stats["cmdstat_time"]["calls"] == 4
     assert run(client, clocked("a", Call(("LLEN", "b"), int, key="b")))[0] == 0
+
+
+def test_a_batch_of_large_payloads_has_fewer_rows(client: redis.Redis, url: str) -> None:
+    queue = DelaySet(client, "later")
+    for n in range(0, 400, 20):
+        queue.schedule([(f"e{n + k:03}", LARGE) for k in range(20)], after=3600)
+    reader = reading(url, "delayed", payloads="true")
+    (part,) = reader.plan()
+    found = [batch.num_rows for batch in reader.read(part)]
+    assert sum(found) == 400 and max(found) < 350
+    small = reading(url, "delayed", columns="id")
+    assert [batch.num_rows for part in small.plan() for batch in small.read(part)] == [400]
