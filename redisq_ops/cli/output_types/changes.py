@@ -69,7 +69,7 @@ class PlanOutput(TypedDict):
     queue: NotRequired[str]
     """only changes in one queue: queue"""
     matched: int
-    """entries, or things, that would change"""
+    """entries (or requests, settings, workers) that would change"""
     state: NotRequired[str]
     """only changes of entries: state of the entries"""
     filter: NotRequired[str]

@@ -86,14 +86,14 @@ class PendingDelivery:
     """One delivery that isn't settled."""
 
     id: str
-    """its entry"""
+    """entry"""
     consumer: str | None
     """consumer that holds it"""
     age_ms: Duration | None
     """time since its delivery"""
     deliveries: int | None
-    """of the entry, this one included; `null`: its consumer gave it up for good (XNACK FATAL), and
-    the number is lost"""
+    """how often the entry was delivered, this time included; `null`: its consumer gave it up for
+    good (XNACK FATAL), and the number is lost"""
     late_ms: Duration | None = None
     """time since its lease expired; negative: time left; `null`: there are no leases"""
 

@@ -18,9 +18,9 @@ class ChangeOutcome:
     op: str | None
     """operation, for `redisq undo`; `null`: nothing was changed"""
     matched: int
-    """entries, or things, selected"""
+    """entries (or requests, settings, workers) that were selected"""
     done: int = 0
-    """changed"""
+    """those of them that were changed"""
     skipped: dict[str, int] = field(default_factory=dict)
     """reason → number left as they were"""
 
