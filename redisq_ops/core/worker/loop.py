@@ -49,6 +49,8 @@ LINGER_S = 0.05
 """how long a finished entry waits for others of its batch, to be settled with them"""
 _LOST_BEFORE = DEFAULTS.max_lost - 1
 """lost leases after which an entry runs alone: by default, one more makes it dead"""
+_ALONE_S = 60.0
+"""how long it waits for other entries to end, and others for it"""
 _MOST_SLOTS = 1000
 _LAST_REPLIES_S = 1.0
 """how long a worker that stops waits for replies of the server"""
@@ -67,7 +69,8 @@ class Worker:
 
     An exception is a failure: the entry is retried after a back-off, and dead after 20 failures.
     `Retry` and `Reject` decide otherwise. Leases are renewed while handlers run. An entry that lost
-    its lease twice runs alone: if it kills the process, no other entry loses its lease with it.
+    its lease twice runs alone, for a minute at most: what kills its process takes no other entry
+    with it.
 
     ``concurrency``: handlers that run at a time, 1 to 1000, in threads or, if ``async``, as tasks.
     ``batch``: 1 to 500; the worker holds up to ``concurrency`` × ``batch`` entries, and entries
@@ -157,6 +160,7 @@ class Worker:
         self._overdue: set[Work] = set()  # failed by time-out, but the handler still runs
         self._next_alone: Work | None = None  # waits until nothing else is held
         self._alone: Work | None = None  # runs while nothing else is held
+        self._alone_until = 0.0
         self._stops = 0
         self._begun = False
         self._why = "no entry is left to take"
@@ -301,6 +305,7 @@ class Worker:
                         return
                     if not self._stops and monotonic() >= self._upkeep.due_at:
                         self._exchanges.send(self._upkeep.asks(), self._upkeep_done)
+                    self._start_alone()
                     if self._exchange_is_due(monotonic()):
                         self._exchange()
             except (RedisqError, RedisError):
@@ -367,7 +372,7 @@ class Worker:
 
     def _free(self) -> int:
         """How many more entries may be taken; finished ones don't count."""
-        if self._stops or self._next_alone or self._alone:
+        if self._stops or self._isolates():
             return 0
         room = (self._concurrency - len(self._overdue) + self._quick) * self._batch
         return room - self._sources.running() - self._sources.asked()
@@ -391,6 +396,8 @@ class Worker:
             return 0.0
         until = [self._leave_by if self._stops else self._upkeep.due_at]
         until += self._time_outs()
+        if self._alone_until > now:
+            until.append(self._alone_until)
         if not self._exchanges.busy:  # its reply comes as a message
             if self._sources.since is not None:
                 until.append(max(self._quiet_until, self._sources.since + LINGER_S))
@@ -465,7 +472,6 @@ class Worker:
             self._finish(work, settlement)
             if work.goes_on:
                 self._note_overdue(work)
-        self._start_alone()
 
     def _finish(self, work: Work, settlement: Settlement) -> None:
         name, task = self._task(work)
@@ -633,15 +639,26 @@ class Worker:
         for work in works:
             if work.delivery.lost < _LOST_BEFORE:
                 beside.append(work)
-            elif self._next_alone or self._alone:
+            elif self._isolates():
                 self._sources.finish(work, Settlement(work.delivery, "release"))
             else:
-                self._next_alone = work
+                self._next_alone, self._alone_until = work, monotonic() + _ALONE_S
+                text = "%s lost its lease %d times: it runs alone, and this worker takes no others"
+                log.warning(text + " meanwhile", address(work), work.delivery.lost)
         self._slots.start(beside)
 
+    def _isolates(self) -> bool:
+        """Whether an entry runs alone, or waits for that: the worker takes nothing more then."""
+        if self._next_alone is not None:
+            return True
+        return self._alone is not None and monotonic() < self._alone_until
+
     def _start_alone(self) -> None:
-        if self._next_alone and self._sources.held() == 1:
+        """Start the entry that waits to run alone, if nothing else is held, or after a minute."""
+        late = monotonic() >= self._alone_until
+        if self._next_alone is not None and (late or self._sources.held() == 1):
             self._alone, self._next_alone = self._next_alone, None
+            self._alone_until = monotonic() + _ALONE_S
             self._slots.start([self._alone])
 
     def _leave_to_owner(self, queue: Queue[BlockingClient], works: Sequence[Work]) -> None:

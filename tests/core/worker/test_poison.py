@@ -3,6 +3,7 @@
 import asyncio
 import multiprocessing
 import os
+import threading
 import time
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -16,7 +17,7 @@ from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import BlockingClient
-from redisq_ops.core.worker import Worker
+from redisq_ops.core.worker import Worker, loop
 from redisq_ops.core.worker.handler import Work
 
 ENTRIES, POISON = 24, (b"4", b"5")
@@ -92,3 +93,60 @@ def test_a_job_that_kills_its_process_takes_no_other_with_it(
     assert len(dead) == len(POISON)
     assert {entry.reason for entry in dead} == {"lost"}
     assert all(is_poison(entry.payload or b"") for entry in dead)
+
+
+def lose_leases(queue: RequestQueue[BlockingClient], n: int) -> None:
+    """Entries of the queue lose their lease twice, as if their workers had been killed."""
+    for _ in range(2):
+        assert len(queue.take(n, consumer="killed", lease=0.001).deliveries) == n
+        time.sleep(0.01)
+
+
+def test_entries_that_lost_two_leases_run_one_by_one_and_lose_no_more(
+    client: BlockingClient,
+) -> None:
+    queue = RequestQueue(client, "q")
+    queue.submit([b"x"] * 4, id="r", limit=4)
+    lose_leases(queue, 4)
+    queue.submit([b"y"] * 4, id="s", limit=4)
+    beside = list[tuple[str, int]]()
+    running = set[str]()
+
+    def handle(work: Work) -> None:
+        running.add(work.id)
+        time.sleep(0.1)
+        if work.payload == b"x":
+            beside.append((work.id, len(running)))
+        time.sleep(0.1)
+        running.discard(work.id)
+
+    Worker(queue, handle, concurrency=8, burst=True).run()
+    assert sorted(beside) == [(f"r/{n}", 1) for n in range(1, 5)]
+    assert queue.counts().of("done") == 8
+
+
+@pytest.mark.parametrize("other", ["runs before", "comes while it runs"])
+def test_others_and_an_entry_that_runs_alone_wait_a_minute_for_each_other_at_most(
+    client: BlockingClient,
+    other: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(loop, "_ALONE_S", 0.2)
+    queue = RequestQueue(client, "q")
+    queue.submit([b"x"], id="r")
+    lose_leases(queue, 1)
+    if other == "runs before":
+        queue.submit([b"y"], id="s")
+    taken = {b"x": threading.Event(), b"y": threading.Event()}
+
+    def handle(work: Work) -> None:
+        taken[work.payload].set()
+        if work.payload == b"x" and other != "runs before":
+            queue.submit([b"y"], id="s")
+        assert all(event.wait(10) for event in taken.values()), "the other one was never taken"
+
+    Worker(queue, handle, concurrency=2, burst=True).run()
+    assert queue.counts().of("done") == 2
+    (said,) = [line for line in caplog.messages if "lost its lease 2 times" in line]
+    assert said.startswith("q/r/1 ")
