@@ -159,8 +159,8 @@ CORPUS: dict[str, Answer] = {
         one for one in d if one.number % 2 == 0
     ),
     "select distinct error_type from dead": lambda d: {(one.type,) for one in d},
-    "select id from dead order by number, queue limit 3": lambda d: ids(
-        sorted(d, key=lambda one: (one.number, one.queue))[:3]
+    "select id from dead order by number, queue, id limit 3": lambda d: ids(
+        sorted(d, key=lambda one: (one.number, one.queue, one.id))[:3]
     ),
     "select id from dead order by since_at desc, id limit 4": lambda d: ids(latest(d, 4)),
     "-- from the first\nselect number from dead where id = 'r1/1'": lambda d: [(1,)],
