@@ -42,15 +42,12 @@ from .lease_renewal import LeaseRenewal
 from .queue_source import QueueRotation, QueueSource, Redacted, Tally, address, log, settlements
 from .reconnect import ReconnectingConnection
 from .retry import Random, decided, failed, timed_out
+from .sole_run import LOST_BEFORE, SoleRun
 from .upkeep import UPKEEP_S, Upkeep
 from .wake_up import WakeUp, WakeUpListener
 
 LINGER_S = 0.05
 """how long a finished entry waits for others of its batch, to be settled with them"""
-_LOST_BEFORE = DEFAULTS.max_lost - 1
-"""lost leases after which an entry runs alone: by default, one more makes it dead"""
-_ALONE_S = 60.0
-"""how long it waits for other entries to end, and others for it"""
 _MOST_SLOTS = 1000
 _LAST_REPLIES_S = 1.0
 """how long a worker that stops waits for replies of the server"""
@@ -158,9 +155,7 @@ class Worker:
         self._listener: WakeUpListener
         self._listening = False
         self._overdue: set[Work] = set()  # failed by time-out, but the handler still runs
-        self._next_alone: Work | None = None  # waits until nothing else is held
-        self._alone: Work | None = None  # runs while nothing else is held
-        self._alone_until = 0.0
+        self._sole = SoleRun()
         self._stops = 0
         self._begun = False
         self._why = "no entry is left to take"
@@ -372,7 +367,7 @@ class Worker:
 
     def _free(self) -> int:
         """How many more entries may be taken; finished ones don't count."""
-        if self._stops or self._isolates():
+        if self._stops or self._sole.on:
             return 0
         room = (self._concurrency - len(self._overdue) + self._quick) * self._batch
         return room - self._sources.running() - self._sources.asked()
@@ -396,8 +391,8 @@ class Worker:
             return 0.0
         until = [self._leave_by if self._stops else self._upkeep.due_at]
         until += self._time_outs()
-        if self._alone_until > now:
-            until.append(self._alone_until)
+        if self._sole.ends_at > now:
+            until.append(self._sole.ends_at)
         if not self._exchanges.busy:  # its reply comes as a message
             if self._sources.since is not None:
                 until.append(max(self._quiet_until, self._sources.since + LINGER_S))
@@ -462,8 +457,7 @@ class Worker:
         source.look_at, source.woken = 0.0, True
 
     def _handler_ended(self, work: Work, settlement: Settlement | None) -> None:
-        if work is self._alone:
-            self._alone = None
+        self._sole.ended(work)
         if work.settlement is not None:  # timed out or given back before
             self._overdue.discard(work)
         elif work.lost or settlement is None:
@@ -637,29 +631,15 @@ class Worker:
         held; others go back to the front of their queue."""
         beside = []
         for work in works:
-            if work.delivery.lost < _LOST_BEFORE:
+            if work.delivery.lost < LOST_BEFORE:
                 beside.append(work)
-            elif self._isolates():
+            elif not self._sole.admit(work):
                 self._sources.finish(work, Settlement(work.delivery, "release"))
-            else:
-                self._next_alone, self._alone_until = work, monotonic() + _ALONE_S
-                text = "%s lost its lease %d times: it runs alone, and this worker takes no others"
-                log.warning(text + " meanwhile", address(work), work.delivery.lost)
         self._slots.start(beside)
 
-    def _isolates(self) -> bool:
-        """Whether an entry runs alone, or waits for that: the worker takes nothing more then."""
-        if self._next_alone is not None:
-            return True
-        return self._alone is not None and monotonic() < self._alone_until
-
     def _start_alone(self) -> None:
-        """Start the entry that waits to run alone, if nothing else is held, or after a minute."""
-        late = monotonic() >= self._alone_until
-        if self._next_alone is not None and (late or self._sources.held() == 1):
-            self._alone, self._next_alone = self._next_alone, None
-            self._alone_until = monotonic() + _ALONE_S
-            self._slots.start([self._alone])
+        if (work := self._sole.due(self._sources.held())) is not None:
+            self._slots.start([work])
 
     def _leave_to_owner(self, queue: Queue[BlockingClient], works: Sequence[Work]) -> None:
         """Stop if a worker of the queue's program must run one of these.

@@ -17,7 +17,7 @@ from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.client import connect
 from redisq_ops.core.redis.operation import BlockingClient
-from redisq_ops.core.worker import Worker, loop
+from redisq_ops.core.worker import Worker, sole_run
 from redisq_ops.core.worker.handler import Work
 
 ENTRIES, POISON = 24, (b"4", b"5")
@@ -132,7 +132,7 @@ def test_others_and_an_entry_that_runs_alone_wait_a_minute_for_each_other_at_mos
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(loop, "_ALONE_S", 0.2)
+    monkeypatch.setattr(sole_run, "PATIENCE_S", 0.2)
     queue = RequestQueue(client, "q")
     queue.submit([b"x"], id="r")
     lose_leases(queue, 1)
