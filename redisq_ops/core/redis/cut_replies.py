@@ -8,9 +8,11 @@ memory as a whole. Other replies stay whole, because callers may write their ele
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from hashlib import sha1
 from typing import Any
 
@@ -20,6 +22,8 @@ from redis._parsers.hiredis import NOT_ENOUGH_DATA, _AsyncHiredisParser, _Hiredi
 from ..model.cut_element import HEAD, LARGEST, placeholder
 
 _STRING = ord("$")
+_UNCHECKED = 1 << 20
+"""bytes that are passed on before their lines are read"""
 NONE_ARRIVED = NOT_ENOUGH_DATA
 """what is returned in place of a reply"""
 
@@ -35,6 +39,12 @@ def cutting() -> Iterator[None]:
         yield
     finally:
         _round.reset(token)
+
+
+@cache
+def _header(longest: int) -> re.Pattern[bytes]:
+    """How the line before an element of more bytes begins; other bytes may look like that."""
+    return re.compile(rb"\$\d{%d}" % len(str(longest)))
 
 
 class _Element:
@@ -70,9 +80,12 @@ class CuttingReader:
         # What is left of an earlier message would be taken for the beginning of a reply.
         self._whole = round is None or self._reader.has_data()
         self._round = round
+        self._ahead = bytearray()
+        """lines that were passed on as they came, because no long element can begin in them"""
         self._line = b""
+        """the beginning of a line whose end has not arrived yet"""
         self._left = 0
-        """bytes of the present element and its line's end that have not arrived yet"""
+        """before ``_ahead``: bytes of an element and its line's end that had not arrived"""
         self._long: _Element | None = None
 
     def feed(self, data: Any, start: int = 0, size: int = -1) -> None:
@@ -83,12 +96,24 @@ class CuttingReader:
             size = len(data) - start
         if self._whole:
             self._reader.feed(data, start, size)
-        elif kept := b"".join(self._kept(bytes(memoryview(data)[start : start + size]))):
+            return
+        chunk = self._line + bytes(memoryview(data)[start : start + size])
+        unread = len(self._ahead) + len(chunk)
+        if self._left or unread > _UNCHECKED or _header(LARGEST).search(chunk):
+            for _ in self._kept(bytes(self._ahead)):
+                pass  # it was passed on before: where it ends matters
+            self._ahead.clear()
+            kept = b"".join(self._kept(chunk))
+        else:  # to read each line would take longer than to parse the reply
+            end = chunk.rfind(b"\n") + 1
+            kept, self._line = chunk[:end], chunk[end:]
+            self._ahead += kept
+        if kept:
             self._reader.feed(kept)
 
     def _kept(self, chunk: bytes) -> Iterator[bytes]:
         """The parts to pass on. Replies are lines; an element follows a line ``$LENGTH``."""
-        chunk, self._line = self._line + chunk, b""
+        self._line = b""
         begin, at, size = 0, 0, len(chunk)  # chunk[begin:at] is passed on unchanged
         while at < size:
             if self._left:

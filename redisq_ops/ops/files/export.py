@@ -119,7 +119,7 @@ class Export:
         }
         if request is not None:
             row["request"] = {name: getattr(request, name) for name in REQUEST}
-        if shown != entry:
+        if self._redaction and shown != entry:
             self.redacted += 1
             row["redacted"] = True
         payload = shown.payload

@@ -47,10 +47,10 @@ class Filter:
     redaction: Redaction = field(default=NO_REDACTION, compare=False, repr=False)
 
     def accepts(self, entry: Entry, now_ms: int, context: EntryContext = NO_CONTEXT) -> bool:
-        named = self.ids or self.requests
-        request = entry.id.rpartition("/")[0]
-        if named and entry.id not in self.ids and request not in self.requests:
-            return False
+        if self.ids or self.requests:
+            request = entry.id.rpartition("/")[0]
+            if entry.id not in self.ids and request not in self.requests:
+                return False
         if self.older_than_ms is not None and (
             entry.since_ms is None or now_ms - entry.since_ms < self.older_than_ms
         ):

@@ -111,13 +111,15 @@ class Scan:
         if not self._begun:
             await self._begin()
         entries = await (self._page() if self._ids is None else self._named(self._ids))
-        orphans = set() if self._orphans else {entry.id for entry in entries if entry.orphan}
-        corrupt = {entry.id for entry in entries if entry.problem and not entry.orphan}
-        unread = {entry.id for entry in entries if entry.unread}
+        odd = [entry for entry in entries if entry.problem or entry.orphan]
+        orphans = set() if self._orphans else {entry.id for entry in odd if entry.orphan}
+        corrupt = {entry.id for entry in odd if not entry.orphan}
+        unread = {entry.id for entry in odd if entry.unread}
         if not self._partly:
             # An id with a space or a line end can't be named in a change.
             corrupt |= {entry.id for entry in entries if " " in entry.id or "\n" in entry.id}
-            entries = [entry for entry in entries if entry.id not in corrupt | orphans]
+            left_out = corrupt | orphans
+            entries = [entry for entry in entries if entry.id not in left_out]
         self.unreadable["corrupt"] += sorted(corrupt - unread)
         self.unreadable["long"] += sorted(unread)
         self.unreadable[GONE] += sorted(orphans)

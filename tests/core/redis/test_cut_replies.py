@@ -50,8 +50,9 @@ def agree(sent: Any, found: Any) -> bool:
 
 @pytest.mark.parametrize("seed", range(300))
 def test_only_what_is_too_long_is_cut(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    monkeypatch.setattr(cut_replies, "LARGEST", MOST)
     rng, reader, found = random.Random(seed), CuttingReader(hiredis.Reader()), list[Any]()
+    monkeypatch.setattr(cut_replies, "LARGEST", MOST)
+    monkeypatch.setattr(cut_replies, "_UNCHECKED", rng.choice([0, 5, 100, 1 << 20]))
     sent = [made(rng) for _ in range(5)]
     with cutting():
         for portion in portions(rng, b"".join(map(encoded, sent))):
