@@ -41,6 +41,7 @@ SKIPPED = {
     "grouped": "belong to a group or a chord, which counts its tasks: another run would be counted",
     "unkept": "lack their name, arguments or queue: Celery keeps these in a result only with"
     " `result_extended`, and not where a worker was killed",
+    "unrouted": "were sent by a routing key, and their results don't tell the queue",
     "pickled": "have pickled results: redisq makes no message of a pickle",
     "elsewhere": "have their results under another prefix: they may be another application's",
     "again": "were sent again already: they wait, or are with a worker",

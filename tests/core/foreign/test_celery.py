@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import kombu.transport.virtual.exchange
 import pytest
 import redis
 from celery.app.task import Context
 
 from redisq_ops.core.foreign.celery import CeleryQueue
+from redisq_ops.core.foreign.celery.bindings import bindings_of
 from redisq_ops.core.foreign.celery.task import Delivered, Result, Task
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.redis.operation import run
@@ -42,6 +44,7 @@ from ...foreign_keys.celery_program import (
 )
 
 Client = redis.Redis
+KOMBU: Any = kombu
 NAME = "celery:celery"
 LISTS = ["celery", *(f"celery\x06\x16{step}" for step in (3, 6, 9))]
 
@@ -50,8 +53,8 @@ def ours(client: Client, name: str = NAME) -> CeleryQueue[Client]:
     return CeleryQueue(client, name)
 
 
-def entries(client: Client, state: State) -> dict[str, Entry]:
-    return {entry.id: entry for entry in ours(client).page(state).entries}
+def entries(client: Client, state: State, name: str = NAME) -> dict[str, Entry]:
+    return {entry.id: entry for entry in ours(client, name).page(state).entries}
 
 
 def lists(client: Client) -> list[Any]:
@@ -133,6 +136,58 @@ def test_results_without_a_queue_are_shown_in_one_queue_only(
     redisq("queue", "rm", NAME, "--yes")
     (row,) = redisq.rows("select", "celery:other", "--where", "state:dead id=bad0")
     assert row["queue"] == "celery:other"
+
+
+def test_a_task_sent_by_a_routing_key_is_shown_and_not_sent_again(
+    redisq: Redisq, client: Client
+) -> None:
+    """A result has the routing key in place of the queue, and not the exchange."""
+    sent_by_topics(client, {"mail": "mail.send", "video": "video.cut"})
+    kept(client, "bad1", queue="mail.send")
+    kept(client, "bad2", queue="video")
+    assert not redisq.rows("dlq", "ls", NAME), "which queues there are is not known yet"
+    redisq("discover", "--register", "--yes")
+    (bad,) = redisq.rows("dlq", "ls", NAME)
+    assert (bad["id"], bad["error"]["type"]) == ("bad1", "ValueError")
+    assert "failed, sent to mail.send" in redisq("inspect", f"{NAME}/bad1")
+    assert not redisq.rows("dlq", "ls", "celery:mail"), "it is shown once"
+    assert [row["id"] for row in redisq.rows("dlq", "ls", "celery:video")] == ["bad2"]
+    redisq("dlq", "replay", NAME, "--yes", code=1)
+    assert "don't tell the queue" in redisq.err
+    assert client.exists(meta("bad1")) and not client.llen("celery")
+
+
+def sent_by_topics(client: Client, keys: dict[str, str]) -> tuple[Any, list[Any]]:
+    """Queues of one topic exchange, for routing keys that begin with their names; a task in each,
+    sent by a routing key, which is its id as well."""
+    exchange = KOMBU.Exchange("tasks", type="topic")
+    queues = [KOMBU.Queue(name, exchange, routing_key=f"{name}.#") for name in keys]
+    app = app_on(client, task_queues=queues)
+    with app.connection_for_write() as connection:  # a process declares them once by itself
+        for queue in queues:
+            queue(connection.default_channel).declare()
+    for name, key in keys.items():
+        app.send_task("shop.fine", queue=name, routing_key=key, task_id=key)
+    return app, queues
+
+
+def test_a_task_is_with_a_worker_of_the_queue_that_its_topic_leads_to(client: Client) -> None:
+    app, queues = sent_by_topics(client, {"mail": "mail.send", "video": "video.cut"})
+    with app.connection_for_read() as connection:
+        taken = [queue(connection.default_channel).get() for queue in queues]
+        assert None not in taken and client.hlen("unacked") == 2
+        assert list(entries(client, "pending", "celery:mail")) == ["mail.send"]
+        assert list(entries(client, "pending", "celery:video")) == ["video.cut"]
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("bound", ["a.#", "a.*", "#", "*", "a.*.c", "#.c", "a.#.d", "a", "*.#", ""])
+def test_a_routing_key_leads_where_kombu_says(bound: str) -> None:
+    topic: Any = KOMBU.transport.virtual.exchange.TopicExchange(None)
+    pattern = topic.key_to_pattern(bound)
+    for key in ("", "a", "a.b", "a.b.c", "a.b.c.d", "b", "b.c", "a.", "ab.c", "a.b.b.c"):
+        (binding,) = bindings_of([f"{bound}|{pattern}|q".encode()], b"|")
+        assert binding.takes(key) is bool(topic._match(pattern, key)), key
 
 
 def test_many_tasks_of_workers_are_counted_as_unknown(client: Client) -> None:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from ...engine.operator_changes import MoveStep
 from ...engine.optional_features import HasDoneEntries
-from ...engine.registry import all_queues
+from ...engine.registry import Registered, all_queues
 from ...engine.relation import Links
 from ...model.activity import Activity
 from ...model.attachment import Attachment
@@ -43,7 +43,7 @@ from ..releases import Releases
 from ..scanned_results import ScannedResults
 from ..schedules import HasSchedules, ScheduleProgram
 from ..worker_commands import Order, SendsCommands
-from .bindings import BINDING, SEPARATOR, parts_of, separator_of
+from .bindings import BINDING, SEPARATOR, Binding, bindings_of, separator_of
 from .chords import links
 from .consumers_pause import HasConsumersPause
 from .control import ask, channel_of, control
@@ -132,8 +132,9 @@ class CeleryQueue(
     unlisted: ClassVar[Mapping[State, str]] = dict.fromkeys(
         ("dead", "done"),
         "Celery's results may be in another database or server (`result_backend`), which redisq"
-        " doesn't read. Those that name no queue (without `result_extended`) are shown in one queue"
-        " only: `celery:celery` if it is registered, or else the first by name",
+        " doesn't read. Those that name no registered queue (without `result_extended`, or where a"
+        " routing key isn't its queue's name) are shown in one queue only: `celery:celery` if it is"
+        " registered, or else the first by name",
     )
     without_deadline: ClassVar[str] = (
         "its worker has it until it acknowledges it; if that worker was killed, it is back after"
@@ -316,7 +317,7 @@ class CeleryQueue(
             together(set_members(f"{self.at}{BINDING.decode()}{name}") for name in exchanges),
             together(Call(("ZMSCORE", key, *tags), list[Any], key=key), self._now()),
         )
-        members = (_bindings(each, separator) for each in bound)
+        members = (bindings_of(each, separator) for each in bound)
         bindings = dict(zip(exchanges, members, strict=True))
         entries: list[Entry | None] = []
         for row, each, since in zip(rows, found, times, strict=True):
@@ -335,51 +336,53 @@ class CeleryQueue(
     ) -> Sequence[Entry | None]:
         begin = place.begin if isinstance(place, ScannedResults) else RESULT
         keys = [bytes_of(begin) + row.member for row in rows]
-        called = f"{place.called}, of any queue"
         read = partial(strings, one_slot=not self.on_cluster)
-        entries = [
-            Entry(legal(row.member), state, called=called, problem=not_read(found))
-            if isinstance(found, int)
-            else self._result(state, place, row, Result.read(found))
-            for row, found in zip(rows, await place.records(rows, keys, read), strict=True)
+        results = [
+            Result({}, not_read(found)) if isinstance(found, int) else Result.read(found)
+            for found in await place.records(rows, keys, read)
         ]
-        if all(one is None or one.called == place.called for one in entries):
-            return entries
-        here = await self._has_nameless(begin)
-        return [
-            one if here or one is None or one.called == place.called else None for one in entries
-        ]
+        entries = [self._result(state, place, *each) for each in zip(rows, results, strict=True)]
+        found = [*zip(entries, results, strict=True)]
+        names = {result.queue for one, result in found if one} - {self.own_name}
+        here = {self.own_name, *(await self._shown_here(begin, names) if names else ())}
+        return [one if result.queue in here else None for one, result in found]
 
-    async def _has_nameless(self, begin: str) -> bool:
-        """Whether results that name no queue are shown in this one. Each is shown once: of the
-        registered queues that read keys with this prefix, in `USUAL`, or else in the first."""
+    async def _shown_here(self, begin: str, names: set[str | None]) -> set[str | None]:
+        """Of these names in results, none of which is this queue's, those whose results are shown
+        in this one. A result that names no registered queue is shown once: of those that read keys
+        with this prefix, in `USUAL`, or else in the first."""
         known = await attempt(all_queues(self.prefix))
         others = [] if isinstance(known, Exception) else known
-        reading = {self.name: self.at} | {
-            one.name: one.at or ""
+        registered = {
+            one.name: one
             for one in others
             if one.kind == self.kind and begin in _result_prefixes(one.at or "")
         }
+        reading = {name: one.at or "" for name, one in registered.items()} | {self.name: self.at}
         usual = f"{self.kind}:{USUAL}"
-        return self.name == min(
+        if self.name != min(
             reading, key=lambda name: (reading[name] + RESULT != begin, name != usual, name)
-        )
+        ):
+            return set()
+        if self.name not in registered:
+            return names & {None}
+        return names - {*map(_own_name, registered.values())}
 
     def trash_payload(self, kept: bytes) -> bytes:
         task = Task.read(kept)
         return kept if task.problem else task.shown()
 
     def _result(self, state: State, place: Place, row: Row, result: Result) -> Entry | None:
+        called = place.called
+        if result.queue != self.own_name:
+            sent = f"sent to {legal(bytes_of(result.queue))}" if result.queue else "of any queue"
+            called = f"{called}, {sent}"
         if result.problem:
-            called = f"{place.called}, of any queue"
             return Entry(legal(row.member), state, called=called, problem=result.problem)
         dead = state == "dead"
         if result.fields.get("status") != ("FAILURE" if dead else "SUCCESS"):
             return None
-        if result.queue not in (None, self.own_name):
-            return None
         id, ended_ms = legal(row.member), result.ended_ms
-        called = place.called if result.queue else f"{place.called}, of any queue"
         if place.brief:
             return Entry(id, state, ended_ms, ended_ms, called=called, record=result)
         return Entry(
@@ -444,7 +447,7 @@ class CeleryQueue(
         if not isinstance(place, ScannedResults) or place.begin != self.at + RESULT:
             return "elsewhere"
         if not result.of(seen.member, self.own_name):
-            return "unkept"
+            return "unrouted" if result.queue not in (None, self.own_name) else "unkept"
         if target != "waiting":
             return ""
         if result.grouped:
@@ -507,14 +510,13 @@ def _entry(
     )
 
 
-def _bindings(members: Sequence[bytes], separator: bytes) -> list[tuple[str, str]]:
-    """Routing keys and queues of an exchange."""
-    parts = filter(None, (parts_of(member, separator) for member in members))
-    return [(text(part[0]), text(part[2])) for part in parts]
+def _own_name(registered: Registered) -> str:
+    called = registered.called
+    return text(raw_of(registered.name.partition(":")[2])) if called is None else called
 
 
-def _queues(sent: Delivered, bindings: Mapping[str, Sequence[tuple[str, str]]]) -> set[str]:
+def _queues(sent: Delivered, bindings: Mapping[str, Sequence[Binding]]) -> set[str]:
     """Where a message was sent to: by its routing key, or else all queues of its exchange."""
     bound = bindings.get(sent.exchange, ())
-    exact = {queue for routing_key, queue in bound if routing_key == sent.routing_key}
-    return exact or {queue for _, queue in bound} or {sent.routing_key}
+    exact = {one.queue for one in bound if one.takes(sent.routing_key)}
+    return exact or {one.queue for one in bound} or {sent.routing_key}
