@@ -336,6 +336,19 @@ def test_a_result_without_its_job_is_not_replayed(client: Client) -> None:
     assert keys(client) == before
 
 
+def test_a_replayed_job_is_not_aborted_by_what_was_asked_before_it_ended(client: Client) -> None:
+    """`Job.abort` of a job that has just ended stays in ``arq:abort`` for a day."""
+    client.set("again", 1)
+    enqueue(client, ("spent", ["a"], {"_job_id": "a"}))
+    work(client)
+    client.zadd("arq:abort", {"a": ours(client).now(), "b": 1})
+    before = keys(client)
+    replay = changed(ours(client), "replay", "dead", "a")
+    assert replay.outcome.done == 1 and client.zrange("arq:abort", 0, -1) == [b"b"]
+    undone(client, replay)
+    assert keys(client) == before
+
+
 def test_a_running_job_is_left_alone(client: Client) -> None:
     enqueue(client, ("lasts", [], {"_job_id": "a", "_defer_by": 3600}))
     changed(ours(client), "requeue", "delayed", "a")

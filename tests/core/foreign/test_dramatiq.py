@@ -241,6 +241,20 @@ def test_a_replayed_message_runs_once_and_has_its_retries_again(
     assert not client.hlen("dramatiq:low.msgs") and not client.hlen("dramatiq:low.XQ.msgs")
 
 
+def test_a_replay_says_that_an_old_message_dies_without_a_run(
+    redisq: Redisq, client: Client, program: Program
+) -> None:
+    client.set("broken", 1)
+    program.fails_at_once.send_with_options(args=("a",), max_age=5000)
+    program.work()
+    sent = json.loads(client.hvals("dramatiq:low.XQ.msgs")[0])["message_timestamp"]
+    eventually(lambda: time.time() * 1000 > sent + 5000)
+    redisq("replay", NAME, "--yes")
+    assert "older than their `max_age`" in redisq.err
+    program.work()
+    assert ran(client) == Counter(a=1) and len(entries(client, "dead")) == 1
+
+
 def test_a_requeued_message_runs_now_and_once(client: Client, program: Program) -> None:
     for what in ("a", "b"):
         program.fine.send_with_options(args=(what,), kwargs={"x": []}, delay=9_000_000)

@@ -85,7 +85,9 @@ class DramatiqQueue(HasEdits[C_co], HasDoneEntries[C_co], HasWorkerTraces[C_co])
     no_schedules: ClassVar[str] = "Dramatiq has no schedules; delayed messages run once"
     releases: ClassVar[Releases] = Releases(("1.12", "2.2"))
     task_figures: ClassVar[str] = "results of Dramatiq have no times: only failures are counted"
-    replay_note: ClassVar[str] = "they get all their retries again"
+    replay_note: ClassVar[str] = (
+        "they get all their retries again; those older than their `max_age` die again without a run"
+    )
     verbs: ClassVar[Mapping[str, str]] = {
         "requeue": "they wait for the next worker now, behind what waits there",
     }

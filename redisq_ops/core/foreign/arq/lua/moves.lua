@@ -38,7 +38,7 @@ local function moves_take_out(e, to)
   if is_job then jobs_leave_queue(e) end
   if not is_job or to == 'trash' or to == 'gone' then
     e.kept, e.shown = to ~= 'gone' and kept_keys_dump(keys), to == 'trash' and data or nil
-    e.abort = is_job and redis.call('ZSCORE', t_abort, e.member)
+    e.abort = redis.call('ZSCORE', t_abort, e.member) -- else a worker aborts the next run
     if e.abort then redis.call('ZREM', t_abort, e.member) end
     -- mutant record left
     redis.call('UNLINK', unpack(keys))
