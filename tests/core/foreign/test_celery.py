@@ -752,6 +752,33 @@ def test_a_task_of_a_chord_says_how_many_of_it_have_ended(
 
 
 @pytest.mark.slow
+def test_a_replayed_task_has_ended_when_its_result_is_there(client: Client) -> None:
+    """One that was acknowledged when it began is in no key while it runs."""
+    queue = ours(client)
+    fates = queue.replay_tracker()
+
+    def replay(step: int) -> None:
+        kept(client, "a")
+        queue.move("op", step, ["a"], source="dead", target="waiting", high_water_ms=2**52)
+        fates.add(["a"], queue.now())
+        assert run(client, fates.look()) == [] and fates.unsettled == 1
+
+    replay(1)
+    begun = popped(client)
+    assert run(client, fates.look()) == [] and (fates.unsettled, fates.failing) == (1, 0)
+    kept(client, "a")
+    assert run(client, fates.look()) == [True] and fates.unsettled == 0
+    replay(2)
+    client.delete("celery")
+    kept(client, "a", status="SUCCESS")
+    assert run(client, fates.look()) == [False]
+    replay(3)
+    client.delete("celery")
+    begun["headers"]["retries"] = 1  # as `Task.retry` sends it again
+    client.lpush("celery", json.dumps(begun))
+    assert run(client, fates.look()) == [] and (fates.unsettled, fates.failing) == (1, 1)
+
+
 def test_a_worker_runs_what_is_replayed(redisq: Redisq, client: Client) -> None:
     kept(client, args=["again"], kwargs={"region": "eu"})
     kept(client, "grouped", group_id="g1")

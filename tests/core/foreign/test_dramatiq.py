@@ -241,6 +241,17 @@ def test_a_replayed_message_runs_once_and_has_its_retries_again(
     assert not client.hlen("dramatiq:low.msgs") and not client.hlen("dramatiq:low.XQ.msgs")
 
 
+def test_a_canary_is_refused_as_a_message_gets_another_id(
+    redisq: Redisq, client: Client, program: Program
+) -> None:
+    """A replayed message that failed again, and waits for its next attempt, counted as well."""
+    client.set("broken", 1)
+    program.fails_at_once.send("a")
+    program.work()
+    assert "another id" in redisq.refusal("replay", NAME, "--canary", "1", "--yes", code=1)
+    assert len(entries(client, "dead")) == 1
+
+
 def test_a_replay_says_that_an_old_message_dies_without_a_run(
     redisq: Redisq, client: Client, program: Program
 ) -> None:

@@ -18,6 +18,7 @@ from ...engine.operator_changes import MoveStep
 from ...engine.optional_features import HasDoneEntries
 from ...engine.registry import Registered, all_queues
 from ...engine.relation import Links
+from ...engine.replay_tracking import ReplayTracker
 from ...model.activity import Activity
 from ...model.attachment import Attachment
 from ...model.entry import Entry, State
@@ -48,6 +49,7 @@ from .chords import links
 from .consumers_pause import HasConsumersPause
 from .control import ask, channel_of, control
 from .message import message
+from .replay_tracking import TaskTracker
 from .schedules import RedBeat
 from .sent_tasks import SentTasks
 from .task import Delivered, Result, Task, is_packed
@@ -291,6 +293,9 @@ class CeleryQueue(
         """As for every queue; nobody takes entries if `activity` knows that no worker serves it."""
         known, seen = await together(super().queue_position.op(id), self.activity.op(0))
         return replace(known, askers=0) if seen.unasked else known
+
+    def replay_tracker(self) -> ReplayTracker:
+        return TaskTracker(self)
 
     # --- records ---------------------------------------------------------------------------------
 

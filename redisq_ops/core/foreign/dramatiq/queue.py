@@ -98,6 +98,9 @@ class DramatiqQueue(HasEdits[C_co], HasDoneEntries[C_co], HasWorkerTraces[C_co])
         "purge done": "they are results, which Dramatiq forgets when their time (`result_ttl`) is"
         " over",
     }
+    unwatched: ClassVar[str] = (
+        "a message of Dramatiq has another id at each attempt, and leaves nothing when it ends"
+    )
     unlisted: ClassVar[Mapping[State, str]] = {
         "done": "Dramatiq's results have names made by a hash, unless `use_namespace_prefix_keys`"
         " is set, and may be on another server"
