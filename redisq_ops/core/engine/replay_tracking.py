@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from ..model.entry import Entry
-from ..redis.operation import in_batches
+from ..model.errors import WrongKind
+from ..redis.operation import attempt, in_batches
 from .parallel_reads import ParallelReads
 
 WATCHED = 1000
@@ -69,9 +70,23 @@ class ReplayTracker:
         """
         ids = list(self._since)[: self.at_once]
         self._owed.difference_update(ids)
-        found = await in_batches((self._queue.get.op(id) for id in ids), 50)
-        ends = [self._end(id, entry) for id, entry in zip(ids, found, strict=True)]
+        found = await in_batches((attempt(self._queue.get.op(id)) for id in ids), 50)
+        ends = [self._unless_unread(id, entry) for id, entry in zip(ids, found, strict=True)]
         return [died for died in ends if died is not None]
+
+    def _unless_unread(self, id: str, entry: Entry | Exception | None) -> bool | None:
+        """As `_end`; an entry that can't be read isn't settled: a worker of another program may be
+        between two steps of taking it, and then it is in no list."""
+        if not isinstance(entry, Exception):
+            return self._end(id, entry)
+        if not isinstance(entry, WrongKind):
+            raise entry
+        self._follow(id)
+        return None
+
+    def _follow(self, id: str) -> None:
+        """Go on following it, behind the others."""
+        self._since[id] = self._since.pop(id)
 
     def _end(self, id: str, entry: Entry | None) -> bool | None:
         """True: it died again; False: it succeeded; None: neither is known."""

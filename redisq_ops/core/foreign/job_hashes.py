@@ -181,7 +181,8 @@ class JobHashQueue(ForeignChanges[C_co], HasTimeline[C_co], HasDoneEntries[C_co]
                 return None
         raise WrongKind(
             f"job {id} of queue {self.name} is there, and in no list or set that this release of"
-            f" redisq knows: {self.owner} lost it, or is of a newer release"
+            f" redisq knows: a worker is just taking it, {self.owner} lost it, or is of a newer"
+            " release"
         )
 
     @operation

@@ -26,6 +26,7 @@ from redisq_ops.core.foreign.rq import RqQueue
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.errors import WrongKind
 from redisq_ops.core.model.states import Verb
+from redisq_ops.core.redis.operation import run
 
 from ...changes import changed, undone
 from ...command_line import Redisq
@@ -422,6 +423,17 @@ def test_what_is_replayed_beside_a_live_worker_runs_once_more(
 
 
 # --- every face -----------------------------------------------------------------------
+
+
+def test_a_job_that_a_worker_is_just_taking_is_not_settled(client: Client, queue: rq.Queue) -> None:
+    """A worker of several queues pops a job, and later makes it a started one."""
+    job = queue.enqueue(rq_tasks.fine, "a")
+    fates = ours(client).replay_tracker()
+    fates.add([job.id, "gone"], 0)
+    client.lpop(queue.key)
+    assert run(client, fates.look()) == [False] and fates.unsettled == 1
+    with pytest.raises(WrongKind, match="a worker is just taking it"):
+        ours(client).get(job.id)
 
 
 def test_what_was_next_is_next_again(client: Client, queue: rq.Queue) -> None:

@@ -12,7 +12,7 @@ class TaskTracker(ForeignReplayTracker):
 
     def _end(self, id: str, entry: Entry | None) -> bool | None:
         if entry is None:
-            self._since[id] = self._since.pop(id)
+            self._follow(id)
             return None
         return super()._end(id, entry)
 
