@@ -22,6 +22,7 @@ import pytest
 import redis
 
 from redisq_ops.core.foreign.sidekiq import SidekiqQueue
+from redisq_ops.core.foreign.sidekiq.replay_tracking import JobTracker
 from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.queues.circular import CircularQueue
@@ -523,8 +524,29 @@ def test_sidekiq_s_dead_are_watched_too(client: redis.Redis, outcome: Any, again
     assert f"replayed entries {again}" in ramp.course.why
 
 
-def test_at_the_end_each_of_sidekiq_s_jobs_is_looked_at_once_more(client: redis.Redis) -> None:
+def test_a_sidekiq_job_that_is_in_no_key_may_run(
+    client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process writes what it took at its next heartbeat."""
+    queue, id = dead_jobs(client, 1), f"{0:024x}"
+    fates, now = queue.replay_tracker(), queue.now()
+    queue.move("op", 1, [id], source="dead", target="waiting", high_water_ms=now)
+    fates.add([id], now)
+    job = client.rpop("queue:default")
+    assert run(client, fates.look()) == [] and (fates.failing, fates.unsettled) == (0, 1)
+    client.zadd("retry", {job: 1})
+    assert run(client, fates.look()) == [] and fates.failing == 1
+    client.delete("retry")
+    assert run(client, fates.look()) == [] and fates.unsettled == 1
+    monkeypatch.setattr(JobTracker, "away_s", 0)
+    assert run(client, fates.look()) == [False] and (fates.failing, fates.unsettled) == (0, 0)
+
+
+def test_at_the_end_each_of_sidekiq_s_jobs_is_looked_at_once_more(
+    client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Twenty at a time: those that nobody looked at since aren't called unsettled."""
+    monkeypatch.setattr(JobTracker, "away_s", 0)
     queue = dead_jobs(client, 110)
     chosen = run(client, select(queue, "dead", Filter()))
     ramp = WatchedReplay(
@@ -539,7 +561,10 @@ def test_at_the_end_each_of_sidekiq_s_jobs_is_looked_at_once_more(client: redis.
     assert (ramp.outcome.done, ramp.course.phase, ramp.course.why) == (110, "over", "")
 
 
-def test_a_sidekiq_job_whose_worker_was_lost_is_failing_until_its_end(client: redis.Redis) -> None:
+def test_a_sidekiq_job_whose_worker_was_lost_is_failing_until_its_end(
+    client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(JobTracker, "away_s", 0)
     queue, id = dead_jobs(client, 1), f"{0:024x}"
     fates, now = queue.replay_tracker(), queue.now()
     queue.move("op", 1, [id], source="dead", target="waiting", high_water_ms=now)

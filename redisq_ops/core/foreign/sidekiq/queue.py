@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from ...engine.optional_features import HasOwnersPause, HasTaskMetrics, HasTimeline
 from ...engine.relation import Links
+from ...engine.replay_tracking import ReplayTracker
 from ...model.clock import Moment, Seconds, duration_ms, ready_words
 from ...model.entry import Delivery, Entry, Failure, Settlement, State
 from ...model.errors import BadInput, Refused, Unfit
@@ -43,6 +44,7 @@ from ..schedules import HasSchedules, ScheduleProgram
 from ..worker_commands import Order, SendsCommands
 from . import batches, metrics
 from .processes import TTL_MS, processes
+from .replay_tracking import JobTracker
 from .schedules import SidekiqCron, SidekiqScheduler
 
 MAX_RETRIES = 25
@@ -207,6 +209,9 @@ class SidekiqQueue(
         queue = record.get("queue")
         named = queue if isinstance(queue, str) and queue else self.own_name
         return (_unread(record), named) if named else None
+
+    def replay_tracker(self) -> ReplayTracker:
+        return JobTracker(self)
 
     def stamp(self, entry: Entry) -> bytes:
         """Its batch, which a purge asks for."""
