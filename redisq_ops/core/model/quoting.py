@@ -105,8 +105,12 @@ def text(raw: bytes) -> str:
 
 
 def bytes_of(text: str) -> bytes:
-    """The bytes that `text` was made of."""
-    return text.encode("utf-8", "surrogateescape")
+    """The bytes that `text` was made of. JSON may have half a character (``\\ud800``), which no
+    bytes make: three bytes stand for it."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
 
 
 def _word(word: str) -> str:

@@ -426,6 +426,18 @@ def test_any_bytes_are_read(data: bytes, client: Client) -> None:
     assert len(entries(client, "waiting")) == 1
 
 
+def test_half_a_character_in_a_name_hides_no_other_task(redisq: Redisq, client: Client) -> None:
+    app_on(client).send_task("shop.fine", task_id="a")
+    client.lpush(
+        "celery", r'{"body": "", "headers": {"task": "t", "id": "\ud800"}, "properties": {}}'
+    )
+    kept(client, "b")
+    kept(client, "c", queue="\ud800")
+    redisq("discover", "--register", "--yes")
+    assert [row["id"] for row in redisq.rows("waiting", "ls", NAME)] == ["a", "%ED%A0%80"]
+    assert [row["id"] for row in redisq.rows("dlq", "ls", NAME)] == ["b", "c"]
+
+
 def test_a_task_as_celery_3_sends_it_is_read(client: Client) -> None:
     body = {"task": "shop.old", "id": "a", "args": [1], "kwargs": {"x": 2}, "retries": 2}
     message = {

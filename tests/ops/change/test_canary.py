@@ -532,7 +532,7 @@ def test_a_sidekiq_job_that_is_in_no_key_may_run(
     fates, now = queue.replay_tracker(), queue.now()
     queue.move("op", 1, [id], source="dead", target="waiting", high_water_ms=now)
     fates.add([id], now)
-    job = client.rpop("queue:default")
+    job: Any = client.rpop("queue:default")
     assert run(client, fates.look()) == [] and (fates.failing, fates.unsettled) == (0, 1)
     client.zadd("retry", {job: 1})
     assert run(client, fates.look()) == [] and fates.failing == 1

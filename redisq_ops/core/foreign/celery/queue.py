@@ -134,9 +134,9 @@ class CeleryQueue(
     unlisted: ClassVar[Mapping[State, str]] = dict.fromkeys(
         ("dead", "done"),
         "Celery's results may be in another database or server (`result_backend`), which redisq"
-        " doesn't read. Those that name no registered queue (without `result_extended`, or where a"
-        " routing key isn't its queue's name) are shown in one queue only: `celery:celery` if it is"
-        " registered, or else the first by name",
+        " doesn't read. Those that name no queue (without `result_extended`, or where a routing key"
+        " isn't its queue's name) are shown in one queue only: `celery:celery` if it is registered,"
+        " or else the first by name",
     )
     without_deadline: ClassVar[str] = (
         "its worker has it until it acknowledges it; if that worker was killed, it is back after"
@@ -354,8 +354,8 @@ class CeleryQueue(
 
     async def _shown_here(self, begin: str, names: set[str | None]) -> set[str | None]:
         """Of these names in results, none of which is this queue's, those whose results are shown
-        in this one. A result that names no registered queue is shown once: of those that read keys
-        with this prefix, in `USUAL`, or else in the first."""
+        in this one. A result that names no queue is shown once: of the registered queues that read
+        keys with this prefix, in `USUAL`, or else in the first."""
         known = await attempt(all_queues(self.prefix))
         others = [] if isinstance(known, Exception) else known
         registered = {
@@ -371,7 +371,11 @@ class CeleryQueue(
             return set()
         if self.name not in registered:
             return names & {None}
-        return names - {*map(_own_name, registered.values())}
+        strange = [*filter(None, names - {*map(_own_name, registered.values())})]
+        keys = [bytes_of(self.at) + BINDING + bytes_of(name) for name in strange]
+        queues = await together(Call(("EXISTS", key), bool, key=key) for key in keys)
+        named = {name for name, there in zip(strange, queues, strict=True) if there}
+        return names & {None, *strange} - named
 
     def trash_payload(self, kept: bytes) -> bytes:
         task = Task.read(kept)

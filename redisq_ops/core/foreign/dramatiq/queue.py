@@ -99,7 +99,8 @@ class DramatiqQueue(HasEdits[C_co], HasDoneEntries[C_co], HasWorkerTraces[C_co])
         " over",
     }
     unwatched: ClassVar[str] = (
-        "a message of Dramatiq has another id at each attempt, and leaves nothing when it ends"
+        "a message of Dramatiq has another id at each attempt, so the end of a replayed one is"
+        " unknown"
     )
     unlisted: ClassVar[Mapping[State, str]] = {
         "done": "Dramatiq's results have names made by a hash, unless `use_namespace_prefix_keys`"
