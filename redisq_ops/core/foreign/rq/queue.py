@@ -238,7 +238,7 @@ class RqQueue(
         sizes = await whole_sizes(keys, unknown=0)
         short = [key for key, size in zip(keys, sizes, strict=True) if place.reads(size)]
         asked = [("XREVRANGE", key, "+", "-", "COUNT", "1") for key in short]
-        calls = [Call(ask, list[Any], key=ask[1], ready=len(ask)) for ask in asked]
+        calls: list[Call[Any]] = [Call(ask, list[Any], key=ask[1], ready=len(ask)) for ask in asked]
         latest = iter(await attempt_reads(calls))
         return [next(latest) if place.reads(size) else not_read(size) for size in sizes]
 
