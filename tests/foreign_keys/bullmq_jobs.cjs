@@ -3,8 +3,8 @@
 // node bullmq_jobs.cjs PORT call JSON      [[method of Queue, ...arguments], ...]; prints what they return
 // node bullmq_jobs.cjs PORT listen         a method of a job for each line "ID METHOD" that it reads, or "ID add",
 //                                          or "ID again" (retry of a completed job), or "ID edit": answers ok
-// node bullmq_jobs.cjs PORT flow OPTION    a parent "p" with a child "c" that fails, and one that does not;
-//                                          what c's failure means to p
+// node bullmq_jobs.cjs PORT flow OPTION [TAG]  a parent "p" with a child "c" that fails, and one that does not;
+//                                          what c's failure means to p; TAG comes before their ids
 // node bullmq_jobs.cjs PORT work [N]       a worker, until N jobs have ended; without N, until it is killed
 // node bullmq_jobs.cjs PORT numbered NAME  a worker of that name for numbered jobs (see numbered_jobs.py)
 // node bullmq_jobs.cjs PORT produce RATE   so many numbered jobs a second
@@ -12,7 +12,7 @@
 const { FlowProducer, Queue, Worker } = require("bullmq");
 const { Redis } = require("ioredis");
 
-const [port, command, given] = process.argv.slice(2);
+const [port, command, given, tag = ""] = process.argv.slice(2);
 const connection = { host: "127.0.0.1", port: Number(port) };
 const name = process.env.QUEUE || "mail";
 const metrics = process.env.METRICS && { maxDataPoints: Number(process.env.METRICS) };
@@ -84,10 +84,10 @@ async function main() {
   } else if (command === "flow") {
     const flow = new FlowProducer({ connection });
     const child = (id, name) => ({
-      name, queueName: queue.name, data: { what: id }, opts: { jobId: id, [given]: id === "c" },
+      name, queueName: queue.name, data: { what: id }, opts: { jobId: tag + id, [given]: id === "c" },
     });
     await flow.add({
-      name: "parent", queueName: queue.name, data: {}, opts: { jobId: "p" },
+      name: "parent", queueName: queue.name, data: {}, opts: { jobId: tag + "p" },
       children: [child("c", "fails"), child("d", "fine")],
     });
     await flow.close();

@@ -18,8 +18,8 @@ class Program(NodeProgram):
     def __init__(self, client: redis.Redis, version: str = VERSIONS[0]) -> None:
         super().__init__(client, "bullmq_jobs.cjs", packages("bullmq", version))
 
-    def flow(self, option: str = "ignoreDependencyOnFailure") -> None:
-        with self._started("flow", option) as process:
+    def flow(self, option: str = "ignoreDependencyOnFailure", tag: str = "") -> None:
+        with self._started("flow", option, tag) as process:
             assert process.wait(90) == 0
 
 

@@ -258,41 +258,44 @@ def drawn(redisq: Redisq, id: str) -> list[tuple[int, str, str, bool]]:
     return [(m["depth"], m["address"], m["state"], m["holds"]) for m in row["flow"]]
 
 
+@pytest.mark.parametrize("tag", ["", "shop:1:"])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_failed_child_is_replayed_and_then_its_failed_parent(
-    client: Client, redisq: Redisq, version: str
+    client: Client, redisq: Redisq, version: str, tag: str
 ) -> None:
-    """As `child.retry()` and `parent.retry()` of BullMQ do it."""
+    """As `child.retry()` and `parent.retry()` of BullMQ do it, also where ids have colons."""
+    c, d, p = (tag + id for id in "cdp")
     program = Program(client, version)
     client.set("broken", 1)
-    program.flow("failParentOnFailure")
+    program.flow("failParentOnFailure", tag)
     program.work(3)
     client.delete("broken")
-    assert set(entries(client, "dead")) == {"c", "p"}
-    assert changed(ours(client), "replay", "done", "d").outcome.skipped == {"linked": 1}, (
+    assert set(entries(client, "dead")) == {c, p}
+    assert changed(ours(client), "replay", "done", d).outcome.skipped == {"linked": 1}, (
         "p has what it returned"
     )
-    (row,) = redisq.rows("explain", f"{NAME}/p")
+    (row,) = redisq.rows("explain", f"{NAME}/{p}")
     assert row["command"] is None and "linked" in row["sentence"]
-    assert row["also"][0]["command"].startswith(f"redisq replay {NAME}/c")
-    assert changed(ours(client), "replay", "dead", "p").outcome.skipped == {"linked": 1}
+    assert row["also"][0]["command"].startswith(f"redisq replay {NAME}/{c}")
+    assert changed(ours(client), "replay", "dead", p).outcome.skipped == {"linked": 1}
     before = dumps(client)
-    replay = changed(ours(client), "replay", "dead", "c")
+    replay = changed(ours(client), "replay", "dead", c)
     assert undone(client, replay).outcome.done == 1 and dumps(client) == before
-    below = [(1, f"{NAME}/c", "dead", True), (1, f"{NAME}/d", "done", False)]
-    assert drawn(redisq, "p") == [(0, f"{NAME}/p", "dead", False), *below]
-    assert drawn(redisq, "c") == [(-1, f"{NAME}/p", "dead", False), (0, f"{NAME}/c", "dead", False)]
-    as_bullmq_retries(client, program, "c")
-    assert changed(ours(client), "replay", "dead", "p").outcome.skipped == {"linked": 1}, (
+    (at_c, at_d, at_p) = (f"{NAME}/{id}" for id in (c, d, p))
+    below = [(1, at_c, "dead", True), (1, at_d, "done", False)]
+    assert drawn(redisq, p) == [(0, at_p, "dead", False), *below]
+    assert drawn(redisq, c) == [(-1, at_p, "dead", False), (0, at_c, "dead", False)]
+    as_bullmq_retries(client, program, c)
+    assert changed(ours(client), "replay", "dead", p).outcome.skipped == {"linked": 1}, (
         "c hasn't run yet"
     )
     program.work(1)
-    (row,) = redisq.rows("explain", f"{NAME}/p")
+    (row,) = redisq.rows("explain", f"{NAME}/{p}")
     assert row["verb"] == "replay"
-    as_bullmq_retries(client, program, "p")
+    as_bullmq_retries(client, program, p)
     program.work(1)
-    assert json.loads(client.get("children") or b"").keys() == {B + "c", B + "d"}
-    assert ran(client) == Counter(c=2, d=1, p=1)
+    assert json.loads(client.get("children") or b"").keys() == {B + c, B + d}
+    assert ran(client) == Counter({c: 2, d: 1, p: 1})
 
 
 def test_explain_names_the_child_for_which_a_parent_waits(client: Client, redisq: Redisq) -> None:

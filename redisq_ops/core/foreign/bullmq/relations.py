@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from ...engine.relation import Linked, Links
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 MOST = 100
 """children of a parent that are named: failed ones first, then those that have not ended"""
 
+COLONS = 8
+"""colons that an id has at most, as in `beside.lua`"""
 
 _FATES: tuple[State | None, ...] = ("dead", None, "dead", "done")
 """how the children in each of the four keys ended"""
@@ -46,25 +50,38 @@ async def links(queue: BullmqQueue[Any], job: bytes) -> Links:
         for key in sorted(found):
             fates.setdefault(key, fate)
     children, parents = [*fates][:MOST], [parent] if parent else []
-    exist = iter(
-        await together(Call(("EXISTS", key), bool, key=key) for key in (*children, *parents))
-    )
+    keys = [*children, *parents]
+    metas = sorted({base + b":meta" for key in keys for base in _bases(key)})
+    there = await together(Call(("EXISTS", key), bool, key=key) for key in (*keys, *metas))
+    exist, queues = iter(there), {*compress(metas, there[len(keys) :])}
+    places = {key: _place(queue, key, queues) for key in keys}
     ignores = {*listed[2], *listed[3]}  # a parent goes on without these
     counts = {"dead": n_broke + n_ignored, "open": n_open, "done": n_ended}
     return Links(
         tuple(
-            Linked("child", *_place(queue, key), fates[key], next(exist), key not in ignores)
+            Linked("child", *places[key], fates[key], next(exist), key not in ignores)
             for key in children
         ),
-        tuple(Linked("parent", *_place(queue, key), None, next(exist)) for key in parents),
+        tuple(Linked("parent", *places[key], None, next(exist)) for key in parents),
         sum(counts.values()),
         len(parents),
         {word: n for word, n in counts.items() if n},
     )
 
 
-def _place(queue: BullmqQueue[Any], key: bytes) -> tuple[BullmqQueue[Any], str]:
-    """The queue and the id of a job, by its key."""
-    base, _, id = key.rpartition(b":")
+def _bases(key: bytes) -> list[bytes]:
+    """What may be the name of a job's queue with its prefix, by the job's key; the longest first.
+
+    There are several if the id may have colons, as that of a schedule's job (`repeat:ID:TIME`)."""
+    parts = key.rsplit(b":", COLONS + 1)
+    return [b":".join(parts[:n]) for n in range(len(parts) - 1, 1, -1)]
+
+
+def _place(
+    queue: BullmqQueue[Any], key: bytes, metas: Collection[bytes]
+) -> tuple[BullmqQueue[Any], str]:
+    """The queue and the id of a job, by its key and the `meta` of the queues that there are."""
+    longest = key.rpartition(b":")[0]
+    base = next((base for base in _bases(key) if base + b":meta" in metas), longest)
     at, _, name = base.rpartition(b":")
-    return queue.beside_it(text(at) + ":", text(name)), legal(id)
+    return queue.beside_it(text(at) + ":", text(name)), legal(key[len(base) + 1 :])

@@ -5,6 +5,21 @@ local beside_types = {wait = 'list', paused = 'list', active = 'list', prioritiz
   delayed = 'zset', ['waiting-children'] = 'zset', failed = 'zset', completed = 'zset', marker = 'zset',
   events = 'stream', meta = 'hash', stalled = 'set', ['repeat'] = 'zset'}
 
+local COLONS = 8 -- of an id, at most
+
+-- How the keys of a job's queue begin, and the job's id. An id may have colons, as that of a
+-- schedule's job (`repeat:ID:TIME`): of what may be a queue, the longest that has a `meta` is one.
+local function flow_place(key)
+  local longest = key:match('^.*:') or ''
+  local base = longest
+  for _ = 0, COLONS do
+    if redis.call('EXISTS', base .. 'meta') == 1 then return base, key:sub(#base + 1) end
+    base = base:match('^(.*:)[^:]*:$')
+    if not base then break end
+  end
+  return longest, key:sub(#longest + 1)
+end
+
 -- The parent's key, if there is one that counts this job among its children.
 local function flow_parent(e)
   local key = jobs_of(e).parentKey
@@ -21,7 +36,8 @@ local function beside_fit(e)
   type_check_key(parent .. ':dependencies', 'set')
   type_check_key(parent .. ':unsuccessful', 'zset')
   type_check_key(parent .. ':failed', 'hash')
-  type_check_key((parent:match('^.*:') or '') .. 'waiting-children', 'zset')
+  local base = flow_place(parent)
+  type_check_key(base .. 'waiting-children', 'zset')
 end
 
 local function flow_has_children(e)
@@ -31,8 +47,8 @@ local function flow_has_children(e)
 end
 
 local function flow_state_is(key, state)
-  local base, id = key:match('^(.*:)([^:]+)$')
-  return base and redis.call('ZSCORE', base .. state, id)
+  local base, id = flow_place(key)
+  return redis.call('ZSCORE', base .. state, id)
 end
 
 -- Remember how a parent counts a child that failed. False: the parent went on without it.
