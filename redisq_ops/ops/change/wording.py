@@ -47,6 +47,7 @@ SKIPPED = {
     "again": "were sent again already: they wait, or are with a worker",
     "crowded": "may have been sent again already: too many messages to check",
     "unclear": "are in a queue that doesn't tell its release: their workers might not find them",
+    "taken": "have lost their id or unique key to another entry, or would have expired since",
     "invalid": "have lost what their own program needs to run them",
     "deep": "lie too deep in another program's list for now: undo it again later",
 }

@@ -307,6 +307,17 @@ def test_a_purged_job_does_not_run_and_its_undo_brings_it_back(client: Client) -
     assert client.hgetall("ran") == {b"a": b"1", b"c": b"1"}
 
 
+def test_a_count_of_tries_that_expired_meanwhile_does_not_keep_its_job_away(
+    client: Client,
+) -> None:
+    enqueue(client, ("fine", ["a"], {"_job_id": "a"}))
+    client.set("arq:retry:a", 2, px=50)
+    purge = changed(ours(client), "purge", "waiting")
+    time.sleep(0.1)
+    assert undone(client, purge).outcome.done == 1
+    assert [*entries(client, "waiting")] == ["a"] and not client.exists("arq:retry:a")
+
+
 @pytest.mark.parametrize("function", ["spent", "odd"])
 def test_a_replayed_job_runs_again_with_its_arguments(client: Client, function: str) -> None:
     """Also one that used up its tries, and one whose error can't be unpickled: arq would end a job

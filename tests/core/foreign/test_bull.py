@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from contextlib import closing
 from typing import Any
@@ -318,6 +319,17 @@ def test_what_belongs_to_a_job_goes_and_comes_back_with_it(client: Client) -> No
     program.does("a", "remove")
     assert {k for k in ours_ if b":redisq:" not in k} == {*dumps(client)}
     assert client.smembers(B + "limiter:eu:limited") == {b"b"}
+
+
+def test_a_key_against_duplicates_that_expired_meanwhile_does_not_keep_its_job_away(
+    client: Client,
+) -> None:
+    Program(client).call(add("fine", "a", debounce={"id": "once", "ttl": 10**9}))
+    client.pexpire(B + "de:once", 50)
+    purge = changed(ours(client), "purge", "waiting")
+    time.sleep(0.1)
+    assert undone(client, purge).outcome.done == 1
+    assert [*entries(client, "waiting")] == ["a"] and not client.exists(B + "de:once")
 
 
 def test_an_undo_leaves_a_job_that_a_worker_had_meanwhile(client: Client) -> None:

@@ -241,6 +241,41 @@ def test_a_child_is_replayed_with_its_parent_and_never_purged(client: Client) ->
     assert changed(ours(client), "replay", "dead").outcome.skipped == {"linked": 1}
 
 
+@pytest.mark.parametrize("back", ["undo", "restore"])
+def test_a_key_against_duplicates_that_expired_meanwhile_does_not_keep_its_job_away(
+    client: Client, back: str
+) -> None:
+    """A job of BullMQ's throttle mode; another job may have the key by then."""
+    program = Program(client)
+    once = {"id": "once", "ttl": 10**9}
+    program.call(add("fine", "a", deduplication=once), add("fine", "b"))
+    key = f"{B}de:once"
+    client.pexpire(key, 50)
+    purge = changed(ours(client), "purge", "waiting")
+    time.sleep(0.1)
+    program.call(add("fine", "c", deduplication=once))
+    if back == "undo":
+        assert undone(client, purge).outcome.done == 2
+    else:
+        assert changed(ours(client), "restore", "trash").outcome.done == 2
+    assert {*entries(client, "waiting")} == {"a", "b", "c"} and client.get(key) == b"c"
+
+
+def test_a_job_stays_in_the_trash_while_another_has_its_key_or_id(
+    client: Client, redisq: Redisq
+) -> None:
+    program = Program(client)
+    once = add("fine", "a", deduplication={"id": "once", "ttl": 10**9})
+    program.call(once, add("fine", "b"))
+    changed(ours(client), "purge", "waiting")
+    program.call([*once[:3], {**once[3], "jobId": "c"}], add("fine", "b"))
+    redisq("discover", "--register", "--yes")
+    said = redisq("trash", "restore", NAME, "--yes", code=1)
+    assert "skipped 2 taken" in said
+    assert {*entries(client, "trash")} == {"a", "b"} and {*entries(client, "waiting")} == {"b", "c"}
+    assert client.get(f"{B}de:once") == b"c"
+
+
 def as_bullmq_retries(client: Client, program: Program, id: str) -> None:
     """Replay a job; what is written is compared with a twin that `job.retry()` changed."""
     kept = {key: client.dump(key) or b"" for key in client.scan_iter()}

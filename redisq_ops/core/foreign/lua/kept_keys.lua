@@ -8,11 +8,18 @@ local function kept_keys_dump(keys)
   return kept
 end
 
--- True if no key exists again, and none would have expired since.
+-- True if no key exists again, and the first one, the record, would not have expired since. Of the keys
+-- beside it those that would have are let go.
 local function kept_keys_restorable(kept)
-  for _, row in ipairs(kept) do
-    -- mutant id that came again: redis.call('EXISTS', row[1]) == 1 or =>
-    if redis.call('EXISTS', row[1]) == 1 or row[3] >= 0 and row[3] <= now then return false end
+  for i = #kept, 1, -1 do
+    local key, expires = kept[i][1], kept[i][3]
+    if expires >= 0 and expires <= now then
+      if i == 1 then return false end
+      table.remove(kept, i)
+    -- mutant id that came again: redis.call('EXISTS', key) == 1 => false
+    elseif redis.call('EXISTS', key) == 1 then
+      return false
+    end
   end
   return true
 end

@@ -47,7 +47,8 @@ for _, i in ipairs(order) do
   local e, word = entries[i][1], entries[i][2]
   local ok, why = word == '', word
   if ok and to == 'restore' then
-    ok, why = (e.orphan and orphans_restorable or moves_restorable)(e, true), 'invalid'
+    ok, why = (e.orphan and orphans_restorable or moves_restorable)(e, true)
+    why = why or 'taken'
   elseif ok and from ~= 'trash' then
     ok, why = (e.orphan and orphans_take_out or moves_take_out)(e, to)
     if why == 'unsure' then why = nil end

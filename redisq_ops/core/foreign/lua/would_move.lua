@@ -13,7 +13,12 @@ for i = first, #ARGV, width do
   if ok and from == 'trash' then
     local _, kept = trash_get(e.id)
     local restorable = kept and kept.orphan and orphans_restorable or moves_restorable
-    ok, why = kept and (to ~= 'restore' or restorable(kept, true)), 'invalid'
+    if to == 'restore' and kept then
+      ok, why = restorable(kept, true)
+      why = why or 'taken'
+    else
+      ok = kept
+    end
   elseif ok and e.orphan then
     ok, why = moves_lacks_record(e)
   elseif ok then

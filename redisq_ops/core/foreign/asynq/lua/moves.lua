@@ -76,11 +76,7 @@ local function moves_take_back(e, to, list, seen)
   return out_of_list(list, e.member, seen)
 end
 
-local function moves_restorable(e)
-  local lock = e.kept and e.kept[2]
-  if lock and lock[3] >= 0 and lock[3] <= now then e.kept[2] = nil end -- it would have expired
-  return not e.kept or kept_keys_restorable(e.kept)
-end
+local function moves_restorable(e) return not e.kept or kept_keys_restorable(e.kept) end
 
 local function moves_put_back(e)
   if e.kept then kept_keys_restore(e.kept)

@@ -97,8 +97,8 @@ end
 local function moves_take_restored(e, list) return moves_take_back(e, 'restore', list, e.seen) end
 
 local function moves_restorable(e, restored)
-  if e.ticket then return not restored or can_wait(queue) end
-  return is_open(e.key)
+  if e.ticket then return not restored or can_wait(queue), 'invalid' end
+  return is_open(e.key), 'invalid'
 end
 
 local function moves_put_back(e, restored)
