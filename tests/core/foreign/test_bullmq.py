@@ -271,7 +271,7 @@ def test_a_job_stays_in_the_trash_while_another_has_its_key_or_id(
     program.call([*once[:3], {**once[3], "jobId": "c"}], add("fine", "b"))
     redisq("discover", "--register", "--yes")
     said = redisq("trash", "restore", NAME, "--yes", code=1)
-    assert "skipped 2 taken" in said
+    assert "skipped 2 taken" in said and "such entries have lost their id" in redisq.err
     assert {*entries(client, "trash")} == {"a", "b"} and {*entries(client, "waiting")} == {"b", "c"}
     assert client.get(f"{B}de:once") == b"c"
 

@@ -18,6 +18,7 @@ from redisq_ops.core.model.errors import BadInput, Refused, WrongKind
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.deployment import Deployment
 
+from ...command_line import Redisq
 from ...foreign_keys import put
 from ...queue_steps import end, take
 
@@ -303,6 +304,21 @@ def test_pauses_of_both_kinds(queue: Ours, client: redis.Redis) -> None:
     client.delete("resque:pause-all-workers")
     queue.configure("c", 1, {"paused": "lunch"})
     assert take(queue) == [] and queue.counts().paused == "lunch"
+
+
+def test_the_number_of_delayed_jobs_is_unknown_beside_resque_scheduler(
+    whole: Ours, client: redis.Redis, redisq: Redisq
+) -> None:
+    put(client, "resque")
+    job = '{"class":"Later","args":[],"queue":"low"}'
+    client.rpush("resque:delayed:1900000000", job)
+    client.zadd("resque:delayed_queue_schedule", {"1900000000": 1900000000})
+    counts = whole.counts()
+    assert counts.of("delayed") is None and counts.unknown == {"delayed"}
+    redisq("discover", "--register", "--yes")
+    assert {row["delayed"] for row in redisq.rows("ls")} == {None}
+    redisq("delay", "ls", "resque:low")
+    assert "keeps no list of its delayed entries. Those of resque-scheduler" in redisq.err
 
 
 def test_what_it_can_t_do_is_refused(queue: Ours, whole: Ours) -> None:

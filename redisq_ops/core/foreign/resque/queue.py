@@ -53,6 +53,9 @@ class ResqueQueue(RubyJobQueue[C_co]):
     releases: ClassVar[Releases] = Releases((), known=("1", "2", "3"))
     task_figures: ClassVar[str] = "Resque keeps nothing of jobs that succeeded"
     replay_note: ClassVar[str] = "as new jobs: Resque counts no attempts"
+    unlisted: ClassVar[Mapping[State, str]] = {
+        "delayed": "Those of resque-scheduler are not read: its own pages show them"
+    }
     unwatched: ClassVar[str] = "Resque's jobs have no ids, so the end of a replayed job is unknown"
     stops_at: ClassVar[str] = "a Resque worker that takes one stops, and it is lost"
     prune_note: ClassVar[str] = "what they had becomes failures, which can be replayed"
@@ -95,6 +98,12 @@ class ResqueQueue(RubyJobQueue[C_co]):
         if self.own_name:  # where failures go once `failed_queues` is there
             keys[f"{self.keys.at}{self.own_name}_failed"] = "list"
         return keys
+
+    async def _size(self, state: State, places: Sequence[Place]) -> int | None:
+        if state != "delayed":
+            return await super()._size(state, places)
+        key = self.at + "delayed_queue_schedule"  # resque-scheduler's
+        return None if await Call(("EXISTS", key), bool, key=key) else 0
 
     # --- records -------------------------------------------------------------------------------
 
