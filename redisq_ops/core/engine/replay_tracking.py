@@ -141,5 +141,6 @@ class ForeignReplayTracker(ReplayTracker):
         # Only entries that a worker of ours took have a count of lost leases.
         if entry.lost:
             self._lost.add(entry.id)
-        # In Sidekiq's retry set: only a failure leads from the queue to there.
-        return entry.called == "retry" or entry.id in self._lost
+        # Only a failure leads from the queue to a later try.
+        retried = entry.state == "delayed" and entry.failures > 0
+        return retried or entry.id in self._lost

@@ -13,6 +13,7 @@ import redis
 
 from redisq_ops.core.foreign.bull import BullQueue
 from redisq_ops.core.model.entry import Entry, State
+from redisq_ops.core.redis.operation import run
 
 from ...changes import changed, undone
 from ...command_line import Redisq
@@ -330,6 +331,30 @@ def test_a_key_against_duplicates_that_expired_meanwhile_does_not_keep_its_job_a
     time.sleep(0.1)
     assert undone(client, purge).outcome.done == 1
     assert [*entries(client, "waiting")] == ["a"] and not client.exists(B + "de:once")
+
+
+@every_release
+def test_a_replayed_job_that_is_retried_is_failing_and_one_that_stalled_before_is_not(
+    client: Client, version: str
+) -> None:
+    """A canary and a ramp judge by it. They died with attempts left, as by `UnrecoverableError`."""
+    program = Program(client, version)
+    client.set("broken", 1)
+    program.call(add("fails", "a"), add("fails", "b"))
+    program.work(2)
+    for id in "ab":
+        client.hset(
+            B + id, "opts", json.dumps({"attempts": 9, "backoff": {"type": "fixed", "delay": 9**9}})
+        )
+    client.hset(B + "b", "stalledCounter", 1)
+    tracker, now = ours(client).replay_tracker(), ours(client).now()
+    changed(ours(client), "replay", "dead", "a")
+    program.work(1)
+    changed(ours(client), "replay", "dead", "b")
+    tracker.add(["b"], now)
+    assert run(client, tracker.look()) == [] and (tracker.failing, tracker.unsettled) == (0, 1)
+    tracker.add(["a"], now)
+    assert run(client, tracker.look()) == [] and (tracker.failing, tracker.unsettled) == (1, 2)
 
 
 def test_an_undo_leaves_a_job_that_a_worker_had_meanwhile(client: Client) -> None:

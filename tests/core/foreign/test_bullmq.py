@@ -333,6 +333,29 @@ def test_a_failed_child_is_replayed_and_then_its_failed_parent(
     assert ran(client) == Counter({c: 2, d: 1, p: 1})
 
 
+def test_a_replayed_job_that_is_retried_is_failing_and_one_that_stalled_before_is_not(
+    client: Client,
+) -> None:
+    """A canary and a ramp judge by it. They died with attempts left, as by `UnrecoverableError`."""
+    program = Program(client)
+    client.set("broken", 1)
+    program.call(add("fails", "a"), add("fails", "b"))
+    program.work(2)
+    for id in "ab":
+        client.hset(
+            B + id, "opts", json.dumps({"attempts": 9, "backoff": {"type": "fixed", "delay": 9**9}})
+        )
+    client.hset(B + "b", "stc", 1)
+    tracker, now = ours(client).replay_tracker(), ours(client).now()
+    changed(ours(client), "replay", "dead", "a")
+    program.work(1)
+    changed(ours(client), "replay", "dead", "b")
+    tracker.add(["b"], now)
+    assert run(client, tracker.look()) == [] and (tracker.failing, tracker.unsettled) == (0, 1)
+    tracker.add(["a"], now)
+    assert run(client, tracker.look()) == [] and (tracker.failing, tracker.unsettled) == (1, 2)
+
+
 def test_explain_names_the_child_for_which_a_parent_waits(client: Client, redisq: Redisq) -> None:
     program = Program(client)
     client.set("broken", 1)

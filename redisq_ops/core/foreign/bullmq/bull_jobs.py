@@ -10,6 +10,7 @@ from redis.asyncio import RedisCluster as AsyncRedisCluster
 
 from ...engine.operator_changes import ChangeUndo
 from ...engine.optional_features import HasOwnersPause, HasWorkerTraces
+from ...engine.replay_tracking import ForeignReplayTracker, ReplayTracker
 from ...model.attachment import Attachment
 from ...model.entry import Entry, State
 from ...model.errors import WrongKind
@@ -194,6 +195,9 @@ class BullJobs(
             record=job,
         )
 
+    def replay_tracker(self) -> ReplayTracker:
+        return BullReplayTracker(self)
+
     @operation
     async def attachments(self, entry: Entry) -> list[Attachment]:
         """What it returned, its progress, its logs, what its children returned, and the stack
@@ -230,3 +234,13 @@ class BullJobs(
         """Made of some fields of the job, which the trash keeps."""
         job = Job.kept(kept)
         return kept if job is None else job.shown()
+
+
+class BullReplayTracker(ForeignReplayTracker):
+    """A replay deletes the reason of the failure and no count; a rate limit puts off jobs, too."""
+
+    def _fails(self, entry: Entry) -> bool:
+        job = entry.record
+        return (
+            entry.state == "delayed" and isinstance(job, Job) and bool(job.values["failedReason"])
+        )
