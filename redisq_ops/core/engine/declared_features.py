@@ -72,6 +72,8 @@ class DeclaredFeatures:
     unwatched: ClassVar[str] = ""
     """why the end of replayed entries is unknown, so that a canary and a ramp are refused; empty:
     `replay_tracker` follows them"""
+    unseen_ms: ClassVar[float] = 0
+    """for how long an entry that a worker has may be in no key; infinite: until it has a result"""
     without_deadline: ClassVar[str] = (
         "deliveries here have no deadline: it stays pending until it is acknowledged or claimed"
     )

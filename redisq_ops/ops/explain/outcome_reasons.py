@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import Any, cast
 
 from redisq_ops.core.model.entry import Entry, Event, Failure, Request
@@ -205,10 +206,15 @@ class OutcomeReasons(ReasonParts):
             "history": None,
         }
         if not self.queue.keeps_history:
+            unseen = ""
+            if unseen_ms := self.queue.unseen_ms:
+                until = "until it has a result"
+                until = until if unseen_ms == inf else f"for {age(int(unseen_ms))}"
+                unseen = f". Perhaps a worker has it: no key may show that {until}"
             return Reason(
                 "unknown",
                 f"queue {self.queue.name} has no entry {observed.id}; a "
-                f"{self.queue.kind} queue keeps no history that shows what became of it",
+                f"{self.queue.kind} queue keeps no history that shows what became of it{unseen}",
                 facts=facts,
             )
         facts["history"] = self._history_level

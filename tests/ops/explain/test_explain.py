@@ -13,6 +13,8 @@ import pytest
 import redis
 
 from redisq_ops.core.engine.queue import Queue
+from redisq_ops.core.foreign.celery import CeleryQueue
+from redisq_ops.core.foreign.resque import ResqueQueue
 from redisq_ops.core.foreign.ruby_jobs.job import Job
 from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.foreign.streams import StreamQueue
@@ -879,6 +881,19 @@ def test_stream_entries(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) ->
     assert answer.rule == "done" and "as far as its keys show" in answer.sentence
     answer = Answer(queue, "mail:1-1")
     assert answer.rule == "unknown" and "keeps no history" in answer.sentence
+
+
+@pytest.mark.parametrize(
+    ("queue", "long"),
+    [(CeleryQueue, "until it has a result"), (SidekiqQueue, "for 15s"), (ResqueQueue, "")],
+)
+def test_what_is_in_no_key_may_have_a_worker_yet(
+    client: redis.Redis, queue: type[Any], long: str
+) -> None:
+    answer = Answer(queue(client, f"{queue.kind}:mail"), "some")
+    assert answer.rule == "unknown" and answer.sentence.endswith(
+        f"Perhaps a worker has it: no key may show that {long}" if long else "what became of it"
+    )
 
 
 def test_stream_entry_of_two_groups(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
