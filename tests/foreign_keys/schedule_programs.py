@@ -28,6 +28,21 @@ def bullmq_removes(client: Client, name: str, version: str = bullmq_program.VERS
     bullmq_program.Program(client, version).call(["removeJobScheduler", name])
 
 
+def bullmq_before_5(client: Client, names: tuple[str, str], version: str) -> None:
+    """Repeatable jobs of names as BullMQ before 5 made them: release 5 keeps them as they are."""
+    nightly, often = names
+    when = {"pattern": "0 3 * * *", "tz": "Europe/Berlin", "key": nightly}
+    bullmq_program.Program(client, version).call(
+        ["add", "report", {}, {"repeat": when}],
+        ["add", "tick", {}, {"repeat": {"every": 900_000, "key": often}}],
+    )
+
+
+def bullmq_removes_before_5(client: Client, name: str, version: str) -> None:
+    bullmq_program.Program(client, version).call(["removeRepeatableByKey", name])
+    client.delete(f"bull:mail:repeat:{name}")  # which BullMQ leaves behind
+
+
 def bull(client: Client) -> None:
     nightly = {"repeat": {"cron": "0 3 * * *", "tz": "Europe/Berlin"}, "jobId": "n"}
     bull_program.Program(client).call(

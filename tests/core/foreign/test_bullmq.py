@@ -23,6 +23,7 @@ from redisq_ops.ops.inspect.flow import flow
 from ...atomicity.database import Database
 from ...changes import changed, undone
 from ...command_line import Redisq
+from ...foreign_keys import schedule_programs
 from ...foreign_keys.bullmq_program import VERSIONS, Program, add, specimen
 from ...foreign_keys.node_program import wait
 from .killed_workers import Run
@@ -218,6 +219,16 @@ def test_the_next_run_of_a_schedule_is_left_alone(client: Client) -> None:
     verbs: tuple[Verb, ...] = ("purge", "reschedule")
     for verb in verbs:
         assert changed(ours(client), verb, "delayed", at_ms=5).outcome.skipped == {"recurring": 1}
+    assert dumps(client) == before
+
+
+def test_the_next_run_of_a_schedule_that_an_older_release_added_is_left_alone(
+    client: Client,
+) -> None:
+    """Its id has a digest in place of the schedule's name."""
+    schedule_programs.bullmq_before_5(client, ("fine:::: 0 3 * * *", "tick::::900000"), VERSIONS[1])
+    before = dumps(client)
+    assert changed(ours(client), "purge", "delayed").outcome.skipped == {"recurring": 2}
     assert dumps(client) == before
 
 

@@ -60,6 +60,7 @@ S = schedule_programs
 OLD = bullmq_program.VERSIONS[1]
 TASK = "tests.foreign_keys.rq_tasks.fine"
 PAUSE = "queue", "pause", "bullmq:mail"
+BEFORE = "report:::Europe/Berlin:0 3 * * *", "tick::::900000"
 BULL = "report:n::Europe/Berlin:0 3 * * *", "tick:::900000"
 CASES = {
     "bullmq": Case("bullmq:mail", S.bullmq, verbs={"rm": S.bullmq_removes}, runs=True),
@@ -67,6 +68,13 @@ CASES = {
         "bullmq:mail",
         partial(S.bullmq, version=OLD),
         verbs={"rm": partial(S.bullmq_removes, version=OLD)},
+        runs=True,
+    ),
+    "bullmq before 5": Case(
+        "bullmq:mail",
+        partial(S.bullmq_before_5, names=BEFORE, version=OLD),
+        BEFORE,
+        verbs={"rm": partial(S.bullmq_removes_before_5, version=OLD)},
         runs=True,
     ),
     "bull": Case("bull:mail", S.bull, BULL, verbs={"rm": S.bull_removes}, runs=True),

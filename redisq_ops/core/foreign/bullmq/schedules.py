@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from ...model.errors import Refused
-from ...model.quoting import bytes_of, legal
+from ...model.quoting import bytes_of, legal, raw_of
 from ...redis.operation import Call, together
-from ...redis.parsers import moment, number
+from ...redis.parsers import moment, number, optional
 from ..elements import Element
 from ..job_hashes import Note
 from ..long_records import LONG_RECORD, whole_sizes
@@ -19,6 +19,8 @@ from ..schedule import LATE_MS, OwnersSchedule
 from ..schedules import ScheduleProgram, more, ranked, records
 
 _FIELDS = ("name", "pattern", "every", "tz", "data", "ic")
+MOST = 100
+"""jobs of one millisecond among which the next job of a schedule is looked up"""
 _BESIDE = ("logs", "dependencies", "processed", "failed", "unsuccessful")
 
 
@@ -77,10 +79,13 @@ class BullmqSchedulers(BullSchedules):
         self, queue: Any, rows: Sequence[tuple[bytes, float]]
     ) -> list[OwnersSchedule]:
         begin = bytes_of(queue._key("repeat")) + b":"
-        found = await records([begin + member for member, _ in rows], _FIELDS)
+        found, jobs = await together(
+            records([begin + member for member, _ in rows], _FIELDS),
+            together(_next_job(queue, member, moment(score)) for member, score in rows),
+        )
         return [
-            _schedule(member, score, values)
-            for (member, score), values in zip(rows, found, strict=True)
+            _schedule(member, score, values, job)
+            for (member, score), values, job in zip(rows, found, jobs, strict=True)
         ]
 
     async def change(
@@ -88,9 +93,9 @@ class BullmqSchedulers(BullSchedules):
     ) -> list[Element]:
         if paused is not None:
             return await super().change(queue, schedule, paused)
-        member, at = schedule.record["member"], schedule.record["at"]
+        member = schedule.record["member"]
         definition = bytes_of(queue._key("repeat")) + b":" + member
-        job = b"repeat:%b:%d" % (member, at)
+        job = raw_of(schedule.next_id or "")
         found = await self.removed(queue, schedule, job, _BESIDE)
         if len(found) > 1:
             event = b"event\0removed\0jobId\0" + job + b"\0prev\0delayed"
@@ -112,8 +117,25 @@ async def _events_kept(meta: bytes) -> bytes:
     return told if told.isdigit() and len(told) <= 15 else b"10000"
 
 
+async def _next_job(queue: Any, member: bytes, at: int | None) -> bytes:
+    """The id of a schedule's next job. It has the schedule's name; of one that a release before 5
+    added, whose name has colons, it has a digest, and is looked up by the time of the job."""
+    if at is None:
+        return b""
+    usual = b"repeat:%b:%d" % (member, at)
+    if member.count(b":") < 2:
+        return usual
+    jobs, delayed = bytes_of(queue._key("")), queue._key("delayed")
+    due = ("ZRANGE", delayed, at << 12, (at << 12) + 4095, "BYSCORE", "LIMIT", 0, MOST)
+    ids = await Call(due, list[bytes], key=delayed)
+    ids = [id for id in ids if id.startswith(b"repeat:") and id.endswith(b":%d" % at)]
+    asks = (Call(("HGET", jobs + id, "rjk"), optional, key=jobs + id) for id in ids)
+    found = dict(zip(ids, await together(asks), strict=True))
+    return next((id for id in ids if found[id] == member), usual)
+
+
 def _schedule(
-    member: bytes, score: float, values: Mapping[str, bytes | None] | Exception
+    member: bytes, score: float, values: Mapping[str, bytes | None] | Exception, job: bytes
 ) -> OwnersSchedule:
     name, at = legal(member), moment(score)
     if isinstance(values, Exception):
@@ -121,6 +143,7 @@ def _schedule(
             name,
             "BullMQ",
             next_ms=at,
+            next_id=legal(job) or None,
             problem=f"its hash: {values}",
             record={"member": member, "at": at, "values": {}},
         )
@@ -129,7 +152,7 @@ def _schedule(
     told = {field: value.decode(errors="replace") for field, value in values.items() if value}
     record = {"member": member, "at": at, "values": values}
     if not told:
-        return _without_hash(name, at, record)
+        return _without_hash(name, at, record, job)
     every = told.get("every", "")
     return OwnersSchedule(
         name,
@@ -138,18 +161,21 @@ def _schedule(
         told.get("tz"),
         int(every) if every.isdigit() and len(every) < 16 else None,
         at,
-        next_id=None if at is None else legal(b"repeat:%b:%d" % (member, at)),
+        next_id=legal(job) or None,
         task=told.get("name"),
         payload=values["data"],
         record=record,
     )
 
 
-def _without_hash(name: str, at: int | None, record: Mapping[str, Any]) -> OwnersSchedule:
+def _without_hash(
+    name: str, at: int | None, record: Mapping[str, Any], job: bytes
+) -> OwnersSchedule:
     return OwnersSchedule(
         name,
         "BullMQ",
         next_ms=at,
+        next_id=legal(job) or None,
         problem="it has no hash: BullMQ before 5 wrote it, or somebody removed the hash",
         record=record,
     )
