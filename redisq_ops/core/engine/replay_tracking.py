@@ -142,5 +142,5 @@ class ForeignReplayTracker(ReplayTracker):
         if entry.lost:
             self._lost.add(entry.id)
         # Only a failure leads from the queue to a later try.
-        retried = entry.state == "delayed" and entry.failures > 0
+        retried = entry.state == "delayed" and (entry.failures > 0 or entry.called == "retry")
         return retried or entry.id in self._lost

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from hashlib import sha1
 from itertools import chain
+from math import inf
 from typing import Any, ClassVar
 
 from ...engine.operator_changes import MoveStep
@@ -111,6 +112,7 @@ class CeleryQueue(
         "as new messages of the same ids: what a result doesn't keep is not sent (callbacks, the"
         " rest of a chain, priority, time limits)"
     )
+    unseen_ms: ClassVar[float] = inf  # a worker acknowledges most tasks when it begins them
     refusals: ClassVar[Mapping[str, str]] = {
         "requeue": _HELD + "; what a killed worker had is back after the visibility timeout",
         "claim": "only Celery's workers can take a task",

@@ -86,6 +86,7 @@ class SidekiqQueue(
     replay_note: ClassVar[str] = (
         "with the retries they have left (if none, one attempt), as with Sidekiq's own"
     )
+    unseen_ms: ClassVar[float] = JobTracker.away_s * 1000
     pause_note: ClassVar[str] = (
         "done as `Sidekiq::Queue#pause!` and `unpause!` of Sidekiq Pro and Enterprise do it: their"
         " workers and redisq's heed it, those of Sidekiq alone go on"
