@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import Any, ClassVar
 
 from ..model.entry import Entry
@@ -123,13 +124,27 @@ class ForeignReplayTracker(ReplayTracker):
 
     at_once: ClassVar[int] = 20
 
-    def __init__(self, queue: ParallelReads[Any]) -> None:
+    def __init__(self, queue: ParallelReads[Any], clock: Callable[[], float] = monotonic) -> None:
+        """``clock``: seconds from any beginning."""
         super().__init__(queue)
+        self._clock = clock
         self._lost: set[str] = set()
+        self._unseen_since: dict[str, float] = {}
 
     def forget(self) -> None:
         super().forget()
         self._lost.clear()
+        self._unseen_since.clear()
+
+    def _end(self, id: str, entry: Entry | None) -> bool | None:
+        if entry is None:
+            now = self._clock()
+            unseen_s = now - self._unseen_since.setdefault(id, now)
+            if unseen_s * 1000 < self._queue.unseen_ms:  # a worker may have it
+                self._follow(id)
+                return None
+        self._unseen_since.pop(id, None)
+        return super()._end(id, entry)
 
     def _died_since(self, entry: Entry, since_ms: int) -> bool:
         return True

@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 import redis
 
+from redisq_ops.core.engine.replay_tracking import ForeignReplayTracker
 from redisq_ops.core.foreign.sidekiq import SidekiqQueue
-from redisq_ops.core.foreign.sidekiq.replay_tracking import JobTracker
 from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.queues.circular import CircularQueue
@@ -524,21 +524,23 @@ def test_sidekiq_s_dead_are_watched_too(client: redis.Redis, outcome: Any, again
     assert f"replayed entries {again}" in ramp.course.why
 
 
-def test_a_sidekiq_job_that_is_in_no_key_may_run(
-    client: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sidekiq_job_that_is_in_no_key_may_run(client: redis.Redis) -> None:
     """A process writes what it took at its next heartbeat."""
     queue, id = dead_jobs(client, 1), f"{0:024x}"
-    fates, now = queue.replay_tracker(), queue.now()
+    seconds = [0.0]
+    fates, now = ForeignReplayTracker(queue, clock=lambda: seconds[0]), queue.now()
     queue.move("op", 1, [id], source="dead", target="waiting", high_water_ms=now)
     fates.add([id], now)
     job: Any = client.rpop("queue:default")
     assert run(client, fates.look()) == [] and (fates.failing, fates.unsettled) == (0, 1)
+    seconds[0] = 14.9
+    assert run(client, fates.look()) == [] and (fates.failing, fates.unsettled) == (0, 1)
     client.zadd("retry", {job: 1})
     assert run(client, fates.look()) == [] and fates.failing == 1
     client.delete("retry")
+    seconds[0] = 29
     assert run(client, fates.look()) == [] and fates.unsettled == 1
-    monkeypatch.setattr(JobTracker, "away_s", 0)
+    seconds[0] = 44
     assert run(client, fates.look()) == [False] and (fates.failing, fates.unsettled) == (0, 0)
 
 
@@ -546,7 +548,7 @@ def test_at_the_end_each_of_sidekiq_s_jobs_is_looked_at_once_more(
     client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twenty at a time: those that nobody looked at since aren't called unsettled."""
-    monkeypatch.setattr(JobTracker, "away_s", 0)
+    monkeypatch.setattr(SidekiqQueue, "unseen_ms", 0)
     queue = dead_jobs(client, 110)
     chosen = run(client, select(queue, "dead", Filter()))
     ramp = WatchedReplay(
@@ -564,7 +566,7 @@ def test_at_the_end_each_of_sidekiq_s_jobs_is_looked_at_once_more(
 def test_a_sidekiq_job_whose_worker_was_lost_is_failing_until_its_end(
     client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(JobTracker, "away_s", 0)
+    monkeypatch.setattr(SidekiqQueue, "unseen_ms", 0)
     queue, id = dead_jobs(client, 1), f"{0:024x}"
     fates, now = queue.replay_tracker(), queue.now()
     queue.move("op", 1, [id], source="dead", target="waiting", high_water_ms=now)

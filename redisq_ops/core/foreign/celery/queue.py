@@ -19,7 +19,7 @@ from ...engine.operator_changes import MoveStep
 from ...engine.optional_features import HasDoneEntries
 from ...engine.registry import Registered, all_queues
 from ...engine.relation import Links
-from ...engine.replay_tracking import ReplayTracker
+from ...engine.replay_tracking import ForeignReplayTracker, ReplayTracker
 from ...model.activity import Activity
 from ...model.attachment import Attachment
 from ...model.entry import Entry, State
@@ -50,7 +50,6 @@ from .chords import links
 from .consumers_pause import HasConsumersPause
 from .control import ask, channel_of, control
 from .message import message
-from .replay_tracking import TaskTracker
 from .schedules import RedBeat
 from .sent_tasks import SentTasks
 from .task import Delivered, Result, Task, is_packed
@@ -519,6 +518,13 @@ def _entry(
         failures=task.retries,
         task=text_member(task.headers, ("task",)),
     )
+
+
+class TaskTracker(ForeignReplayTracker):
+    """Follows tasks that were sent again."""
+
+    def _fails(self, entry: Entry) -> bool:
+        return entry.failures > 0  # the new message counts from zero
 
 
 def _own_name(registered: Registered) -> str:

@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 
 from ...engine.optional_features import HasOwnersPause, HasTaskMetrics, HasTimeline
 from ...engine.relation import Links
-from ...engine.replay_tracking import ReplayTracker
 from ...model.clock import Moment, Seconds, duration_ms, ready_words
 from ...model.entry import Delivery, Entry, Failure, Settlement, State
 from ...model.errors import BadInput, Refused, Unfit
@@ -44,7 +43,6 @@ from ..schedules import HasSchedules, ScheduleProgram
 from ..worker_commands import Order, SendsCommands
 from . import batches, metrics
 from .processes import TTL_MS, processes
-from .replay_tracking import JobTracker
 from .schedules import SidekiqCron, SidekiqScheduler
 
 MAX_RETRIES = 25
@@ -86,7 +84,7 @@ class SidekiqQueue(
     replay_note: ClassVar[str] = (
         "with the retries they have left (if none, one attempt), as with Sidekiq's own"
     )
-    unseen_ms: ClassVar[float] = JobTracker.away_s * 1000
+    unseen_ms: ClassVar[float] = 15_000  # each process tells every ten seconds what it runs
     pause_note: ClassVar[str] = (
         "done as `Sidekiq::Queue#pause!` and `unpause!` of Sidekiq Pro and Enterprise do it: their"
         " workers and redisq's heed it, those of Sidekiq alone go on"
@@ -210,9 +208,6 @@ class SidekiqQueue(
         queue = record.get("queue")
         named = queue if isinstance(queue, str) and queue else self.own_name
         return (_unread(record), named) if named else None
-
-    def replay_tracker(self) -> ReplayTracker:
-        return JobTracker(self)
 
     def stamp(self, entry: Entry) -> bytes:
         """Its batch, which a purge asks for."""
