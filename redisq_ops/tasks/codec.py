@@ -59,15 +59,25 @@ class Call(msgspec.Struct, omit_defaults=True):
 
 def _to_json(value: Any) -> Any:
     if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json")
+        data = value.model_dump_json(round_trip=True).encode()
+        again = _model(type(value), data)
+        if again.model_dump(round_trip=True) != value.model_dump(round_trip=True):
+            what = "JSON doesn't keep all of its values, such as a secret, or a date that is `Any`"
+            raise ValueError(f"{type(value).__name__}: {what}")
+        return msgspec.json.decode(data)
     if isinstance(value, PurePath):
         return str(value)
     raise NotImplementedError(f"{type(value).__name__} has no JSON: use a dataclass")
 
 
+def _model(kind: Any, data: bytes) -> Any:
+    # By the names of the fields: what has an alias is written under its name.
+    return kind.model_validate_json(data, by_name=True)
+
+
 def _from_json(kind: type, value: Any) -> Any:
     if hasattr(kind, "model_validate"):
-        return kind.model_validate(value)
+        return _model(kind, packed(value))
     if isinstance(kind, type) and issubclass(kind, PurePath):
         return kind(value)
     raise NotImplementedError(f"{kind!r} can't be read from JSON: use a dataclass")

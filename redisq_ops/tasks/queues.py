@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from functools import cache
 from threading import RLock
 from typing import Any, TypeAlias
-from weakref import WeakKeyDictionary
 
 from redisq_ops import DelaySet, aconnect, async_wait, connect, wait
 from redisq_ops.core.model.clock import Clock, Seconds
-from redisq_ops.core.redis.operation import BlockingClient
+from redisq_ops.core.redis.client import aconnect_beside
+from redisq_ops.core.redis.operation import AsyncClient, BlockingClient
 
 Opener: TypeAlias = Callable[[str], Any]
 """a queue by its name"""
@@ -25,17 +25,20 @@ class JobQueues:
     def __init__(self, kinds: Mapping[str, Any], url: str | None, prefix: str | None) -> None:
         self._kinds, self._url, self._prefix = kinds, url, prefix
         self._opening = RLock()
+        self._given: BlockingClient | None = None
+        self._options: dict[str, Any] = {}
         self._open: Opener | None = None
-        self._aopen: WeakKeyDictionary[asyncio.AbstractEventLoop, Opener] = WeakKeyDictionary()
+        self._aopen: dict[asyncio.AbstractEventLoop, tuple[Opener, AsyncGenerator[None]]] = {}
 
     def use(self, client: BlockingClient, prefix: str | None, clock: Clock | None = None) -> None:
-        """Use this client from now on."""
-        self._open = self._opener(client, prefix=prefix, clock=clock)
+        """Use this client, and in event loops its server, from now on."""
+        self._given, self._options = client, {"prefix": prefix, "clock": clock}
+        self._open, self._aopen = self._opener(client), {}
 
-    def _opener(self, client: Any, **options: Any) -> Opener:
+    def _opener(self, client: Any) -> Opener:
         @cache
         def opened(name: str) -> Any:
-            return self._kinds.get(name, DelaySet)(client, name, **options)
+            return self._kinds.get(name, DelaySet)(client, name, **self._options)
 
         return opened
 
@@ -50,12 +53,19 @@ class JobQueues:
                 self._open = self._opener(connect(self._url, prefix=self._prefix, role="tasks"))
             return self._open(name)
 
-    def aqueue(self, name: str) -> Any:
-        """The same on a client of the running event loop."""
-        loop = asyncio.get_running_loop()
-        if loop not in self._aopen:
-            self._aopen[loop] = self._opener(aconnect(self._url, prefix=self._prefix, role="tasks"))
-        return self._aopen[loop](name)
+    async def aqueue(self, name: str) -> Any:
+        """The same on a client of the running event loop, which is closed when the loop ends."""
+        loop, there = asyncio.get_running_loop(), self._aopen
+        if loop not in there:
+            if self._given is None:
+                client = aconnect(self._url, prefix=self._prefix, role="tasks")
+            else:
+                client = aconnect_beside(self._given, "tasks")
+            closing = _closing(client, loop, there)
+            there[loop] = self._opener(client), closing
+            await anext(closing)
+        opened, _ = there[loop]
+        return opened(name)
 
     def close(self) -> None:
         """Close the blocking connections; the next use opens new ones."""
@@ -70,6 +80,17 @@ class JobQueues:
 
     async def aended(self, queue: str, id: str, timeout: Seconds | None) -> Any:
         """As `ended`, for asyncio."""
-        found, (request, _, part) = self.aqueue(queue), id.partition("/")
+        found, (request, _, part) = await self.aqueue(queue), id.partition("/")
         end = await anext(async_wait(found, [request], timeout))
         return (await found.outcomes([id]))[0] if part else end
+
+
+async def _closing(
+    client: AsyncClient, loop: asyncio.AbstractEventLoop, there: dict[Any, Any]
+) -> AsyncGenerator[None]:
+    """Closes a client when its event loop ends, which then ends its generators."""
+    try:
+        yield
+    finally:
+        there.pop(loop, None)
+        await client.aclose()

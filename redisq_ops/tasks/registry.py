@@ -170,13 +170,15 @@ class Tasks:
     def connect(
         self, client: BlockingClient, prefix: str | None = None, clock: Clock | None = None
     ) -> list[Queue[BlockingClient]]:
-        """Use this client, its prefix unless one is given, and a clock for tests, from now on;
-        returns the queues: the first priority first, then those of clients and of `Task.map`."""
+        """Use this client, its prefix unless one is given, and a clock for tests, from now on; what
+        is awaited uses its server. ``client``: made by `connect`. Returns the queues: the first
+        priority first, then those of clients and of `Task.map`."""
         self.queues.use(client, prefix, clock)
         return self.queues.all()
 
     def close(self) -> None:
-        """Close the blocking connections; the next use opens new ones."""
+        """Close the blocking connections, the next use opens new ones; those of an event loop close
+        when it ends."""
         self.queues.close()
 
     def declare_schedules(self) -> None:

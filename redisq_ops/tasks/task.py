@@ -96,7 +96,8 @@ class Task(Generic[P, R]):
     async def asubmit(self, *args: Any, **kwargs: Any) -> Job[R]:
         """As `submit`, for asyncio."""
         entry, place, job = self._plan(args, **kwargs)
-        (word,) = await self.owner.queues.aqueue(job.queue).add_entries([entry], **place)
+        queue = await self.owner.queues.aqueue(job.queue)
+        (word,) = await queue.add_entries([entry], **place)
         return job if word == "ok" else replace(job, created=False, then=())
 
     @validated

@@ -70,7 +70,7 @@ class Stage(JobQueues):
     def exists(self) -> bool:
         raise BadInput("workers and schedules need a server: see redisq_ops.testing.fixtures")
 
-    def aqueue(self, name: str) -> _Awaited:
+    async def aqueue(self, name: str) -> _Awaited:
         return _Awaited(self.queue(name))
 
     def add_entries(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from redisq_ops import Work
+from redisq_ops import Work, connect
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.tasks import BadArguments, JobFailed, JobGone, Task, Tasks
 
@@ -21,9 +21,9 @@ pytestmark = pytest.mark.alike
 
 
 @pytest.fixture
-def jobs(client: redis.Redis, url: str) -> Tasks:
-    tasks = Tasks("jobs", url=url)
-    tasks.connect(client)
+def jobs(url: str) -> Tasks:
+    tasks = Tasks("jobs")
+    tasks.connect(connect(url))
     return tasks
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import multiprocessing
 import threading
 import time
+import warnings
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import Any
 import pytest
 import redis
 
-from redisq_ops import Work
+from redisq_ops import Work, connect
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.queues.delay import DelaySet
@@ -439,6 +441,79 @@ def test_async_tasks_beside_others_and_async_callers(url: str) -> None:
     assert "redisq-task" in found[-1][1]
     with pytest.raises(JobFailed, match="to wait here stops the worker's event loop"):
         stuck.result(timeout=0)
+
+
+def test_awaited_calls_go_to_the_server_and_prefix_of_the_client(url: str) -> None:
+    clock = FakeClock()
+    with connect(url, prefix="shop") as client:
+        jobs = Tasks("jobs", url="redis://127.0.0.1:1", prefix="elsewhere")  # nobody listens there
+        jobs.connect(client, clock=clock)
+
+        @jobs.task()
+        async def double(n: int) -> int:
+            return 2 * n
+
+        @jobs.task(retries=0)
+        async def total(n: int) -> int:
+            return await (await double.asubmit(n)).aresult(timeout=60) + 1
+
+        async def submitted() -> str:
+            return (await total.asubmit(4)).id
+
+        job = total.job(asyncio.run(submitted()))
+        assert job.state() == "waiting"
+        jobs.worker(burst=True).run()
+        assert job.result(timeout=0) == 9
+        assert asyncio.run(job.aresult(timeout=0)) == 9
+
+        async def delayed() -> str | None:
+            late = await double.asubmit(1, in_=60)
+            before = late.state()
+            clock.advance(61)
+            jobs.worker(burst=True).run()
+            return before
+
+        assert asyncio.run(delayed()) == "delayed"
+
+
+def test_awaited_calls_are_refused_with_a_client_whose_server_is_not_known(
+    client: redis.Redis, url: str
+) -> None:
+    jobs = Tasks("jobs", url=url)
+    jobs.connect(client)
+
+    @jobs.task()
+    def double(n: int) -> int:
+        return 2 * n
+
+    with pytest.raises(BadInput, match=r"awaited calls want a client made by connect\(\)"):
+        asyncio.run(double.asubmit(4))
+
+
+def test_the_connections_of_an_event_loop_end_with_it(client: redis.Redis, url: str) -> None:
+    jobs = Tasks("jobs", url=url)
+
+    @jobs.task()
+    def double(n: int) -> int:
+        return 2 * n
+
+    def open_ones() -> int:
+        return sum(each["name"].endswith("/tasks") for each in client.client_list())
+
+    async def several() -> int:
+        await asyncio.gather(*(double.asubmit(n) for n in range(5)))
+        return open_ones()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert asyncio.run(several()) > 1
+        assert asyncio.run(several()) > 1
+        gc.collect()
+    for _ in range(200):
+        if open_ones() == 0:
+            break
+        time.sleep(0.01)
+    assert open_ones() == 0
 
 
 def test_chains_hand_results_on(jobs: Tasks) -> None:

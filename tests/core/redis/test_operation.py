@@ -29,6 +29,7 @@ from redisq_ops.core.model.errors import (
 )
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.redis.client import aconnect
 from redisq_ops.core.redis.operation import (
     BlockingOperation,
     Bound,
@@ -596,3 +597,13 @@ def test_an_error_reply_keeps_nothing_of_its_round_in_memory(
             assert kept() is None
     finally:
         gc.enable()
+
+
+def test_a_client_with_all_its_connections_in_use_says_which_option_allows_more(url: str) -> None:
+    async def several() -> None:
+        async with aconnect(f"{url}?max_connections=2") as client:
+            queue = DelaySet(client, "later")
+            await asyncio.gather(*(queue.schedule([(f"e{n}", b"")]) for n in range(9)))
+
+    with pytest.raises(Unreachable, match=r"^all connections .* in use .*\?max_connections="):
+        asyncio.run(several())
