@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any, Final
@@ -94,6 +95,8 @@ def _suggestion(error: Any, message: str, path: str, command: Any, root: Any) ->
                 f"{group} {name}" for name in alike for group, of in verbs.items() if name in of
             ]:
                 return "write " + " or ".join(f"redisq {way}" for way in ways)
+        if command is not root and "ls" in _visible(command) and "Did you mean" not in message:
+            return f"write {path} ls {shlex.quote(found[1])}"
     if "unexpected extra argument" in message and command.name == "ls" and path == "redisq ls":
         return "redisq inspect NAME shows one queue"
     return ""

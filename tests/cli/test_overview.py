@@ -381,7 +381,7 @@ def test_a_bare_id_is_found_in_any_queue_and_refused_in_two(
         ("dlq ls mail --match a{2,1}", 2, "column 2: a repetition is"),
         ("dlq ls mail --older-than soon", 2, "not a time span"),
         ("dlq ls mail --max 0", 2, "--max"),
-        ("dlq nope", 2, "No such command"),
+        ("dlq nope", 2, "write redisq dlq ls nope (see"),
         ("config --context nope", 2, "no context"),
     ],
 )

@@ -10,7 +10,7 @@ from redisq_ops.core.model.entry import Entry
 
 from ..hint import hint
 from ..inspect.consumers import SILENT_MS, ConsumerStatus
-from ..terminal import age, count, entries, kind_of
+from ..terminal import age, count, entries, kind_of, took
 from ..trouble.finding import USUAL
 from .observation import RATE_MINUTES, UNASKED
 from .outcome_reasons import NAMED
@@ -245,7 +245,7 @@ class QueueReasons(PeriodicReasons):
             eta = {"eta_ms": at, "estimate": True, "basis": f"{count(left)} left, at these rates"}
         return Reason(
             "moving",
-            f"≈ {out:,.1f} settled and {added} per minute (last {RATE_MINUTES} minutes); {counts}",
+            f"≈ {out:,.1f} settled and {added} per minute (last {took(self._span_ms)}); {counts}",
             facts={"out_per_min": round(out, 2), "in_per_min": come and round(come, 2)},
             **eta,
         )

@@ -14,8 +14,8 @@ from ..change.audit_log import Operation
 from ..filter.fields import quoted
 from ..hint import hint
 from ..redaction import Redaction
-from ..terminal import age, count, date
-from .observation import RATE_MINUTES, Observation
+from ..terminal import age, count, date, took
+from .observation import Observation
 
 FormatTime = Callable[[int], str]
 """shows a time (ms since 1970)"""
@@ -115,13 +115,19 @@ class ReasonParts:
         }
 
     @property
-    def _rate(self) -> float | None:
-        """Entries settled per millisecond in the last minutes; None: none, or not counted."""
+    def _span_ms(self) -> int:
+        """Since when rates are known: the first of the last minutes in which something came or was
+        settled."""
         arrived, settled = self.observed.rates.arrived, self.observed.rates.settled
         pairs = enumerate(zip(arrived or settled, settled, strict=True))
         began = next((n for n, pair in pairs if any(pair)), 0)
-        span = (len(settled) - 1 - began) * 60_000 + self.now % 60_000
-        return sum(settled) / span if sum(settled) and span > 0 else None
+        return (len(settled) - 1 - began) * 60_000 + self.now % 60_000
+
+    @property
+    def _rate(self) -> float | None:
+        """Entries settled per millisecond in that time; None: none, or not counted."""
+        settled = sum(self.observed.rates.settled)
+        return settled / self._span_ms if settled and self._span_ms > 0 else None
 
     def _after(self, entries: int | None, share: float = 1.0) -> dict[str, Any]:
         """When this many entries will have been settled at the current rate.
@@ -133,7 +139,7 @@ class ReasonParts:
         part = "" if share >= 1 else f", {count(round(100 * share))} % of them of this request"
         basis = (
             f"{count(entries)} left, at ≈ {self._rate * 60_000:,.1f} settled per minute as in the "
-            f"last {RATE_MINUTES} minutes{part}"
+            f"last {took(self._span_ms)}{part}"
         )
         at = self.now + int(entries / (self._rate * share))
         return {"eta_ms": at, "estimate": True, "basis": basis}

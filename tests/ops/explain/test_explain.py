@@ -151,7 +151,10 @@ def test_estimate_uses_rate_of_last_minutes(
     assert answer.facts["before"] == 9  # 12 to 20
     assert answer.row["eta_ms"] == clock.now_ms + MINUTE  # ten a minute
     assert answer.row["estimate"] is True
-    assert answer.row["basis"] == ("10 left, at ≈ 10.0 settled per minute as in the last 5 minutes")
+    assert answer.row["basis"] == "10 left, at ≈ 10.0 settled per minute as in the last 1m 00s"
+    clock.now_ms += 5_000
+    said = "≈ 9.2 settled and ≈ 92.3 added per minute (last 1m 05s); 89 waiting, 1 pending"
+    assert Answer(mail).sentence == said
 
 
 def test_limit_names_the_holders_of_the_tokens(
