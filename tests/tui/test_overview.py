@@ -280,6 +280,11 @@ def test_no_trouble_is_said_only_of_queues_that_could_be_judged(row: QueueRow, s
     show(body, [row])
 
 
+def test_no_queue_is_not_known_to_be_out_of_trouble() -> None:
+    # Queues of other programs, which nobody registered, may be on the server.
+    assert not summed().sound
+
+
 # --- looks -----------------------------------------------------------------------------------
 
 

@@ -50,7 +50,7 @@ class OverviewSum:
             all_workers,
             len(dead) == len(rows),
             len(waiting) == len(rows),
-            not bad and all(map(_sound, judged)),
+            bool(judged) and not bad and all(map(_sound, judged)),
         )
 
     @property
