@@ -39,9 +39,9 @@ def _latest(default: int) -> Any:
 def ls(s: Session, *, names: list[str] | None = QUEUES) -> int:
     """List the queues: entries by state, rates, oldest age, trouble.
 
-    Rates (in, out) are of the last 60 seconds; the age is of the oldest waiting entry; the trouble
-    is that of redisq check without rules of its own. Exit 3 if a queue could not be read; the
-    others are shown.
+    Rates (in, out) are of the last 60 seconds, estimated from the counters of two minutes; the age
+    is of the oldest waiting entry; the trouble is that of redisq check without rules of its own.
+    Exit 3 if a queue could not be read; the others are shown.
 
     Examples:
       redisq ls

@@ -54,7 +54,10 @@ def _state(state: State) -> Field:
 
 def _rate(which: int, name: str, what: str) -> Field:
     return _field(
-        name, "number", f"entries that {what} in the last minute", lambda queue: queue.rate(which)
+        name,
+        "number",
+        f"entries that {what} in the last minute, estimated",
+        lambda queue: queue.rate(which),
     )
 
 

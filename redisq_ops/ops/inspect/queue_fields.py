@@ -35,11 +35,11 @@ class QueueFields:
     trash: int | None
     """purged entries that can still be restored"""
     in_per_min: int | None
-    """entries that arrived in the last 60 seconds"""
+    """entries that arrived in the last 60 seconds, estimated from the counters of two minutes"""
     out_per_min: int | None
-    """entries settled in the last 60 seconds"""
+    """entries settled in the last 60 seconds, estimated likewise"""
     failed_per_min: int | None
-    """failed attempts in the last 60 seconds"""
+    """failed attempts in the last 60 seconds, estimated likewise"""
     oldest_ms: Time | None
     """when the oldest waiting work arrived"""
     oldest_age_ms: Duration | None
