@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
@@ -16,6 +15,7 @@ from redisq_ops.core.model.settings import DEFAULTS
 from redisq_ops.core.model.ulid import ulid
 from redisq_ops.core.model.validation import listed, validated
 from redisq_ops.core.queues.request.outcomes import SubRequestOutcome
+from redisq_ops.core.worker.handler import is_async, yields
 
 from .codec import Call, Next, Raw, Signature, packed
 from .job import Batch, Job, JobFailed, JobGone
@@ -59,7 +59,9 @@ class Task(Generic[P, R]):
             raise BadInput(f"a task is a function, not a {type(function).__name__}")
         self.owner, self.function = owner, function
         self.name = name or str(getattr(function, "__name__", type(function).__name__))
-        self.is_async = inspect.iscoroutinefunction(function)
+        if yields(function):
+            raise BadInput(f"task {self.name} yields: a task returns its result")
+        self.is_async = is_async(function)
         most = DEFAULTS.max_failures - 1
         if retries is not None and not 0 <= retries <= most:
             raise BadInput(f"task {self.name}: retries must be 0 to {most}, not {retries}")

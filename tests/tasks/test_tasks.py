@@ -157,6 +157,19 @@ def test_a_declaration_that_can_not_work_is_refused(jobs: Tasks) -> None:
     def unknown(a: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
     def fine() -> None: ...
 
+    def stream(n: int) -> Any:
+        yield n
+
+    async def astream(n: int) -> Any:
+        yield n
+
+    class Stream:
+        def __call__(self, n: int) -> Any:
+            yield n
+
+    refused("^task stream yields: a task returns its result", stream)
+    refused("^task astream yields", astream)
+    refused("^task Stream yields", Stream())
     refused("each argument of a task has a name", several)
     refused("in_ is an option of submit", optional)
     refused("Nowhere", unknown)
@@ -170,6 +183,17 @@ def test_a_declaration_that_can_not_work_is_refused(jobs: Tasks) -> None:
     refused("declared twice", fine)
     with pytest.raises(BadInput, match="with parentheses"):
         jobs.task(fine)  # type: ignore[arg-type]
+
+
+def test_an_object_that_is_called_is_awaited_if_its_call_is(jobs: Tasks) -> None:
+    class Double:
+        async def __call__(self, n: int) -> int:
+            await asyncio.sleep(0)
+            return 2 * n
+
+    job = jobs.task()(Double()).submit(4)
+    run(jobs)
+    assert job.result(timeout=0) == 8
 
 
 def test_retries_wait_as_the_policy_says_and_the_last_error_comes_back(

@@ -223,14 +223,23 @@ def as_handler(function: Callable[[Work], Any] | Handler) -> Handler:
     """
     if isinstance(function, Handler):
         return function
-    callables: tuple[Any, ...] = (function, type(function).__call__)
-    if why := _unfit(function, callables):
+    if why := _unfit(function):
         raise UnfitHandler(why)
-    is_async = any(map(inspect.iscoroutinefunction, callables))
-    return Handler(function, is_async, returns=_returns(function))
+    return Handler(function, is_async(function), returns=_returns(function))
 
 
-def _unfit(function: Any, callables: tuple[Any, ...]) -> str:
+def is_async(function: Any) -> bool:
+    """Whether a call has to be awaited, of a function or of an object with __call__."""
+    return any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))
+
+
+def yields(function: Any) -> bool:
+    """Whether a call returns a generator, and runs nothing."""
+    callables: tuple[Any, ...] = (function, type(function).__call__)
+    return any(inspect.isgeneratorfunction(f) or inspect.isasyncgenfunction(f) for f in callables)
+
+
+def _unfit(function: Any) -> str:
     """Why it can't be called with an entry; empty: it can, as far as Python tells."""
     kind = type(function).__name__
     name = getattr(function, "__name__", kind)
@@ -242,9 +251,7 @@ def _unfit(function: Any, callables: tuple[Any, ...]) -> str:
         return f"{name} is a class: a handler is a function, or an object with __call__"
     if not callable(function):
         return f"a handler must be callable; a {kind} is not"
-    if any(map(inspect.isgeneratorfunction, callables)) or any(
-        map(inspect.isasyncgenfunction, callables)
-    ):
+    if yields(function):
         return f"handler {name} yields: a handler returns its result"
     try:
         signature = inspect.signature(function)
