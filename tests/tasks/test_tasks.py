@@ -514,6 +514,23 @@ def test_awaited_calls_are_refused_with_a_client_whose_server_is_not_known(
         asyncio.run(double.asubmit(4))
 
 
+def test_many_callers_await_results_at_the_same_time(url: str) -> None:
+    jobs = Tasks("jobs", url=url)
+
+    @jobs.task()
+    def double(n: int) -> int:
+        return 2 * n
+
+    async def main() -> list[int]:
+        sent = await asyncio.gather(*(double.asubmit(n) for n in range(120)))
+        running = asyncio.create_task(asyncio.to_thread(jobs.worker(burst=True).run))
+        results = await asyncio.gather(*(job.aresult(timeout=60) for job in sent))
+        await running
+        return results
+
+    assert asyncio.run(main()) == [2 * n for n in range(120)]
+
+
 def test_the_connections_of_an_event_loop_end_with_it(client: redis.Redis, url: str) -> None:
     jobs = Tasks("jobs", url=url)
 

@@ -1,9 +1,9 @@
 """Makes clients from URLs, with time-outs and retries that suit queues.
 
-redis-py 8 waits 5 s on a socket and sends a command again up to ten times. If it is a blocking
-one, the server may give an element to a dead socket. Here a command is sent again twice, quickly:
-every change of ours is safe to send twice. Workers send blocking commands on a connection that
-never sends one again (`core.worker.wake_up`).
+redis-py 8 waits 5 s on a socket, opens at most 100, and sends a command again up to ten times. If
+it is a blocking one, the server may give an element to a dead socket. Here a command is sent again
+twice, quickly: every change of ours is safe to send twice. Workers send blocking commands on a
+connection that never sends one again (`core.worker.wake_up`).
 
 URLs: ``redis://`` ``rediss://`` ``unix://``, the same with ``valkey``; ``…+cluster://`` for a
 Cluster, ``…+sentinel://host:26379,host2/mymaster`` for Sentinel (see `sentinels`).
@@ -43,6 +43,7 @@ from .url import check_database, check_options, masked_url
 DEFAULT_URL = "redis://127.0.0.1:6379/0"
 _RESENDS = 2
 _TIMEOUT = 10.0
+_CONNECTIONS = 1_000  # each waiter holds one, and needs another for a moment
 _Single = TypeVar("_Single", redis.Redis, aredis.Redis)
 
 
@@ -197,6 +198,7 @@ def _dissect(target: ServerAddress, role: str) -> tuple[str, str, dict[str, Any]
         "socket_timeout": _TIMEOUT,
         "socket_connect_timeout": 3.0,
         "client_name": f"redisq/{__version__}/{role}",
+        "max_connections": _CONNECTIONS,
     }
     if "lib_" not in parts.query:
         # redis-py would read its version from the files of its installation, 6 ms a connection.

@@ -40,6 +40,15 @@ def test_an_option_that_there_is_not_is_named(
     assert said == f"{url}: 'colour' is no option"
 
 
+@pytest.mark.parametrize(
+    "url", ["redis://h", "rediss://h", "unix:///x", "redis+sentinel://h:1/mymaster"]
+)
+def test_a_client_has_more_connections_than_redis_py_s_or_what_the_url_says(url: str) -> None:
+    for make in (connect, aconnect):
+        pools = (make(url + more).connection_pool for more in ("", "?max_connections=7"))
+        assert [pool.max_connections for pool in pools] == [1_000, 7]
+
+
 def test_every_client_names_an_option_that_a_cluster_s_has_not() -> None:
     for make in (connect, aconnect):
         for option in ("colour", "ssl_ca_certs", "path", "startup_nodes"):
