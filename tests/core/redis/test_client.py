@@ -45,7 +45,7 @@ def test_an_option_that_there_is_not_is_named(
 )
 def test_a_client_has_more_connections_than_redis_py_s_or_what_the_url_says(url: str) -> None:
     for make in (connect, aconnect):
-        pools = (make(url + more).connection_pool for more in ("", "?max_connections=7"))
+        pools = [vars(make(url + more))["connection_pool"] for more in ("", "?max_connections=7")]
         assert [pool.max_connections for pool in pools] == [1_000, 7]
 
 
