@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..model.clock import Moment, Seconds, duration_ms
 from ..model.consumer_load import GroupPositions, Reassigned, StreamId
-from ..model.entry import Client, Clients, Consumer, Entry, Level, Request
+from ..model.entry import Client, Clients, Consumer, Entry, Level, OwnersLimit, Request
 from ..model.errors import BadInput, Refused
 from ..model.task_figures import TaskReport
 from ..model.worker_command import WorkerCommand, WorkerWord
@@ -354,6 +354,16 @@ class HasOwnersPause(Queue[C_co]):
     @abstractmethod
     def pause_inverse(self, op: str, paused: bool) -> str:
         """What takes step 1 of the operation back, for the audit log."""
+
+
+class HasOwnersLimit(Queue[C_co]):
+    """The owner can limit how much its workers take."""
+
+    @operation
+    @abstractmethod
+    async def owners_limit(self) -> OwnersLimit | None:
+        """The limit that keeps them from taking more, as far as Redis shows it; None: there is
+        none."""
 
 
 class HasWorkerTraces(Queue[C_co]):

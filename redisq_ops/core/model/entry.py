@@ -476,6 +476,20 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnersLimit:
+    """A limit of the program that owns a queue, at which its workers take nothing more."""
+
+    what: Literal["concurrency", "rate", "stop"]
+    """so many entries at a time, so many in a span, or none until a time"""
+    used: int | None = None
+    """None: of a stop"""
+    most: int | None = None
+    """None: only the program's workers know it, so that they may take more"""
+    left_ms: int | None = None
+    """until the span or the stop ends"""
+
+
+@dataclass(frozen=True, slots=True)
 class Clients:
     """Some clients of a queue, by name."""
 

@@ -16,7 +16,7 @@ from redisq_ops.core.model.rate_limit import RateLimit
 
 from ..hint import hint
 from ..resize import what_completes
-from ..terminal import age, count, entries, kind_of
+from ..terminal import age, count, entries, kind_of, took
 from ..trouble.finding import USUAL
 from ..trouble.worker_rules import sign_of, silence
 from .observation import UNASKED
@@ -169,7 +169,8 @@ class BlockingReasons(ReasonParts):
         yield Reason("no-worker", f"no worker is taking: {evidence}", facts=facts, **work)
 
     def _rated(self) -> Iterator[Reason]:
-        """The queue's rate, where entries wait."""
+        """The queue's rate, or a limit of the program that owns it, where entries wait."""
+        yield from self._owners_limit()
         limit = RateLimit.kept(self.observed.settings.get("rate", ""))
         counts, name = self.observed.counts, self.queue.name
         if limit is None or not counts.waiting or counts.paused is not None:
@@ -185,6 +186,30 @@ class BlockingReasons(ReasonParts):
             estimate=True,
             basis=f"{count(counts.waiting)} waiting, at {limit}",
             facts={"rate": str(limit), "waiting": counts.waiting},
+        )
+
+    def _owners_limit(self) -> Iterator[Reason]:
+        limit, counts = self.observed.owners_limit, self.observed.counts
+        if limit is None or not counts.waiting or counts.paused is not None:
+            return
+        name, owner, left_ms = self.queue.name, self.queue.owner, limit.left_ms
+        left = "" if left_ms is None else took(left_ms)
+        if limit.what == "concurrency":
+            why = f"{owner}'s limit of {name} is reached: {entries(limit.used or 0)} at a time"
+        elif limit.what == "stop":
+            why = f"`rateLimit` of {owner}: workers of {name} that have a rate limit take nothing"
+            why += f" for {left}"
+        elif limit.most is None:
+            why = f"{owner}'s workers of {name} counted {entries(limit.used or 0)} towards a rate"
+            why += f" limit: if it is reached, which only they know, they take nothing for {left}"
+            left_ms = None
+        else:
+            why = f"{owner}'s rate limit of {name} is reached: workers take nothing for {left}"
+        yield Reason(
+            "rate",
+            why,
+            eta_ms=None if left_ms is None else self.now + left_ms,
+            facts={"limit": limit.what, "used": limit.used, "most": limit.most},
         )
 
     def _no_worker_at_all(self) -> list[Reason]:

@@ -11,10 +11,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from redisq_ops.core.engine.acknowledgement import Acknowledgement, acknowledgement
-from redisq_ops.core.engine.optional_features import HasClients, HasPeriodicEntries, HasRequests
+from redisq_ops.core.engine.optional_features import (
+    HasClients,
+    HasOwnersLimit,
+    HasPeriodicEntries,
+    HasRequests,
+)
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.activity import ConsumerSign
-from redisq_ops.core.model.entry import Clients, Counts, Entry, Request, State
+from redisq_ops.core.model.entry import Clients, Counts, Entry, OwnersLimit, Request, State
 from redisq_ops.core.model.open_resize import OpenResize
 from redisq_ops.core.model.queue_position import QueuePosition
 from redisq_ops.core.model.rates import Rates
@@ -126,6 +131,7 @@ class Observation:
     """a change of the number of shards that is not complete"""
     leader: Request | None = None
     """the request that the observed one follows; None: it follows none, or that one is gone"""
+    owners_limit: OwnersLimit | None = None
 
 
 async def observe(queue: Queue[Any], id: str | None) -> Observation:
@@ -149,6 +155,7 @@ async def observe(queue: Queue[Any], id: str | None) -> Observation:
         unfinished(queue),
         _broken(queue, id, now),
         queue.open_resize.op(),
+        _owners_limit(queue),
     ]
     (
         (blockers, reports),
@@ -163,6 +170,7 @@ async def observe(queue: Queue[Any], id: str | None) -> Observation:
         moves,
         (broken, signs),
         resize,
+        owners_limit,
     ) = await together(reads)
     if id and entry is None and request is None and not history.events:
         history = await history_of(queue, address, HISTORY_EVENTS)
@@ -214,6 +222,7 @@ async def observe(queue: Queue[Any], id: str | None) -> Observation:
         signs,
         resize,
         leader,
+        owners_limit,
     )
 
 
@@ -232,6 +241,14 @@ async def _refused(
     said = await together(refusal(of, verb, about) for _, verb, of, about in asked)
     rows = zip(asked, said, strict=True)
     return {(id, verb): why for (id, verb, _, _), why in rows if why is not None}
+
+
+async def _owners_limit(queue: Queue[Any]) -> OwnersLimit | None:
+    """None also where it can't be read: that must not hide other reasons."""
+    if not isinstance(queue, HasOwnersLimit):
+        return None
+    found = await attempt(queue.owners_limit.op())
+    return None if isinstance(found, Exception) else found
 
 
 async def _entry_or_request(queue: Queue[Any], id: str) -> tuple[Entry | None, Request | None]:

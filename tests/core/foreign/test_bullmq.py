@@ -367,6 +367,40 @@ def test_a_replayed_job_that_is_retried_is_failing_and_one_that_stalled_before_i
     assert run(client, tracker.look()) == [] and (tracker.failing, tracker.unsettled) == (1, 2)
 
 
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ([["setGlobalConcurrency", 4]], "BullMQ's limit of bullmq:mail is reached: 4 entries at"),
+        ([["setGlobalConcurrency", 5]], None),
+        ([["rateLimit", 60_000]], "that have a rate limit take nothing for "),
+        ([["setGlobalRateLimit", 3, 60_000]], "BullMQ's rate limit of bullmq:mail is reached: "),
+        ([["setGlobalRateLimit", 9, 60_000]], None),
+    ],
+)
+def test_explain_names_the_limit_that_bullmq_is_at(
+    client: Client, redisq: Redisq, limits: list[list[Any]], said: str | None
+) -> None:
+    """As BullMQ itself finds it."""
+    specimen(client)
+    program = Program(client)
+    program.call(*limits)
+    if limits[0][0] == "setGlobalRateLimit":  # as a worker counts three jobs
+        client.set("bull:mail:limiter", 3, px=60_000)
+    ttl, full = program.call(["getRateLimitTtl"], ["isMaxed"])
+    assert (ttl > 0 or full) == (said is not None)
+    for look in ((NAME,), (f"{NAME}/w0",)):
+        rows = [row["sentence"] for row in redisq.rows("explain", *look) if row["rule"] == "rate"]
+        assert len(rows) == (said is not None) and (said is None or said in rows[0])
+
+
+def test_explain_tells_what_counts_towards_a_limit_that_only_workers_know(
+    client: Client, redisq: Redisq
+) -> None:
+    specimen(client)
+    client.set("bull:mail:limiter", 3, px=60_000)
+    assert "counted 3 entries towards a rate limit" in redisq("explain", NAME)
+
+
 def test_explain_names_the_child_for_which_a_parent_waits(client: Client, redisq: Redisq) -> None:
     program = Program(client)
     client.set("broken", 1)

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ...engine.optional_features import HasOwnersLimit
 from ...engine.relation import Links
-from ...model.entry import Entry, State
+from ...model.entry import Entry, OwnersLimit, State
 from ...model.quoting import bytes_of, legal, raw_of
 from ...model.states import Verb
 from ...redis.operation import C_co, Call, operation, together
@@ -28,11 +29,17 @@ from .schedules import BullmqSchedulers
 _RELEASE = re.compile(rb"bullmq[^:]*:(.*)", re.DOTALL)
 _MARK = re.compile(rb"0:\d+")
 CHILDREN = "waiting for children"
+STOP = 2**53 - 1
+"""what `rateLimit` of BullMQ sets as the number of jobs in the span"""
 
 
 def is_mark(element: bytes) -> bool:
     """Whether an element is the mark, ``0:`` and the time of the next delayed job, and no job."""
     return _MARK.fullmatch(element) is not None
+
+
+def _numbers(reply: Sequence[bytes | None]) -> list[int | None]:
+    return [None if each is None else int(each) for each in reply]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +57,7 @@ class WaitList(ListPlace):
         return found, size
 
 
-class BullmqQueue(BullJobs[C_co]):
+class BullmqQueue(BullJobs[C_co], HasOwnersLimit[C_co]):
     """``bullmq:<queue>``. An id is BullMQ's job id, which can come again."""
 
     kind: ClassVar[str] = "bullmq"
@@ -106,6 +113,24 @@ class BullmqQueue(BullJobs[C_co]):
         key = self._key("meta")
         paused = Call(("HEXISTS", key, "paused"), bool, key=key)
         return "queue.pause() in BullMQ" if await paused else None
+
+    @operation
+    async def owners_limit(self) -> OwnersLimit | None:
+        """As BullMQ's `moveToActive` finds it: the rate first."""
+        meta, active, limiter = map(self._key, ("meta", "active", "limiter"))
+        (slots, most), running, used, left_ms = await together(
+            Call(("HMGET", meta, "concurrency", "max"), _numbers, key=meta),
+            Call(("LLEN", active), int, key=active),
+            Call(("GET", limiter), lambda reply: int(reply or 0), key=limiter),
+            Call(("PTTL", limiter), int, key=limiter),
+        )
+        if used and left_ms > 0 and used >= (most or 0):
+            if used == STOP:
+                return OwnersLimit("stop", left_ms=left_ms)
+            return OwnersLimit("rate", used, most, left_ms)
+        if slots is not None and running >= slots:
+            return OwnersLimit("concurrency", running, slots)
+        return None
 
     async def releases_there(self) -> Sequence[str]:
         """The release of the program that opened the queue last."""
