@@ -9,6 +9,7 @@ import multiprocessing
 import threading
 import time
 import warnings
+import weakref
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -529,6 +530,28 @@ def test_many_callers_await_results_at_the_same_time(url: str) -> None:
         return results
 
     assert asyncio.run(main()) == [2 * n for n in range(120)]
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_event_loops_that_were_only_closed_are_forgotten(url: str) -> None:
+    """As programs close them that don't use `asyncio.run`."""
+    jobs = Tasks("jobs", url=url)
+
+    @jobs.task()
+    def double(n: int) -> int:
+        return 2 * n
+
+    kept = []
+    for n in range(5):
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(double.asubmit(n))
+        loop.close()
+        kept.append(weakref.ref(loop))
+        del loop
+    gc.collect()
+    assert sum(loop() is not None for loop in kept) <= 1
+    del jobs, double
+    gc.collect()  # warns of open connections, here and not in another test
 
 
 def test_the_connections_of_an_event_loop_end_with_it(client: redis.Redis, url: str) -> None:
