@@ -13,13 +13,14 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import kombu.transport.virtual.exchange
 import pytest
 import redis
 from celery.app.task import Context
+from kombu.common import Broadcast
 
 from redisq_ops.core.foreign.celery import CeleryQueue
 from redisq_ops.core.foreign.celery.bindings import bindings_of
@@ -211,6 +212,17 @@ def test_queues_are_found_behind_any_prefix(redisq: Redisq, client: Client) -> N
     redisq("discover", "--register", "--yes")
     client.delete(*LISTS)
     assert {row["name"]: row["waiting"] for row in redisq.rows("ls")}[NAME] == 0
+
+
+def test_a_queue_for_broadcasts_to_one_worker_is_not_shown(redisq: Redisq, client: Client) -> None:
+    app, broadcast = app_on(client), cast("Any", Broadcast)
+    app.send_task("shop.fine", (1,))
+    with app.connection() as connection:
+        broadcast("tell")(connection.default_channel).declare()
+        (binding,) = cast("set[bytes]", client.smembers("_kombu.binding.tell"))
+        assert b"bcast." in binding
+        assert [row["name"] for row in redisq.rows("discover")] == [NAME]
+    assert "not shown" not in redisq.err
 
 
 # --- what an application sets itself -------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from typing import ClassVar
 
@@ -11,6 +12,8 @@ from .bindings import BINDING, parts_of, separator_of
 from .redbeat_keys import AT, DUE
 
 _ALONE = "named as RedBeat's, and no queue of Celery is beside them"
+_OF_ONE_WORKER = re.compile(rb"bcast\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""a queue of kombu's `Broadcast`: each worker makes one, and Redis keeps no messages of it"""
 _SHARED = (b"unacked", b"unacked_index", b"unacked_mutex")
 
 
@@ -37,10 +40,10 @@ class CeleryRecogniser(Recogniser):
         for member in await look.members():
             separator = separator_of(member)
             parts = parts_of(member, separator) if separator else None
-            if separator and parts:
-                self._queues[at, parts[2]] = separator
-            else:
+            if not separator or not parts:
                 self._unread.add(look.key)
+            elif not _OF_ONE_WORKER.fullmatch(parts[2]):
+                self._queues[at, parts[2]] = separator
         return True
 
     def unread(self) -> Mapping[str, Collection[bytes]]:
