@@ -70,8 +70,9 @@ def changed(
 
     move = verb == "move"
     targets = targets_of(s, states, selecting, None if move else verb, find_route if move else None)
-    for target in targets if ramp is not None else ():
-        check_watchable(target.queue)
+    if ramp is not None:
+        for target in targets:
+            check_watchable(target.queue, ramp)
     ready_ms = None if at is None else ready_time(s, at, s.run(targets[0].queue.now.op()))
     requests = [
         ChangeRequest(

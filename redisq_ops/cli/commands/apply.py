@@ -87,7 +87,7 @@ def apply(s: Session, given: ApplyOptions) -> int:
     before, request = prepared.before, prepared.request
     ramp = limits(given.ramping, request.rate, header.verb)
     if ramp is not None:
-        check_watchable(request.queue)
+        check_watchable(request.queue, ramp)
     done = prepared.preview.past
     if before is not None and before.ended:
         return _already(s, before, done)

@@ -99,8 +99,9 @@ def _replayed(s: Session, verb: Verb, named: str | None, given: Choosing) -> int
     queues = s.run(planned_queues(s.deployment, verb, chosen[0], names))
     if not queues:
         raise NotFound(f"no queue has {chosen[0]} entries that {verb} can change")
-    for queue, _ in queues.values() if ramp is not None else ():
-        check_watchable(queue)
+    if ramp is not None:
+        for queue, _ in queues.values():
+            check_watchable(queue, ramp)
     with ExitStack() as stack:
         drafts = _drafts(stack, verb, queues, given)
         with untouched():

@@ -34,12 +34,18 @@ LATEST = 200
 PINGS = 5
 
 
-def check_watchable(queue: Queue[Any]) -> None:
-    """Refuse a canary and a ramp in a queue where the end of replayed entries is unknown."""
+def check_watchable(queue: Queue[Any], limits: Limits) -> None:
+    """Refuse a canary and a ramp in a queue where the end of replayed entries is unknown, or is
+    known later than these limits wait for it."""
     if queue.unwatched:
         raise Refused(
             f"queue {queue.name} has no canary and no ramp: {queue.unwatched};"
             " replay a few first (--max 20), then the rest"
+        )
+    if limits.watch_ms <= queue.unseen_ms < inf:
+        raise BadInput(
+            f"--watch must be over {age(int(queue.unseen_ms))} for queue {queue.name}: for so long"
+            f" no key may have an entry that a worker of {queue.owner} runs"
         )
 
 
@@ -87,7 +93,7 @@ class WatchedReplay:
         queue = change.steps.queue
         if change.steps.verb != "replay":
             raise BadInput("a canary and a ramp are for a replay only")
-        check_watchable(queue)
+        check_watchable(queue, limits)
         self.change = change
         self.limits = limits
         self.outcome = change.outcome

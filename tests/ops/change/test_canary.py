@@ -507,8 +507,11 @@ def dead_jobs(client: redis.Redis, n: int) -> SidekiqQueue[redis.Redis]:
 @pytest.mark.parametrize(
     ("outcome", "again"), [("reject", "died again"), ("fail", "died or failed again")]
 )
-def test_sidekiq_s_dead_are_watched_too(client: redis.Redis, outcome: Any, again: str) -> None:
+def test_sidekiq_s_dead_are_watched_too(
+    client: redis.Redis, monkeypatch: pytest.MonkeyPatch, outcome: Any, again: str
+) -> None:
     """Also one that has retries left, and waits for the next in the retry set."""
+    monkeypatch.setattr(SidekiqQueue, "unseen_ms", 0)
     queue = dead_jobs(client, 30)
     chosen = run(client, select(queue, "dead", Filter()))
     ramp = WatchedReplay(entry_change(chosen, "replay", ME), replace(FAST, canary=5, watch_ms=1000))
@@ -522,6 +525,14 @@ def test_sidekiq_s_dead_are_watched_too(client: redis.Redis, outcome: Any, again
     drive(client, ramp, works)
     assert ramp.course.phase == "stopped" and ramp.outcome.done == 5
     assert f"replayed entries {again}" in ramp.course.why
+
+
+def test_a_watch_that_ends_before_the_end_of_jobs_is_known_is_refused(client: redis.Redis) -> None:
+    chosen = run(client, select(dead_jobs(client, 1), "dead", Filter()))
+    change = entry_change(chosen, "replay", ME)
+    with pytest.raises(BadInput, match="--watch must be over 15s for queue sidekiq:default"):
+        WatchedReplay(change, replace(FAST, watch_ms=15_000))
+    WatchedReplay(change, replace(FAST, watch_ms=15_001))
 
 
 def test_a_sidekiq_job_that_is_in_no_key_may_run(client: redis.Redis) -> None:
