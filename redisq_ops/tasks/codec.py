@@ -59,9 +59,8 @@ class Call(msgspec.Struct, omit_defaults=True):
 
 def _to_json(value: Any) -> Any:
     if hasattr(value, "model_dump"):
-        data = value.model_dump_json(round_trip=True).encode()
-        again = _model(type(value), data)
-        if again.model_dump(round_trip=True) != value.model_dump(round_trip=True):
+        data = value.model_dump_json(by_alias=False, round_trip=True).encode()
+        if dict(_model(type(value), data)) != dict(value):
             what = "JSON doesn't keep all of its values, such as a secret, or a date that is `Any`"
             raise ValueError(f"{type(value).__name__}: {what}")
         return msgspec.json.decode(data)

@@ -57,8 +57,9 @@ class JobQueues:
         """The same on a client of the running event loop, which is closed when the loop ends."""
         loop, there = asyncio.get_running_loop(), self._aopen
         if loop not in there:
-            for closed in [each for each in there if each.is_closed()]:
-                del there[closed]  # it ended without its generators
+            for each in list(there):  # other threads have loops, too
+                if each.is_closed():  # it ended without its generators
+                    there.pop(each, None)
             if self._given is None:
                 client = aconnect(self._url, prefix=self._prefix, role="tasks")
             else:

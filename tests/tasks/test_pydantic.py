@@ -39,6 +39,28 @@ class Login(pydantic.BaseModel):
     password: pydantic.SecretStr
 
 
+class Aliased(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(serialize_by_alias=True)
+    name: str = pydantic.Field(serialization_alias="fullName")
+
+
+class Hidden(pydantic.BaseModel):
+    shown: int = 1
+    hidden: int = pydantic.Field(default=2, exclude=True)
+
+
+class Animal(pydantic.BaseModel):
+    name: str
+
+
+class Dog(Animal):
+    breed: str
+
+
+class Zoo(pydantic.BaseModel):
+    animals: list[Animal]
+
+
 class Loose(pydantic.BaseModel):
     value: Any
     share: float | None = None
@@ -54,6 +76,8 @@ ANN = Named.model_validate({"fullName": "Ann", "points": 7})
         Strict(day=date(2024, 2, 29), file=Path("a/b")),
         Group(members={"a": ANN}),
         Loose(value=[1]),
+        Aliased(name="Ann"),
+        Hidden(shown=3),
     ],
     ids=repr,
 )
@@ -75,6 +99,8 @@ def test_a_model_arrives_and_comes_back_as_it_was(model: pydantic.BaseModel) -> 
     "model",
     [
         Login(password=pydantic.SecretStr("1234")),
+        Hidden(hidden=3),
+        Zoo(animals=[Dog(name="Rex", breed="poodle")]),
         Loose(value=date(2024, 2, 29)),
         Loose(value=1, share=float("nan")),
     ],

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from ..model.entry import Entry
 from ..model.errors import WrongKind
-from ..redis.operation import attempt, in_batches
+from ..redis.operation import Description, attempt, in_batches
 from .parallel_reads import ParallelReads
 
 WATCHED = 1000
@@ -71,23 +71,13 @@ class ReplayTracker:
         """
         ids = list(self._since)[: self.at_once]
         self._owed.difference_update(ids)
-        found = await in_batches((attempt(self._queue.get.op(id)) for id in ids), 50)
-        ends = [self._unless_unread(id, entry) for id, entry in zip(ids, found, strict=True)]
+        found = await in_batches((self._read(id) for id in ids), 50)
+        ends = [self._end(id, entry) for id, entry in zip(ids, found, strict=True)]
         return [died for died in ends if died is not None]
 
-    def _unless_unread(self, id: str, entry: Entry | Exception | None) -> bool | None:
-        """As `_end`; an entry that can't be read isn't settled: a worker of another program may be
-        between two steps of taking it, and then it is in no list."""
-        if not isinstance(entry, Exception):
-            return self._end(id, entry)
-        if not isinstance(entry, WrongKind):
-            raise entry
-        self._follow(id)
-        return None
-
-    def _follow(self, id: str) -> None:
-        """Go on following it, behind the others."""
-        self._since[id] = self._since.pop(id)
+    def _read(self, id: str) -> Description[Entry | None]:
+        found: Description[Entry | None] = self._queue.get.op(id)
+        return found
 
     def _end(self, id: str, entry: Entry | None) -> bool | None:
         """True: it died again; False: it succeeded; None: neither is known."""
@@ -130,18 +120,31 @@ class ForeignReplayTracker(ReplayTracker):
         self._clock = clock
         self._lost: set[str] = set()
         self._unseen_since: dict[str, float] = {}
+        self._between: set[str] = set()
+        """entries in no list: a worker is between two steps of taking them"""
 
     def forget(self) -> None:
         super().forget()
         self._lost.clear()
         self._unseen_since.clear()
+        self._between.clear()
+
+    async def _read(self, id: str) -> Entry | None:
+        found: Entry | Exception | None = await attempt(self._queue.get.op(id))
+        self._between.discard(id)
+        if isinstance(found, WrongKind):
+            self._between.add(id)
+            return None
+        if isinstance(found, Exception):
+            raise found
+        return found
 
     def _end(self, id: str, entry: Entry | None) -> bool | None:
         if entry is None:
             now = self._clock()
             unseen_s = now - self._unseen_since.setdefault(id, now)
-            if unseen_s * 1000 < self._queue.unseen_ms:  # a worker may have it
-                self._follow(id)
+            if id in self._between or unseen_s * 1000 < self._queue.unseen_ms:
+                self._since[id] = self._since.pop(id)  # behind the others
                 return None
         self._unseen_since.pop(id, None)
         return super()._end(id, entry)

@@ -477,7 +477,8 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class OwnersLimit:
-    """A limit of the program that owns a queue, at which its workers take nothing more."""
+    """A limit of the program that owns a queue, at which its workers take nothing more, or may
+    not."""
 
     what: Literal["concurrency", "rate", "stop"]
     """so many entries at a time, so many in a span, or none until a time"""

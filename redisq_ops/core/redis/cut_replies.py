@@ -24,6 +24,8 @@ from ..model.cut_element import HEAD, LARGEST, placeholder
 _STRING = ord("$")
 _UNCHECKED = 1 << 20
 """bytes that are passed on before their lines are read"""
+_LONG_LINE = 1 << 16
+"""bytes of a line without an end that are kept for the next feed, which copies them"""
 NONE_ARRIVED = NOT_ENOUGH_DATA
 """what is returned in place of a reply"""
 
@@ -98,8 +100,12 @@ class CuttingReader:
             self._reader.feed(data, start, size)
             return
         chunk = self._line + bytes(memoryview(data)[start : start + size])
-        unread = len(self._ahead) + len(chunk)
-        if self._left or unread > _UNCHECKED or _header(LARGEST).search(chunk):
+        if (
+            self._left
+            or len(self._line) > _LONG_LINE
+            or len(self._ahead) + len(chunk) > _UNCHECKED
+            or _header(LARGEST).search(chunk)
+        ):
             for _ in self._kept(bytes(self._ahead)):
                 pass  # it was passed on before: where it ends matters
             self._ahead.clear()

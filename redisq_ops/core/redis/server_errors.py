@@ -70,7 +70,7 @@ _NO_SCRIPTS = (
 )
 
 _ALL_IN_USE = (
-    "all connections of this client are in use (1,000, unless its URL says ?max_connections=…): "
+    "all connections of this client are in use (connect() allows 1,000, or ?max_connections=…): "
     "allow more, or do less at the same time"
 )
 

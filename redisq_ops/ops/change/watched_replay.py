@@ -44,8 +44,8 @@ def check_watchable(queue: Queue[Any], limits: Limits) -> None:
         )
     if limits.watch_ms <= queue.unseen_ms < inf:
         raise BadInput(
-            f"--watch must be over {age(int(queue.unseen_ms))} for queue {queue.name}: for so long"
-            f" no key may have an entry that a worker of {queue.owner} runs"
+            f"--watch must be over {age(int(queue.unseen_ms))} for queue {queue.name}: a worker of"
+            f" {queue.owner} may run an entry for that long before any key shows it"
         )
 
 

@@ -170,7 +170,7 @@ class BlockingReasons(ReasonParts):
 
     def _rated(self) -> Iterator[Reason]:
         """The queue's rate, or a limit of the program that owns it, where entries wait."""
-        yield from self._owners_limit()
+        yield from self._owners_limit(known=True)
         limit = RateLimit.kept(self.observed.settings.get("rate", ""))
         counts, name = self.observed.counts, self.queue.name
         if limit is None or not counts.waiting or counts.paused is not None:
@@ -188,9 +188,13 @@ class BlockingReasons(ReasonParts):
             facts={"rate": str(limit), "waiting": counts.waiting},
         )
 
-    def _owners_limit(self) -> Iterator[Reason]:
+    def _owners_limit(self, known: bool) -> Iterator[Reason]:
+        """A limit of the queue's program; not ``known``: one of which only its workers know whether
+        it is reached."""
         limit, counts = self.observed.owners_limit, self.observed.counts
         if limit is None or not counts.waiting or counts.paused is not None:
+            return
+        if known == (limit.what == "rate" and limit.most is None):
             return
         name, owner, left_ms = self.queue.name, self.queue.owner, limit.left_ms
         left = "" if left_ms is None else took(left_ms)

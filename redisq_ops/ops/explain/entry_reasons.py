@@ -158,6 +158,7 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
         unserved = any(reason.rule in ("blocked", "cap", "client-rate") for reason in held)
         if not unserved or self.observed.position.ahead:
             yield self._in_line()
+        yield from self._owners_limit(known=False)
 
     def _delayed(self, entry: Entry) -> Iterator[Reason]:
         at = entry.at_ms

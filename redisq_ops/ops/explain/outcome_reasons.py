@@ -210,7 +210,7 @@ class OutcomeReasons(ReasonParts):
             if unseen_ms := self.queue.unseen_ms:
                 until = "until it has a result"
                 until = until if unseen_ms == inf else f"for {age(int(unseen_ms))}"
-                unseen = f". Perhaps a worker has it: no key may show that {until}"
+                unseen = f". Perhaps a worker has it: no key need show that {until}"
             return Reason(
                 "unknown",
                 f"queue {self.queue.name} has no entry {observed.id}; a "

@@ -53,6 +53,7 @@ class QueueReasons(PeriodicReasons):
         progress = self._progress(next_ms, ready)
         if progress is not None and not ((held or rated) and progress.rule == "waiting"):
             yield progress
+        yield from self._owners_limit(known=False)
         yield from self._next_periodic(self.observed.periodic)
         yield from self._dead_letters()
 

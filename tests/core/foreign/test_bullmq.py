@@ -13,6 +13,7 @@ import redis
 from redisq_ops.core.engine.relation import Linked
 from redisq_ops.core.foreign.bullmq import BullmqQueue, relations
 from redisq_ops.core.foreign.bullmq.job import FIELDS, Job
+from redisq_ops.core.foreign.bullmq.schedules import BullmqSchedulers
 from redisq_ops.core.model.entry import Entry, State
 from redisq_ops.core.model.errors import Refused
 from redisq_ops.core.model.states import Verb
@@ -232,6 +233,20 @@ def test_the_next_run_of_a_schedule_that_an_older_release_added_is_left_alone(
     assert dumps(client) == before
 
 
+def test_the_next_job_of_each_of_many_old_schedules_of_one_time_is_found(client: Client) -> None:
+    when = ({"pattern": "0 3 * * *", "key": f"job{n}:::: 0 3 * * *"} for n in range(130))
+    Program(client, VERSIONS[1]).call(*(["add", "report", {}, {"repeat": each}] for each in when))
+    found = run(client, BullmqSchedulers().read(ours(client)))
+    ids = {each.next_id or "" for each in found}
+    assert len(ids) == 130 and ids == entries(client, "delayed").keys()
+
+
+def test_ids_of_eight_colons_lead_to_their_queue(client: Client) -> None:
+    """As in `beside.lua`."""
+    id = b":".join([b"x"] * (relations.COLONS + 1))
+    assert b"bull:mail" in relations._bases(b"bull:mail:" + id)
+
+
 def test_a_child_is_replayed_with_its_parent_and_never_purged(client: Client) -> None:
     program = Program(client)
     client.set("broken", 1)
@@ -399,6 +414,9 @@ def test_explain_tells_what_counts_towards_a_limit_that_only_workers_know(
     specimen(client)
     client.set("bull:mail:limiter", 3, px=60_000)
     assert "counted 3 entries towards a rate limit" in redisq("explain", NAME)
+    for look in (NAME, f"{NAME}/w0"):
+        (row,) = redisq.rows("explain", look)
+        assert row["rule"] != "rate", "it may not be reached"
 
 
 def test_explain_names_the_child_for_which_a_parent_waits(client: Client, redisq: Redisq) -> None:

@@ -775,7 +775,6 @@ def test_a_task_of_a_chord_says_how_many_of_it_have_ended(
         assert "1 of 3 tasks of its chord have ended" in said
 
 
-@pytest.mark.slow
 def test_a_replayed_task_has_ended_when_its_result_is_there(client: Client) -> None:
     """One that was acknowledged when it began is in no key while it runs."""
     queue = ours(client)
@@ -803,6 +802,7 @@ def test_a_replayed_task_has_ended_when_its_result_is_there(client: Client) -> N
     assert run(client, fates.look()) == [] and (fates.unsettled, fates.failing) == (1, 1)
 
 
+@pytest.mark.slow
 def test_a_worker_runs_what_is_replayed(redisq: Redisq, client: Client) -> None:
     kept(client, args=["again"], kwargs={"region": "eu"})
     kept(client, "grouped", group_id="g1")

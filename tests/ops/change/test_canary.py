@@ -24,7 +24,7 @@ import redis
 from redisq_ops.core.engine.replay_tracking import ForeignReplayTracker
 from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.model.entry import Failure, Settlement
-from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.model.errors import BadInput, WrongKind
 from redisq_ops.core.queues.circular import CircularQueue
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
@@ -525,6 +525,17 @@ def test_sidekiq_s_dead_are_watched_too(
     drive(client, ramp, works)
     assert ramp.course.phase == "stopped" and ramp.outcome.done == 5
     assert f"replayed entries {again}" in ramp.course.why
+
+
+def test_a_queue_of_ours_with_a_key_of_another_type_ends_the_watch(client: redis.Redis) -> None:
+    queue = dead(client, [b"x"])
+    fates = queue.replay_tracker()
+    fates.add(["r1/1"], 0)
+    key = queue.keys["dead"]
+    client.delete(key)
+    client.set(key, "x")
+    with pytest.raises(WrongKind):
+        run(client, fates.look())
 
 
 def test_a_watch_that_ends_before_the_end_of_jobs_is_known_is_refused(client: redis.Redis) -> None:

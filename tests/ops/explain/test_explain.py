@@ -895,7 +895,7 @@ def test_what_is_in_no_key_may_have_a_worker_yet(
 ) -> None:
     answer = Answer(queue(client, f"{queue.kind}:mail"), "some")
     assert answer.rule == "unknown" and answer.sentence.endswith(
-        f"Perhaps a worker has it: no key may show that {long}" if long else "what became of it"
+        f"Perhaps a worker has it: no key need show that {long}" if long else "what became of it"
     )
 
 

@@ -73,7 +73,7 @@ def _bases(key: bytes) -> list[bytes]:
     """What may be the name of a job's queue with its prefix, by the job's key; the longest first.
 
     There are several if the id may have colons, as that of a schedule's job (`repeat:ID:TIME`)."""
-    parts = key.rsplit(b":", COLONS + 1)
+    parts = key.rsplit(b":", COLONS + 2)
     return [b":".join(parts[:n]) for n in range(len(parts) - 1, 1, -1)]
 
 

@@ -19,8 +19,8 @@ from ..schedule import LATE_MS, OwnersSchedule
 from ..schedules import ScheduleProgram, more, ranked, records
 
 _FIELDS = ("name", "pattern", "every", "tz", "data", "ic")
-MOST = 100
-"""jobs of one millisecond among which the next job of a schedule is looked up"""
+MOST = 500
+"""jobs of one millisecond among which the next jobs of old schedules are looked up"""
 _BESIDE = ("logs", "dependencies", "processed", "failed", "unsuccessful")
 
 
@@ -79,10 +79,17 @@ class BullmqSchedulers(BullSchedules):
         self, queue: Any, rows: Sequence[tuple[bytes, float]]
     ) -> list[OwnersSchedule]:
         begin = bytes_of(queue._key("repeat")) + b":"
-        found, jobs = await together(
-            records([begin + member for member, _ in rows], _FIELDS),
-            together(_next_job(queue, member, moment(score)) for member, score in rows),
+        members = [member for member, _ in rows]
+        times = [moment(score) or 0 for _, score in rows]
+        old = {at for member, at in zip(members, times, strict=True) if member.count(b":") > 1}
+        found, digested = await together(
+            records([begin + member for member in members], _FIELDS),
+            _digested(queue, sorted(old - {0})),
         )
+        jobs = [
+            digested.get((member, at), b"repeat:%b:%d" % (member, at)) if at else b""
+            for member, at in zip(members, times, strict=True)
+        ]
         return [
             _schedule(member, score, values, job)
             for (member, score), values, job in zip(rows, found, jobs, strict=True)
@@ -117,21 +124,24 @@ async def _events_kept(meta: bytes) -> bytes:
     return told if told.isdigit() and len(told) <= 15 else b"10000"
 
 
-async def _next_job(queue: Any, member: bytes, at: int | None) -> bytes:
-    """The id of a schedule's next job. It has the schedule's name; of one that a release before 5
-    added, whose name has colons, it has a digest, and is looked up by the time of the job."""
-    if at is None:
-        return b""
-    usual = b"repeat:%b:%d" % (member, at)
-    if member.count(b":") < 2:
-        return usual
+async def _digested(queue: Any, times: Sequence[int]) -> dict[tuple[bytes, int], bytes]:
+    """Ids of next jobs by schedule and time, of those that a release before 5 added: their ids have
+    a digest of the schedule's name."""
     jobs, delayed = bytes_of(queue._key("")), queue._key("delayed")
-    due = ("ZRANGE", delayed, at << 12, (at << 12) + 4095, "BYSCORE", "LIMIT", 0, MOST)
-    ids = await Call(due, list[bytes], key=delayed)
-    ids = [id for id in ids if id.startswith(b"repeat:") and id.endswith(b":%d" % at)]
-    asks = (Call(("HGET", jobs + id, "rjk"), optional, key=jobs + id) for id in ids)
-    found = dict(zip(ids, await together(asks), strict=True))
-    return next((id for id in ids if found[id] == member), usual)
+    due = [
+        ("ZRANGE", delayed, at << 12, (at << 12) + 4095, "BYSCORE", "LIMIT", 0, MOST)
+        for at in times
+    ]
+    pages = await together(Call(each, list[bytes], key=delayed) for each in due)
+    ids = [
+        (at, id)
+        for at, page in zip(times, pages, strict=True)
+        for id in page
+        if id.startswith(b"repeat:") and id.endswith(b":%d" % at)
+    ]
+    asks = (Call(("HGET", jobs + id, "rjk"), optional, key=jobs + id) for _, id in ids)
+    members = await together(asks)
+    return {(member or b"", at): id for (at, id), member in zip(ids, members, strict=True)}
 
 
 def _schedule(

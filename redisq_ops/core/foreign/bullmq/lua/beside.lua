@@ -11,11 +11,11 @@ local COLONS = 8 -- of an id, at most
 -- schedule's job (`repeat:ID:TIME`): of what may be a queue, the longest that has a `meta` is one.
 local function flow_place(key)
   local longest = key:match('^.*:') or ''
-  local base = longest
+  local base, tag = longest, longest:match('{.-}') or '' -- on a Cluster all its keys have it
   for _ = 0, COLONS do
     if redis.call('EXISTS', base .. 'meta') == 1 then return base, key:sub(#base + 1) end
     base = base:match('^(.*:)[^:]*:$')
-    if not base then break end
+    if not base or not base:find(tag, 1, true) then break end
   end
   return longest, key:sub(#longest + 1)
 end
