@@ -33,8 +33,8 @@
 -- USES: moves_take_out
 local function moves_take_restored(e) return moves_take_out(e, 'trash') end
 
--- moves_restorable(e, restored): whether `moves_put_back` can put it back: the id is free, and its record
--- would not have expired; else perhaps also a word that says why not. Reads only.
+-- moves_restorable(e, restored): whether `moves_put_back` can put it back: the id is free, and its
+-- record would not have expired; else perhaps also a word that says why not. Reads only.
 
 -- moves_put_back(e, restored): puts it back exactly as it was before `moves_take_out`. `restored`:
 -- an operator restores it from the trash, else it is an undo. Returns what `moves_put_in` returns.
