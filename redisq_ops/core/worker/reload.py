@@ -40,10 +40,9 @@ class SourceWatch:
 
     def __init__(self, since: float, error: BaseException | None = None) -> None:
         self._folders = {Path.cwd(), *_loaded_folders(), *_folders_of(error)}
-        now = time()
-        self._known = {
-            file: 0.0 if since < at <= now else at for file, at in _files(self._folders).items()
-        }
+        files = _files(self._folders)
+        now = time()  # after the look: a file that is saved just then is no file of the future
+        self._known = {file: 0.0 if since < at <= now else at for file, at in files.items()}
         self._over = Event()
 
     def wait(self) -> Path | None:
