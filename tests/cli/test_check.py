@@ -12,16 +12,19 @@ from pathlib import Path
 import pytest
 import redis
 
-from redisq_ops.core.engine.registry import Registered
+from redisq_ops.core.engine.registry import Registered, server_ms
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Settlement
+from redisq_ops.core.model.errors import NotFound
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
-from redisq_ops.core.redis.operation import run
+from redisq_ops.core.redis.operation import run, together
 from redisq_ops.demo.other_programs import register_found
+from redisq_ops.ops.change.acknowledge import acknowledge
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.discover import register
 
+from ..changes import AUTHOR
 from ..command_line import Redisq, dead_letters, everywhere
 from ..fleet import cards_die
 
@@ -131,6 +134,23 @@ def test_acknowledged_dead_letters_are_no_trouble_until_others_die_or_the_time_i
     assert "since acknowledged" in line(redisq, "--set", "dead=100", code=1)[0]
     redisq("dlq", "acknowledge", "mail", "--until", "1ms", "--yes")
     assert line(redisq, "--set", "dead=100", code=1)[0].startswith("WARNING: mail: 2 dead")
+
+
+def test_what_died_while_the_question_was_open_is_not_acknowledged(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    dead_letters(client, 3)
+    mail = RequestQueue(client, "mail")
+    at_ms, counts = run(client, together([server_ms(), mail.counts.op()]))
+    time.sleep(0.002)
+    mail.submit([b"x", b"x"], id="r2", limit=2)
+    for delivery in mail.take(2, consumer="w").deliveries:
+        mail.settle([Settlement(delivery, "reject", b"{}")])
+    assert run(client, acknowledge(mail, AUTHOR, counts, at_ms)).op is not None
+    found = line(redisq, "--set", "dead=100", code=1)[0]
+    assert found.startswith("WARNING: mail: 2 dead since acknowledged"), found
+    with pytest.raises(NotFound, match="somebody else acknowledged them meanwhile"):
+        run(client, acknowledge(mail, AUTHOR, counts, at_ms - 1))
 
 
 def test_what_an_acknowledgement_refuses(redisq: Redisq, client: redis.Redis) -> None:

@@ -1023,6 +1023,27 @@ def test_hold_is_offered_where_a_queue_can_be_held(url: str, client: redis.Redis
 
 
 @pytest.mark.slow
+def test_hold_goes_on_where_one_of_the_marked_requests_has_ended(
+    url: str, client: redis.Redis
+) -> None:
+    queue = RequestQueue(client, "mail")
+    for id in ("r1", "r2"):
+        queue.submit([b"x"], id=id)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await press(pilot, "space", "j", "space")
+        await asked(pilot, "H")
+        for delivery in queue.take(1, consumer="w1").deliveries:  # while the question is open
+            queue.settle([Settlement(delivery, "ack")])
+        await press(pilot, "y")
+        await told(pilot, "1 of 2 requests of mail paused")
+        found = [queue.request(id) for id in ("r1", "r2")]
+        assert [one and one.paused for one in found] == [False, True]
+
+    drive_in(url, body, "3")
+
+
+@pytest.mark.slow
 def test_hold_stops_the_marked_requests_only(url: str, client: redis.Redis) -> None:
     queue = RequestQueue(client, "mail")
     for id in ("r1", "r2", "r3"):

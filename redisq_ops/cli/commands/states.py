@@ -337,16 +337,17 @@ def acknowledge(
       redisq dlq acknowledge mail --until 3d --reason "fixed on Monday"
       redisq dlq acknowledge mail --end
     """
+    from redisq_ops.core.engine.registry import server_ms
     from redisq_ops.core.redis.operation import together
     from redisq_ops.ops.change.acknowledge import acknowledge, acknowledge_preview
 
     if end and until:
         raise BadInput("--until and --end contradict each other")
     queue = s.run(s.deployment.queue(name))
-    counts, now = s.run(together(queue.counts.op(), queue.now.op()))
+    at_ms, counts, now = s.run(together(server_ms(), queue.counts.op(), queue.now.op()))
     until_ms = _until(until, now, utc=s.utc) if until else None
     preview = acknowledge_preview(queue, counts, until_ms, end=end)
-    act = partial(acknowledge, queue, until_ms=until_ms, end=end)
+    act = partial(acknowledge, queue, counts=counts, at_ms=at_ms, until_ms=until_ms, end=end)
     return confirm_and_run(s, preview, go, act)
 
 

@@ -23,6 +23,7 @@ import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from tempfile import TemporaryFile
@@ -374,7 +375,8 @@ class _Program:
         with self._starting:
             process = self._running.get(work)
         if process is not None and process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it ends just now
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def _tail(file: IO[bytes], most: int) -> bytes:

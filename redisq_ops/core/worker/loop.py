@@ -403,7 +403,7 @@ class Worker:
 
     def _time_outs(self) -> list[float]:
         """When handlers will have taken too long."""
-        if not self._timed:
+        if not self._timed or self._handler.is_async:  # tasks have time-outs of their own
             return []
         now = monotonic()
         limited = (w for w in self._sources.unsettled() if w.timeout_s is not None)
@@ -453,7 +453,7 @@ class Worker:
     def _woken(self, woken: WakeUp) -> None:
         self._listening = False
         # Hints can be lost: after a while without one, take from one queue anyway.
-        source = self._sources.by_wake_list[woken.key] if woken.key else self._sources.first
+        source = self._sources.by_wake_list[woken.key] if woken.key else self._sources.look_up()
         source.look_at, source.woken = 0.0, True
 
     def _handler_ended(self, work: Work, settlement: Settlement | None) -> None:

@@ -291,6 +291,7 @@ class QueueRotation:
         self._by_name = {queue.name: QueueSource(queue, lease_ms, redacted) for queue in queues}
         self._all = tuple(self._by_name.values())
         self._rotation = deque(self._all)
+        self._looks = deque(self._all)
         self.by_wake_list = {keys["wake"]: s for s in self for keys in s.queue.shard_keys}
         self.since: float | None = None
         """since when (monotonic seconds) finished work waits to be settled"""
@@ -302,9 +303,10 @@ class QueueRotation:
     def names(self) -> list[str]:
         return list(self._by_name)
 
-    @property
-    def first(self) -> QueueSource:
-        return self._rotation[0]
+    def look_up(self) -> QueueSource:
+        """The queue that is looked at without a hint; also ``in_order`` each has its turn."""
+        self._looks.rotate(-1)
+        return self._looks[0]
 
     # Called several times per exchange, so without generators.
 

@@ -64,9 +64,12 @@ class WakeUpListener:
         self._disconnect()
 
     def _wait(self, keys: tuple[str, ...]) -> str | None:
+        pool = _pool(self._client, keys[0])
+        if pool is not self._pool:  # on a Cluster each node has its own
+            self._disconnect()
+            self._pool = pool
         if self._connection is None:
-            self._pool = _pool(self._client, keys[0])
-            self._connection = self._pool.get_connection()
+            self._connection = pool.get_connection()
         self._connection.send_command("BLPOP", *keys, f"{IDLE_BLOCK_MS / 1000:.3f}")
         patience = monotonic() + IDLE_BLOCK_MS / 1000 + _GRACE_S
         while not self._connection.can_read(timeout=_POLL_S):

@@ -13,10 +13,8 @@ from redisq_ops.core.engine.acknowledgement import (
     to_acknowledge,
 )
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.engine.registry import server_ms
 from redisq_ops.core.model.entry import Counts
-from redisq_ops.core.model.errors import Refused
-from redisq_ops.core.redis.operation import together
+from redisq_ops.core.model.errors import NotFound, Refused
 
 from ..terminal import count, date, kind_of
 from .audit_log import Author
@@ -24,6 +22,8 @@ from .control import SettingsSteps
 from .outcome import ChangeOutcome
 from .preview import Preview
 from .runner import ChangeRun, take_all
+
+MEANWHILE = "somebody else acknowledged them meanwhile: look again"
 
 
 def dead_letters(queue: Queue[Any], counts: Counts) -> int:
@@ -52,26 +52,35 @@ def acknowledge_preview(
 
 
 async def acknowledge(
-    queue: Queue[Any], author: Author, until_ms: int | None = None, *, end: bool = False
+    queue: Queue[Any],
+    author: Author,
+    counts: Counts,
+    at_ms: int,
+    until_ms: int | None = None,
+    *,
+    end: bool = False,
 ) -> ChangeOutcome:
-    """Acknowledge the entries that are dead now, or ``end`` an acknowledgement; undo takes it back.
+    """Acknowledge the entries that were dead when somebody looked, or ``end`` an acknowledgement;
+    undo takes it back.
 
-    Writes nothing of the queue's own. With no dead entry, or nothing to end, it writes nothing at
-    all. ``until_ms``: from when they are trouble again; None: never.
+    ``counts``, ``at_ms``: what was seen, and when by the server's clock (ms): what died since is
+    not covered. Writes nothing of the queue's own. With no dead entry, or nothing to end, it writes
+    nothing at all. ``until_ms``: from when they are trouble again; None: never.
     """
     await to_acknowledge(queue.prefix)
-    counts, now, before = await together(
-        queue.counts.op(), server_ms(), acknowledgement(queue.name, queue.prefix)
-    )
+    before = await acknowledgement(queue.name, queue.prefix)
     dead = dead_letters(queue, counts)
     if not (before if end else dead):
         return ChangeOutcome(None, 0)
-    known = Acknowledgement(now, dead, until_ms, author.who, author.why)
+    theirs = Acknowledgement.decoded(before.encode())
+    if not end and theirs is not None and theirs.at_ms > at_ms:
+        raise NotFound(MEANWHILE)
+    known = Acknowledgement(at_ms, dead, until_ms, author.who, author.why)
     after = "" if end else known.encoded()
 
     async def replace(op: str, step: int) -> bool:
         if not await replace_acknowledgement(queue.name, before, after, queue.prefix):
-            raise Refused("somebody else acknowledged them meanwhile: look again")
+            raise NotFound(MEANWHILE)
         return True
 
     what = "dead letters, end" if end else f"{count(dead)} dead letters"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC
 from typing import TYPE_CHECKING
 
+from redisq_ops.core.engine.registry import server_ms
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.redis.operation import arun, together
 from redisq_ops.ops.change.acknowledge import acknowledge, acknowledge_preview, dead_letters
@@ -25,16 +26,17 @@ async def acknowledge_dead(changes: Changes, name: str) -> bool:
     """Ask until when, and then say that the entries which are dead now are known."""
     client, zone = changes.deployment.client, changes.zone
     queue = await arun(client, changes.deployment.queue(name))
-    counts, now_ms = await arun(client, together(queue.counts.op(), queue.now.op()))
+    reads = together(server_ms(), queue.counts.op(), queue.now.op())
+    at_ms, counts, now_ms = await arun(client, reads)
     if not dead_letters(queue, counts):
         changes.tell(f"{queue.name} has no dead letters.", False)
         return False
 
     def until_ms(text: str) -> int:
-        at_ms = asked_values.ready_ms(text, now_ms, utc=zone is UTC)
-        if at_ms <= now_ms:
+        until = asked_values.ready_ms(text, now_ms, utc=zone is UTC)
+        if until <= now_ms:
             raise BadInput(f"{text}: that is over already")
-        return at_ms
+        return until
 
     async def take(text: str) -> int:
         return until_ms(text)
@@ -46,7 +48,8 @@ async def acknowledge_dead(changes: Changes, name: str) -> bool:
     until = await asked_values.value(changes, wanted, take)
     if until is None or not await changes.ask(asked(acknowledge_preview(queue, counts, until))):
         return False
-    outcome = await arun(client, acknowledge(queue, Author.here(changes.why), until))
+    author = Author.here(changes.why)
+    outcome = await arun(client, acknowledge(queue, author, counts, at_ms, until))
     changes.last_op = outcome.op or changes.last_op
     changes.tell(f"The dead letters of {queue.name} are known until {moment(until, zone)}.")
     return outcome.op is not None

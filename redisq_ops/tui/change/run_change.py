@@ -412,13 +412,24 @@ async def hold_requests(
         return False
     if not await changes.ask(asked(preview), len(live)):
         return False
+    done, refused = 0, list[str]()
     for request in live:
         change = control.change_request(queue, request.id, verb, Author.here(changes.why))
-        changes.last_op = (await arun(client, change)).op
-    _show_paused(changes, f"{what} {PAST[verb]}", len(live))
-    return True
+        try:
+            outcome = await arun(client, change)
+        except RedisqError as error:  # it ended meanwhile: go on with the others
+            refused.append(str(error))
+        else:
+            done, changes.last_op = done + 1, outcome.op or changes.last_op
+    if not refused:
+        _show_paused(changes, f"{what} {PAST[verb]}", done)
+        return True
+    some = [f"{count(done)} of {what} {PAST[verb]}"] if len(live) > 1 else []
+    changes.tell("\n".join([*some, *refused]), False)
+    return bool(done)
 
 
 def _show_paused(changes: Changes, what: str, number: int) -> None:
     last = "it" if number == 1 else "the last one"
-    changes.tell(f"{what}\n{changes.last_op} · U undoes {last}")
+    how = f"\n{changes.last_op} · U undoes {last}" if changes.last_op else ""
+    changes.tell(f"{what}{how}")

@@ -1368,3 +1368,16 @@ def test_in_order_the_first_queue_is_asked_first(client: Client) -> None:
     seen = list[str]()
     Worker([second, first], lambda work: seen.append(work.queue), in_order=True, burst=True).run()
     assert seen == ["second"] * 3 + ["first"] * 3
+
+
+def test_in_order_a_later_queue_is_served_when_another_worker_was_to_watch_it(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That worker is gone before the time that it knew: nothing says when the entry is due."""
+    monkeypatch.setattr(wake_up, "IDLE_BLOCK_MS", 100)
+    queues = [DelaySet(client, name) for name in ("first", "second", "third")]
+    queues[2].schedule([("a", b"")], after=0.5)
+    queues[2].take(1, consumer="gone")
+    seen = list[str]()
+    with working(queues, lambda work: seen.append(work.id), in_order=True):
+        until(lambda: seen == ["a"])
