@@ -8,9 +8,10 @@ Each function returns whether anything was changed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from datetime import UTC
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -364,7 +365,8 @@ async def hold_queues(changes: Changes, names: tuple[str, ...], resumes: bool = 
         control.settable(queues[0], "pause")
     counts = [await arun(client, queue.counts.op()) for queue in queues]
     held = all(one.paused is not None or one.closed is not None for one in counts)
-    verb, change = ("resume", control.resume) if held else ("pause", control.pause)
+    verb: Control = "resume" if held else "pause"
+    change = control.resume if held else control.pause
     preview = queue_preview(queues, counts, verb)
     what = preview.what.removeprefix(f"{verb} ")
     if resumes and not held:
@@ -372,23 +374,8 @@ async def hold_queues(changes: Changes, names: tuple[str, ...], resumes: bool = 
         return False
     if not await changes.ask(asked(preview)):
         return False
-    done, refused, author = 0, list[str](), Author.here(changes.why)
-    for queue in queues:
-        try:
-            outcome = await arun(client, change(queue, author))
-        except Refused as error:  # usually another program's queue: go on with the others
-            refused.append(str(error))
-        except RedisqError as error:
-            refused += [str(error), "The rest was left as it is."]
-            break
-        else:
-            done, changes.last_op = done + 1, outcome.op or changes.last_op
-    if not refused:
-        _show_paused(changes, f"{what} {PAST[verb]}", done)
-        return True
-    some = [f"{count(done)} of {what} {PAST[verb]}"] if len(names) > 1 else []
-    changes.tell("\n".join([*some, *refused]), False)
-    return bool(done)
+    author = Author.here(changes.why)
+    return await _hold_each(changes, what, verb, [partial(change, one, author) for one in queues])
 
 
 async def hold_requests(
@@ -412,19 +399,33 @@ async def hold_requests(
         return False
     if not await changes.ask(asked(preview), len(live)):
         return False
+    author = Author.here(changes.why)
+    acts = [partial(control.change_request, queue, one.id, verb, author) for one in live]
+    return await _hold_each(changes, what, verb, acts)
+
+
+async def _hold_each(
+    changes: Changes,
+    what: str,
+    verb: Control,
+    acts: Sequence[Callable[[], Coroutine[Any, Any, ChangeOutcome]]],
+) -> bool:
+    """Pause or resume one after the other, and tell which could not be; whether one was."""
     done, refused = 0, list[str]()
-    for request in live:
-        change = control.change_request(queue, request.id, verb, Author.here(changes.why))
+    for act in acts:
         try:
-            outcome = await arun(client, change)
-        except RedisqError as error:  # it ended meanwhile: go on with the others
+            outcome = await arun(changes.deployment.client, act())
+        except Refused as error:  # this one only: go on with the others
             refused.append(str(error))
+        except RedisqError as error:
+            refused += [str(error), "The rest was left as it is."]
+            break
         else:
             done, changes.last_op = done + 1, outcome.op or changes.last_op
     if not refused:
         _show_paused(changes, f"{what} {PAST[verb]}", done)
         return True
-    some = [f"{count(done)} of {what} {PAST[verb]}"] if len(live) > 1 else []
+    some = [f"{count(done)} of {what} {PAST[verb]}"] if len(acts) > 1 else []
     changes.tell("\n".join([*some, *refused]), False)
     return bool(done)
 
