@@ -14,7 +14,7 @@ from redisq_ops.ops.change.consumer_groups import (
     group_preview,
     prepare_group,
 )
-from redisq_ops.tui.change.run_change import asked
+from redisq_ops.tui.change.run_change import asked, tell_one
 
 from .asked_values import value
 from .value_dialog import WantedValue
@@ -39,8 +39,4 @@ async def change_group(changes: Changes, name: str, group: str, verb: GroupVerb)
     if change is None or not await changes.ask(asked(group_preview(change), danger=verb == "rm")):
         return False
     outcome = await arun(client, carry_out_group(change, Author.here(changes.why)))
-    changes.last_op = outcome.op
-    changes.tell(
-        f"{group} was {'removed' if verb == 'rm' else 'moved'}\n{outcome.op} · U undoes it"
-    )
-    return True
+    return tell_one(changes, outcome, f"{group} was {'removed' if verb == 'rm' else 'moved'}")

@@ -9,7 +9,7 @@ from redisq_ops.core.redis.operation import arun
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.periodic import carry_out, periodic_preview, prepare_change
 from redisq_ops.ops.required_features import with_periodic
-from redisq_ops.tui.change.run_change import asked
+from redisq_ops.tui.change.run_change import asked, tell_one
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -34,6 +34,4 @@ async def change_periodic(
     if not await changes.ask(asked(preview, danger=verb == "rm")):
         return False
     outcome = await arun(client, carry_out(change, Author.here(changes.why)))
-    changes.last_op = outcome.op
-    changes.tell(f"{name} {PAST[verb]}\n{outcome.op} · U undoes it")
-    return True
+    return tell_one(changes, outcome, f"{name} {PAST[verb]}")

@@ -430,6 +430,16 @@ async def _hold_each(
     return bool(done)
 
 
+def tell_one(changes: Changes, outcome: ChangeOutcome, what: str) -> bool:
+    """Tell what one change without entries did; whether it changed anything."""
+    if outcome.op is None:
+        changes.tell(f"{what}: it was so already")
+        return False
+    changes.last_op = outcome.op
+    changes.tell(f"{what}\n{outcome.op} · U undoes it")
+    return True
+
+
 def _show_paused(changes: Changes, what: str, number: int) -> None:
     last = "it" if number == 1 else "the last one"
     how = f"\n{changes.last_op} · U undoes {last}" if changes.last_op else ""

@@ -12,7 +12,6 @@ from redisq_ops.core.redis.operation import arun
 from redisq_ops.ops.change import control
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.control_preview import client_preview, request_preview
-from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.filter.fields import quoted
 from redisq_ops.ops.filter.parser import parse
 from redisq_ops.ops.hint import words_of
@@ -119,7 +118,7 @@ async def _set_request(changes: Changes, address: str, verb: Control, value: str
         return False
     change = control.change_request(queue, id, verb, Author.here(changes.why), value)
     done = f"{verb} of request {id}" + (f": {value}" if value else "")
-    return _tell(changes, await arun(client, change), done)
+    return run_change.tell_one(changes, await arun(client, change), done)
 
 
 async def _set_client(
@@ -134,13 +133,4 @@ async def _set_client(
         return False
     author = Author.here(changes.why)
     change = control.change_client(queue, client, verb, author, value)
-    return _tell(changes, await arun(redis, change), f"{verb} of client {client}{to}")
-
-
-def _tell(changes: Changes, outcome: ChangeOutcome, what: str) -> bool:
-    if outcome.op is None:
-        changes.tell(f"{what}: it was so already")
-        return False
-    changes.last_op = outcome.op
-    changes.tell(f"{what}\n{outcome.op} · U undoes it")
-    return True
+    return run_change.tell_one(changes, await arun(redis, change), f"{verb} of client {client}{to}")
