@@ -98,10 +98,11 @@ def run_processes(n: int, target: Callable[..., object], args: tuple[Any, ...] =
 
 
 def _process_ended(index: int, child: _Child, stopping: bool) -> None:
-    assert child.process is not None
-    code, now = child.process.exitcode or 0, monotonic()
-    child.process.close()
-    child.process = None
+    # Taken out first: the handler of signals must not find a closed process.
+    process, child.process = child.process, None
+    assert process is not None
+    code, now = process.exitcode or 0, monotonic()
+    process.close()
     if code == 0 or stopping:
         child.code = max(code, 0)  # a process killed while it is to stop didn't fail
         return

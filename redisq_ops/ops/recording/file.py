@@ -48,6 +48,8 @@ _NEW: Final = f"""
 """
 _WHOLE_MS: Final = 60_000
 """time between two whole states"""
+_OPERATIONS: Final = 500
+"""latest changes of a state: each whole state of a file has them again"""
 _LATEST_MS: Final = 10**14
 _MOST: Final = 64 << 20
 """bytes of a sample's JSON; a longer one is damaged"""
@@ -100,6 +102,9 @@ class RecordedState:
                 self.queues.setdefault(name, {}).update(changed)
         self.consumers |= line.get("consumers", {})
         self.operations |= line.get("operations", {})
+        if len(self.operations) > _OPERATIONS:
+            latest = sorted(self.operations.values(), key=lambda each: each.started_ms)
+            self.operations = {each.id: each for each in latest[-_OPERATIONS:]}
         self.tasks |= line.get("tasks", {})
 
 

@@ -75,6 +75,8 @@ class Sampler:
         """queues with changes that no sample has read yet"""
         self._full: dict[str, int] = {}
         self._consumers: dict[str, int] = {}
+        self._consumers_left: set[str] = set()
+        """queues whose consumers no sample has read yet"""
         self._latest: dict[str, object] = {}
         self._tasks = KeptTasks(TASKS_MS)
         self._registry_ms = self._log_ms = 0
@@ -182,16 +184,21 @@ class Sampler:
     async def _read_consumers(
         self, due: Iterable[str], rows: Mapping[str, Any], now: int
     ) -> dict[str, Any]:
-        """The consumers of queues that were read now and have, or had, pending entries."""
+        """The consumers of queues that were read now, or whose turn it is now, and have, or had,
+        pending entries."""
+
+        def has_consumers(name: str) -> bool:
+            row = self.state.queues.get(name, {}) | (rows.get(name) or {})
+            return bool(row.get("pending")) or name in self.state.consumers
+
         wanted = [
             name
-            for name in due
-            if name in self._queues
-            and now - self._consumers.get(name, 0) >= CONSUMERS_MS
-            and ((rows[name] or {}).get("pending", 0) or name in self.state.consumers)
+            for name in sorted({*due, *self._consumers_left} & self._queues.keys())
+            if now - self._consumers.get(name, 0) >= CONSUMERS_MS and has_consumers(name)
         ]
+        wanted.sort(key=lambda name: self._consumers.get(name, 0))
         if self._consumers:  # the first sample has all queues
-            wanted.sort(key=lambda name: self._consumers.get(name, 0))
+            self._consumers_left = set(wanted[MOST_CONSUMERS:])
             del wanted[MOST_CONSUMERS:]
         found = await together(apart(consumer_reports(self._queues[name])) for name in wanted)
         reports = dict[str, Any]()

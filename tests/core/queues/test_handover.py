@@ -18,6 +18,7 @@ from redis.retry import Retry
 from redisq_ops.core.model.clock import FakeClock
 from redisq_ops.core.model.entry import Delivery, Settlement
 from redisq_ops.core.model.errors import BadInput, Unreachable
+from redisq_ops.core.model.settings import DEFAULTS
 from redisq_ops.core.queues.delay import DelaySet, HandoverResult, ShardedDelaySet
 from redisq_ops.core.queues.delay import handover as module
 from redisq_ops.core.queues.request import RequestQueue
@@ -363,6 +364,23 @@ def test_a_callable_gets_each_in_order_and_its_errors_are_failures(
     assert entry is not None and entry.state == "delayed" and entry.failures == 1
     assert entry.error is not None and entry.error.type == "OSError"
     assert dead is not None and dead.state == "dead"
+
+
+def test_what_fails_once_too_often_is_told_as_dead(
+    source: DelaySet[BlockingClient], clock: FakeClock
+) -> None:
+    put(source, 1)
+
+    def send(delivery: Delivery) -> None:
+        raise OSError("no route")
+
+    told = []
+    for _ in range(DEFAULTS.max_failures):
+        told.append(source.hand_over(send))
+        clock.now_ms += 10**9
+    assert set(told[:-1]) == {HandoverResult(0, 0, 1, False)}
+    assert told[-1] == HandoverResult(0, 1, 0, False)
+    assert source.counts().dead == 1
 
 
 def test_a_killed_caller_calls_again(source: DelaySet[BlockingClient], clock: FakeClock) -> None:

@@ -5,17 +5,18 @@ import threading
 import time
 from collections.abc import Iterator
 from http.client import HTTPConnection
+from itertools import count
 
 import pytest
 import redis
 
 from redisq_ops.core.model.entry import Settlement
-from redisq_ops.core.model.errors import BadInput
+from redisq_ops.core.model.errors import BadInput, Unreachable
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.worker import Worker
 from redisq_ops.core.worker.handler import Work
 from redisq_ops.core.worker.health import Endpoint, parse_address
-from redisq_ops.core.worker.lease_reclaimer import LeaseReclaimer
+from redisq_ops.core.worker.lease_reclaimer import LeaseReclaimer, Ping, answers
 
 GONE = "10.0.0.7:7001"
 
@@ -39,6 +40,11 @@ def queue(client: redis.Redis) -> RequestQueue[redis.Redis]:
     return queue
 
 
+def _monitor(queue: RequestQueue[redis.Redis], ping: Ping) -> LeaseReclaimer:
+    """A monitor for which ten seconds pass at each look at the clock."""
+    return LeaseReclaimer(queue, ping, count(0, 10).__next__)
+
+
 def pending(queue: RequestQueue[redis.Redis]) -> dict[str, str | None]:
     return {entry.id: entry.consumer for entry in queue.page("pending").entries}
 
@@ -47,7 +53,7 @@ def test_the_work_of_the_dead_is_brought_back_before_its_lease_ends(
     queue: RequestQueue[redis.Redis], caplog: pytest.LogCaptureFixture
 ) -> None:
     queue.take(3, consumer=GONE)
-    monitor = LeaseReclaimer(queue, Net())
+    monitor = _monitor(queue, Net())
     assert [monitor.look() for _ in range(3)] == [{}, {}, {GONE: 3}]
     assert queue.counts().waiting == 10
     again = queue.take(10, consumer="other")
@@ -59,7 +65,7 @@ def test_the_work_of_the_dead_is_brought_back_before_its_lease_ends(
 
 def test_its_late_result_changes_nothing(queue: RequestQueue[redis.Redis]) -> None:
     (delivery,) = queue.take(1, consumer=GONE).deliveries
-    monitor = LeaseReclaimer(queue, Net())
+    monitor = _monitor(queue, Net())
     for _ in range(3):
         monitor.look()
     queue.take(10, consumer="other")
@@ -69,7 +75,7 @@ def test_its_late_result_changes_nothing(queue: RequestQueue[redis.Redis]) -> No
 def test_an_entry_that_kills_its_workers_is_dead_in_the_end(
     queue: RequestQueue[redis.Redis],
 ) -> None:
-    monitor = LeaseReclaimer(queue, Net())
+    monitor = _monitor(queue, Net())
     for _ in range(3):
         queue.take(10, consumer=GONE)
         for _ in range(3):
@@ -80,7 +86,7 @@ def test_an_entry_that_kills_its_workers_is_dead_in_the_end(
 def test_who_answers_once_starts_afresh(queue: RequestQueue[redis.Redis]) -> None:
     queue.take(3, consumer=GONE)
     net = Net()
-    monitor = LeaseReclaimer(queue, net)
+    monitor = _monitor(queue, net)
     monitor.look()
     monitor.look()
     net.alive = {GONE}
@@ -92,7 +98,7 @@ def test_who_answers_once_starts_afresh(queue: RequestQueue[redis.Redis]) -> Non
 @pytest.mark.parametrize("sign", ["renewed", "settled", "taken"])
 def test_any_sign_of_life_counts(queue: RequestQueue[redis.Redis], sign: str) -> None:
     first, *_ = queue.take(3, consumer=GONE).deliveries
-    monitor = LeaseReclaimer(queue, Net())
+    monitor = _monitor(queue, Net())
     monitor.look()
     monitor.look()
     if sign == "renewed":
@@ -111,7 +117,7 @@ def test_others_are_left_alone(queue: RequestQueue[redis.Redis]) -> None:
     queue.take(2, consumer="10.0.0.8:7001")
     queue.take(2, consumer=GONE)
     net = Net("10.0.0.8:7001")
-    monitor = LeaseReclaimer(queue, net)
+    monitor = _monitor(queue, net)
     for _ in range(4):
         monitor.look()
     assert sorted(pending(queue).values(), key=str) == ["10.0.0.8:7001"] * 2 + ["laptop.4711"] * 2
@@ -132,16 +138,68 @@ def test_what_another_has_taken_meanwhile_is_left_to_it(queue: RequestQueue[redi
             return False
 
     queue.take(1, consumer=GONE)
-    monitor = LeaseReclaimer(queue, Meanwhile())
-    assert [monitor.look() for _ in range(3)] == [{}, {}, {GONE: 0}]
+    monitor = _monitor(queue, Meanwhile())
+    assert [monitor.look() for _ in range(3)] == [{}, {}, {}]
     assert pending(queue)["r1/1"] == "other"
+
+
+def test_a_lease_renewed_during_the_last_ping_is_left_alone(
+    queue: RequestQueue[redis.Redis],
+) -> None:
+    (delivery,) = queue.take(1, consumer=GONE).deliveries
+
+    class Late(Net):
+        def __call__(self, host: str, port: int) -> bool:
+            if super().__call__(host, port) is False and len(self.asked) == 3:
+                time.sleep(0.002)
+                assert queue.extend([delivery]) == [True]
+            return False
+
+    monitor = _monitor(queue, Late())
+    assert [monitor.look() for _ in range(5)] == [{}] * 5
+    assert monitor.look() == {GONE: 1}
+
+
+def test_a_worker_behind_a_firewall_has_time_to_renew_a_long_lease(
+    queue: RequestQueue[redis.Redis],
+) -> None:
+    """It renews a lease of a minute after 20 s, later than three pings take."""
+    queue.take(1, consumer=GONE, lease=60)
+    now_s = 0.0
+    monitor = LeaseReclaimer(queue, Net(), lambda: now_s)
+    for now_s in (0, 6, 12, 18, 24):
+        assert monitor.look() == {}
+    now_s = 31
+    assert monitor.look() == {GONE: 1}
+
+
+def test_a_monitor_outlives_an_outage_of_the_server(
+    queue: RequestQueue[redis.Redis], caplog: pytest.LogCaptureFixture
+) -> None:
+    stop = threading.Event()
+
+    class Down(LeaseReclaimer):
+        looks = 0
+
+        def look(self) -> dict[str, int]:
+            self.looks += 1
+            if self.looks == 3:
+                stop.set()
+            raise Unreachable("connection refused")
+
+    monitor = Down(queue)
+    monitor.run(stop, 0.001)
+    assert monitor.looks == 3
+    assert {r.getMessage() for r in caplog.records} == {
+        "can't look for dead workers: connection refused"
+    }
 
 
 def test_more_than_a_page_is_brought_back(client: redis.Redis) -> None:
     queue = RequestQueue(client, "many")
     queue.submit([b""] * 250, id="r1", limit=1000)
     queue.take(250, consumer=GONE)
-    monitor = LeaseReclaimer(queue, Net())
+    monitor = _monitor(queue, Net())
     assert [monitor.look() for _ in range(3)] == [{}, {}, {GONE: 250}]
     assert queue.counts().waiting == 250
 
@@ -169,7 +227,7 @@ def held(queue: RequestQueue[redis.Redis]) -> Iterator[Worker]:
 
 
 def test_a_worker_is_found_under_its_name(held: Worker, queue: RequestQueue[redis.Redis]) -> None:
-    monitor = LeaseReclaimer(queue)
+    monitor = _monitor(queue, answers)
     assert [monitor.look() for _ in range(4)] == [{}] * 4
     assert pending(queue) == {"r1/1": held.consumer}
     connection = HTTPConnection(held.consumer, timeout=5)
@@ -188,7 +246,7 @@ def test_a_port_where_nobody_listens_is_silent(queue: RequestQueue[redis.Redis])
     with socket.create_server(("127.0.0.1", 0)) as taken:
         name = f"127.0.0.1:{taken.getsockname()[1]}"
     queue.take(2, consumer=name)
-    monitor = LeaseReclaimer(queue)
+    monitor = _monitor(queue, answers)
     assert [monitor.look() for _ in range(3)] == [{}, {}, {name: 2}]
 
 

@@ -13,7 +13,7 @@ import subprocess
 import zlib
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,7 +25,7 @@ from redisq_ops.core.model.errors import BadInput, RedisqError, Refused
 from redisq_ops.core.model.row_fields import row_fields
 from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.server import EmbeddedServer
-from redisq_ops.ops.change.audit_log import Author
+from redisq_ops.ops.change.audit_log import Author, Operation
 from redisq_ops.ops.change.control import pause
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.inspect.queue_fields import QueueFields
@@ -40,7 +40,7 @@ from redisq_ops.ops.recording.file import (
 from redisq_ops.ops.recording.history import RecordedHistory
 from redisq_ops.ops.recording.playback import differences, recorded_operations, recorded_reports
 from redisq_ops.ops.recording.recorded_queue import FieldChange
-from redisq_ops.ops.recording.sampler import MOST, MOST_TASKS, Sampler
+from redisq_ops.ops.recording.sampler import MOST, MOST_CONSUMERS, MOST_TASKS, Sampler
 
 from ... import corrupt_values
 from ...command_line import Redisq, dead_letters, everywhere
@@ -270,6 +270,36 @@ def test_sqlite_prints_it(tmp_path: Path) -> None:
     }
 
 
+CHANGE = Operation(
+    id="op",
+    queue="q",
+    verb="purge",
+    started_ms=MOMENT,
+    who="ada",
+    whence="here",
+    why="",
+    what="all",
+    source="dead",
+    target="trash",
+    matched=1,
+    done=1,
+    steps=1,
+    undone=0,
+    inverse="",
+    ended=True,
+    tried=0,
+)
+
+
+def test_a_state_keeps_the_latest_changes_only() -> None:
+    """A recorder that runs for months writes them again each minute."""
+    state = RecordedState()
+    for n in range(1200):
+        change = replace(CHANGE, id=f"op{n}", started_ms=MOMENT + n)
+        state.apply({"at_ms": MOMENT + n, "operations": {change.id: change}})
+    assert list(state.operations) == [f"op{n}" for n in range(700, 1200)]
+
+
 # --- samples --------------------------------------------------------------------------------------
 
 
@@ -317,6 +347,22 @@ def test_a_sample_reads_in_full_only_what_changed(client: redis.Redis) -> None:
     assert stats["cmdstat_hvals"]["calls"] == len(queues), "compared again once all are read"
     assert sampler.state.queues.keys() == {queue.name for queue in queues}
     assert all(row["waiting"] + row["pending"] == 2 for row in sampler.state.queues.values())
+
+
+def test_consumers_of_queues_that_become_busy_at_once_are_read_by_turns(
+    client: redis.Redis,
+) -> None:
+    queues = [RequestQueue(client, f"q{n}") for n in range(2 * MOST_CONSUMERS + 1)]
+    for queue in queues:
+        queue.submit([b"x"] * 2, id="r1")
+    queues[0].take(1, consumer="w0")
+    sampler = Sampler(Deployment(client))
+    run(client, sampler.sample())
+    for queue in queues[1:]:
+        queue.take(1, consumer="w1")
+    read = [run(client, sampler.sample()).get("consumers", {}) for _ in range(3)]
+    assert [len(each) for each in read] == [MOST_CONSUMERS, MOST_CONSUMERS, 0]
+    assert sampler.state.consumers.keys() == {queue.name for queue in queues}
 
 
 @pytest.mark.alike

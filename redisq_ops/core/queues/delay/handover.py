@@ -36,9 +36,11 @@ class HandoverResult:
     done: int
     """entries that were handed over"""
     dead: int
-    """entries that the target refused for good: dead letters now, each with the reason"""
+    """entries that the target refused for good, or for which the callable failed once too often:
+    dead letters now, each with the reason"""
     back: int
-    """entries to try again: the target accepts none now, or the callable failed"""
+    """entries to try again: the target accepts none now, the callable failed, or its lease ended
+    first"""
     more: bool
     """more entries may be due now"""
     refusal: str | None = None
@@ -162,21 +164,21 @@ async def to_callable(
 
     taken = await source.take.op(n, consumer=consumer, lease=lease)
     ours = [True] * len(taken.deliveries)
-    outcomes: list[str] = []
+    words: list[str] = []
     for k, delivery in enumerate(taken.deliveries):
         if not ours[k]:
             continue
         end = decided(_called(call, delivery), None, source.retry)
         rest = taken.deliveries[k + 1 :]
         if rest:
-            _, ours[k + 1 :] = await together(
+            word, ours[k + 1 :] = await together(
                 source.settle.op([end]), source.extend.op(rest, lease)
             )
         else:
-            await source.settle.op([end])
-        outcomes.append(end.outcome)
-    done, dead = outcomes.count("ack"), outcomes.count("reject")
-    return HandoverResult(done, dead, len(outcomes) - done - dead, taken.more)
+            word = await source.settle.op([end])
+        words += word
+    done, dead = words.count("done"), words.count("dead")
+    return HandoverResult(done, dead, len(words) - done - dead, taken.more)
 
 
 def _called(call: Callable[[Delivery], object], delivery: Delivery) -> Settlement:
