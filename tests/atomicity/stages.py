@@ -510,7 +510,7 @@ def _stream(client: redis.Redis) -> Stage:
 
     built.operations = {
         "claim": given(2, False),
-        "removal of a consumer": given(2, True),
+        "removal of a consumer": given(9, True),
         "acknowledgement": settled,
         "undo of one": lambda queue: queue.undo_change("u", 1, "pend", ["g", "w1", f"{acked}/1/1"]),
         "new group": lambda queue: queue.place_group("h", None, StreamId(0, 0)),

@@ -167,9 +167,9 @@ class HasConsumerGroups(HasConsumers[C_co]):
     ) -> Reassigned:
         """Give a consumer's deliveries to consumer ``to`` of its group.
 
-        Only those idle for ``min_idle_ms``. ``remove``: in the same step remove the consumer and
-        give away the rest it holds by then, if one step can take that many. ``op``: the operation
-        whose audit log entry counts what was given (not on a cluster).
+        Only those idle for ``min_idle_ms``. ``remove``: in the same step remove the consumer, if
+        it holds nothing then. ``op``: the operation whose audit log entry counts what was given
+        (not on a cluster).
         """
 
     async def give_back_refused(self) -> str | None:

@@ -140,8 +140,6 @@ class Reassigned:
     """whether the consumer was removed"""
     already: int = 0
     """how many of the `moved` ones the other consumer had already"""
-    beside: tuple[str, ...] = ()
-    """ids that the consumer received meanwhile; they were moved too, so that it could be removed"""
     counted: bool = False
     """whether the step counted its entries in the audit log itself"""
 

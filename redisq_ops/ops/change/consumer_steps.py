@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from urllib.parse import quote
 
 from redisq_ops.core.engine.optional_features import HasConsumerGroups, HasRequests
-from redisq_ops.core.model.consumer_load import NOBODY, PendingDelivery
+from redisq_ops.core.model.consumer_load import NOBODY, PendingDelivery, Reassigned
 from redisq_ops.core.model.errors import Refused
 from redisq_ops.core.model.quoting import bytes_of
 from redisq_ops.core.model.states import Verb
@@ -114,9 +114,12 @@ class ConsumerSteps(ChangeSteps):
                     step=self._number,
                 )
             else:
+                # A consumer that is busy holds nothing only in the step that takes the last ones.
+                last = self.remove and not self._left
                 done = await held.queue.reassign.op(
-                    *whose, self.to, batch, min_idle_ms=least, op=self.op
+                    *whose, self.to, batch, min_idle_ms=least, remove=last, op=self.op
                 )
+                self._note_removal(done)
             results, self._counted = list(done.words), done.counted
             self._inverses += self._inverse(
                 [id for id, word in zip(batch, results, strict=True) if word == "moved"]
@@ -165,16 +168,9 @@ class ConsumerSteps(ChangeSteps):
             assert self.to is not None
             if not held.groups:
                 return False
-            done = await queue.reassign.op(
-                held.group, held.consumer, self.to, [], remove=True, op=self.op
-            )
-            if done.beside:
-                self.outcome.matched += len(done.beside)
-                self.outcome.done += len(done.beside)
-                self._inverses += self._inverse(done.beside)
-                await self._record()
-            if done.removed:
-                self.removed, held.groups = 1, []
+            whose = (held.group, held.consumer)
+            done = await queue.reassign.op(*whose, self.to, [], remove=True, op=self.op)
+            if self._note_removal(done):
                 return False
         else:
             groups, held.groups = held.groups[:PAGE_OF_GROUPS], held.groups[PAGE_OF_GROUPS:]
@@ -187,6 +183,11 @@ class ConsumerSteps(ChangeSteps):
                 return bool(held.groups)
             held.groups = [*busy, *held.groups]
         return await self._find_new_entries()
+
+    def _note_removal(self, done: Reassigned) -> bool:
+        if done.removed:
+            self.removed, self.held.groups = 1, []
+        return done.removed
 
     async def _find_new_entries(self) -> bool:
         """Find what the consumer took in the meantime, which has to be moved too."""

@@ -271,11 +271,9 @@ class StreamQueue(ForeignQueue[C_co], HasConsumerGroups[C_co]):
         keys, counted = await self._keys_of_step(op)
 
         def read(reply: list[bytes]) -> Reassigned:
-            answer = words(reply)
-            n = len(ids) + 1
-            there = answer[1:n].count("there")
-            now = tuple("moved" if word == "there" else word for word in answer[1:n])
-            return Reassigned(now, answer[0] == "1", there, tuple(answer[n:]), counted)
+            removed, *answer = words(reply)
+            now = tuple("moved" if word == "there" else word for word in answer)
+            return Reassigned(now, removed == "1", answer.count("there"), counted)
 
         return await self._script("reassign").call(
             keys,

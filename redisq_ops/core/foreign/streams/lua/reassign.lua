@@ -1,8 +1,8 @@
--- Give pending entries of one consumer to another, by identity. With `remove` the call also gives away
--- what else the first one holds by now (50 entries in all), and removes it if it holds nothing:
--- XGROUP DELCONSUMER alone loses what a consumer holds. Idle times and delivery counts stay, so a
--- claim by age finds the entries as before. An empty `consumer`: entries that nobody has, since their
--- consumer gave them back (XNACK, Redis 8.8); they are idle for -1.
+-- Give pending entries of one consumer to another, by identity. With `remove` the call then removes
+-- the first one if it holds nothing: XGROUP DELCONSUMER alone loses what a consumer holds. Idle times
+-- and delivery counts stay, so a claim by age finds the entries as before. An empty `consumer`:
+-- entries that nobody has, since their consumer gave them back (XNACK, Redis 8.8); they are idle for
+-- -1.
 -- `journal`: the operation's entry in the audit log, where the step counts what it gave; the stream
 -- itself on a cluster, which keeps the two in different slots.
 -- KEYS: stream journal
@@ -12,7 +12,7 @@
 -- FLAGS: allow-oom
 -- Returns 1 if the consumer was removed, one word per id: moved | there (`to` has it already, as
 -- after the same call before) | changed | gone (it was trimmed from the stream: nobody can work on
--- it), then the further ids that were given away.
+-- it).
 if journal ~= stream then
   type_check_key(journal, 'hash')
   corrupt_values_integers(journal, {'done'})
@@ -35,16 +35,9 @@ for i = first, #ARGV do
   end
   reply[#reply + 1] = word
 end
-if remove == '1' then
-  local left = 51 - #reply
-  for _, row in ipairs(left > 0 and redis.call('XPENDING', stream, group, '-', '+', left, consumer)
-    or {}) do
-    if give(row) == 'moved' then reply[#reply + 1] = row[1] end
-  end
-  if #redis.call('XPENDING', stream, group, '-', '+', 1, consumer) == 0 then
-    redis.call('XGROUP', 'DELCONSUMER', stream, group, consumer)
-    reply[1] = '1'
-  end
+if remove == '1' and #redis.call('XPENDING', stream, group, '-', '+', 1, consumer) == 0 then
+  redis.call('XGROUP', 'DELCONSUMER', stream, group, consumer)
+  reply[1] = '1'
 end
 if given > 0 and journal ~= stream then redis.call('HINCRBY', journal, 'done', given) end
 return reply
