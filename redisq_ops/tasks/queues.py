@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
-from functools import cache
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from threading import RLock
 from typing import Any, TypeAlias
 
-from redisq_ops import DelaySet, aconnect, async_wait, connect, wait
+from redisq_ops import DelaySet, aconnect, connect
+from redisq_ops.core.engine.wait import async_end_of, end_of
 from redisq_ops.core.model.clock import Clock, Seconds
 from redisq_ops.core.redis.client import aconnect_beside
-from redisq_ops.core.redis.operation import AsyncClient, BlockingClient
+from redisq_ops.core.redis.loop_clients import LoopClients
+from redisq_ops.core.redis.operation import BlockingClient
 
 Opener: TypeAlias = Callable[[str], Any]
 """a queue by its name"""
@@ -23,17 +24,20 @@ class JobQueues:
     them. In tests a stage stands for it, see `redisq_ops.testing.tasks`."""
 
     def __init__(self, kinds: Mapping[str, Any], url: str | None, prefix: str | None) -> None:
-        self._kinds, self._url, self._prefix = kinds, url, prefix
-        self._opening = RLock()
-        self._given: BlockingClient | None = None
+        self._kinds = kinds
         self._options: dict[str, Any] = {}
+        self._opening = RLock()
+        self._connect = partial(connect, url, prefix=prefix, role="tasks")
         self._open: Opener | None = None
-        self._aopen: dict[asyncio.AbstractEventLoop, tuple[Opener, AsyncGenerator[None]]] = {}
+        self._in_loops = LoopClients(
+            partial(aconnect, url, prefix=prefix, role="tasks"), self._opener
+        )
 
     def use(self, client: BlockingClient, prefix: str | None, clock: Clock | None = None) -> None:
         """Use this client, and in event loops its server, from now on."""
-        self._given, self._options = client, {"prefix": prefix, "clock": clock}
-        self._open, self._aopen = self._opener(client), {}
+        self._options = {"prefix": prefix, "clock": clock}
+        self._open = self._opener(client)
+        self._in_loops = LoopClients(partial(aconnect_beside, client, "tasks"), self._opener)
 
     def _opener(self, client: Any) -> Opener:
         @cache
@@ -50,25 +54,12 @@ class JobQueues:
         """A queue of this program by its name; of other `Tasks` it is a delay set."""
         with self._opening:
             if self._open is None:
-                self._open = self._opener(connect(self._url, prefix=self._prefix, role="tasks"))
+                self._open = self._opener(self._connect())
             return self._open(name)
 
     async def aqueue(self, name: str) -> Any:
         """The same on a client of the running event loop, which is closed when the loop ends."""
-        loop, there = asyncio.get_running_loop(), self._aopen
-        if loop not in there:
-            for each in list(there):  # other threads have loops, too
-                if each.is_closed():  # it ended without its generators
-                    there.pop(each, None)
-            if self._given is None:
-                client = aconnect(self._url, prefix=self._prefix, role="tasks")
-            else:
-                client = aconnect_beside(self._given, "tasks")
-            closing = _closing(client, loop, there)
-            there[loop] = self._opener(client), closing
-            await anext(closing)
-        opened, _ = there[loop]
-        return opened(name)
+        return (await self._in_loops.here())(name)
 
     def close(self) -> None:
         """Close the blocking connections; the next use opens new ones."""
@@ -77,23 +68,8 @@ class JobQueues:
 
     def ended(self, queue: str, id: str, timeout: Seconds | None) -> Any:
         """Wait for the end of a job, and return its `EntryOutcome`, or of a whole batch."""
-        found, (request, _, part) = self.queue(queue), id.partition("/")
-        end = next(iter(wait(found, [request], timeout)))
-        return found.outcomes([id])[0] if part else end
+        return end_of(self.queue(queue), id, timeout)
 
     async def aended(self, queue: str, id: str, timeout: Seconds | None) -> Any:
         """As `ended`, for asyncio."""
-        found, (request, _, part) = await self.aqueue(queue), id.partition("/")
-        end = await anext(async_wait(found, [request], timeout))
-        return (await found.outcomes([id]))[0] if part else end
-
-
-async def _closing(
-    client: AsyncClient, loop: asyncio.AbstractEventLoop, there: dict[Any, Any]
-) -> AsyncGenerator[None]:
-    """Closes a client when its event loop ends, which then ends its generators."""
-    try:
-        yield
-    finally:
-        there.pop(loop, None)
-        await client.aclose()
+        return await async_end_of(await self.aqueue(queue), id, timeout)

@@ -183,13 +183,7 @@ class Tasks:
 
     def declare_schedules(self) -> None:
         """Write the schedules of this code, and remove those that it no longer has."""
-        queue = self.queues.queue(self.name)
-        if queue.exists():
-            for there in queue.periodics():
-                if there.name.endswith(_CRON) and there.name not in self._crons:
-                    queue.remove_periodic(there.name)
-        for periodic in self._crons.values():
-            queue.set_periodic(periodic)
+        self.queues.queue(self.name).declare_periodics(list(self._crons.values()), _CRON)
 
     # --- working ---------------------------------------------------------------------------------
 

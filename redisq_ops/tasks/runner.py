@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -70,9 +69,7 @@ class Runner:
             if task.is_async:
                 result = await task.function(**kwargs)
             else:
-                function = partial(copy_context().run, task.function, **kwargs)
-                work.in_thread = self._threads.submit(function)
-                result = await asyncio.wrap_future(work.in_thread)
+                result = await work.run_in(self._threads, partial(task.function, **kwargs))
             keep = partial(self._kept, work, task, call, result)
             data = await in_thread(keep) if call.then else keep()
         except BaseException as error:

@@ -67,7 +67,7 @@ class Stage(JobQueues):
             raise BadInput("map needs a server: see redisq_ops.testing.fixtures")
         return self
 
-    def exists(self) -> bool:
+    def declare_periodics(self, *args: Any) -> None:
         raise BadInput("workers and schedules need a server: see redisq_ops.testing.fixtures")
 
     async def aqueue(self, name: str) -> _Awaited:

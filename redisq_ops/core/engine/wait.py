@@ -118,6 +118,21 @@ async def _async_ends(queue: HasEnds[AsyncClient, A], watch: _Watch[A]) -> Async
                 watch.check_time()
 
 
+def end_of(queue: Any, id: str, timeout: Seconds | None = None) -> Any:
+    """Wait for one request or entry, as `wait` does; of a sub-request, REQUEST/N, its outcome once
+    the request has ended."""
+    request, _, part = id.partition("/")
+    end = next(iter(wait(queue, request, timeout)))
+    return queue.outcomes([id])[0] if part else end
+
+
+async def async_end_of(queue: Any, id: str, timeout: Seconds | None = None) -> Any:
+    """As `end_of`, for asyncio."""
+    request, _, part = id.partition("/")
+    end = await anext(async_wait(queue, request, timeout))
+    return (await queue.outcomes([id]))[0] if part else end
+
+
 class _Watch(Generic[A]):
     """What is waited for, and when to read it; without I/O."""
 

@@ -9,6 +9,7 @@ retried after 1 s · 2ⁿ up to 15 minutes, ± 10 %.
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import inspect
 import json
@@ -24,24 +25,24 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from tempfile import TemporaryFile
 from time import monotonic
-from typing import IO, TYPE_CHECKING, Any, NoReturn, Protocol, runtime_checkable
+from typing import IO, TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, runtime_checkable
 
 from ..model.entry import Delivery, Failure, Settlement, task_of
 from ..model.errors import BadInput, TooLarge
 from ..model.retry_policy import RetryPolicy
 from ..model.settings import MAX_RESULT
+from .daemon_threads import DaemonThreads
 from .retry import Failed, failed
 
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop
-
     from ..engine.queue import Queue
     from ..redis.operation import BlockingClient
 
+T = TypeVar("T")
 REJECTED = 100
 STDERR_KEPT = 4096
 
@@ -82,10 +83,9 @@ class Work:
         self.error: BaseException | None = None
         self.settlement: Settlement | None = None
         self.timeout_s: float | None = None
-        self.loop: AbstractEventLoop | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
         """in which an async handler runs"""
         self.in_thread: Future[Any] | None = None
-        """what an async handler runs in a thread: after a time-out it goes on, in its slot"""
 
     @property
     def payload(self) -> bytes:
@@ -135,8 +135,13 @@ class Work:
 
     @property
     def goes_on(self) -> bool:
-        """Whether a part of an async handler still runs in a thread."""
+        """Whether a part of an async handler still runs in a thread, see `run_in`."""
         return self.in_thread is not None and not self.in_thread.done()
+
+    async def run_in(self, threads: DaemonThreads, call: Callable[[], T]) -> T:
+        """A part of an async handler that blocks. After a time-out it goes on, in its slot."""
+        self.in_thread = threads.submit(copy_context().run, call)
+        return await asyncio.wrap_future(self.in_thread)
 
     def extend(self) -> bool:
         """Renew the lease now; False: it is lost. The worker does so every third of the lease.

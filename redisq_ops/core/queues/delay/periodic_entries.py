@@ -6,6 +6,7 @@ entry has the score inf there: no scheduler, also of an older release, finds it 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha1
 from math import inf
 
@@ -47,6 +48,21 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
     async def remove_periodic(self, name: str) -> bool:
         """Remove a periodic entry; False: there was none. Runs that are scheduled already stay."""
         return await self._set_periodic(name, b"", 0) == "gone"
+
+    @operation
+    async def declare_periodics(self, specs: Sequence[Periodic], ending: str) -> None:
+        """Make the periodic entries whose names end with ``ending`` these: others are removed.
+
+        For code that declares its schedules and writes them when it starts.
+        """
+        if await self.exists.op():
+            left = {
+                there.name for there in await self.periodics.op() if there.name.endswith(ending)
+            }
+            for name in left - {spec.name for spec in specs}:
+                await self.remove_periodic.op(name)
+        for spec in specs:
+            await self.set_periodic.op(spec)
 
     def _set_periodic(self, name: str, spec: bytes, at: int) -> Description[str]:
         return self._call_registered("set_periodic", bytes.decode, name=name, spec=spec, at=at)

@@ -59,7 +59,7 @@ class DelaySet(PeriodicEntries[C_co], EntryResults[C_co], TimedQueue[C_co], Take
 
     public: ClassVar[tuple[str, ...]] = (
         *("schedule", "outcomes", "hand_over", "tick"),
-        *("set_periodic", "remove_periodic", "periodics", "get_periodic"),
+        *("set_periodic", "declare_periodics", "remove_periodic", "periodics", "get_periodic"),
     )
     kind: ClassVar[str] = "delay"
     takes_ready_times: ClassVar[bool] = True
