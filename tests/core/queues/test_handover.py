@@ -125,6 +125,17 @@ def test_other_content_under_a_known_id_is_a_dead_letter(
     assert dead.error is not None and dead.error.type == "Exists"
 
 
+@pytest.mark.parametrize("name", ["layout", "max_waiting"])
+def test_a_damaged_setting_of_the_target_counts_as_absent(
+    source: DelaySet[BlockingClient], client: BlockingClient, clock: FakeClock, name: str
+) -> None:
+    put(source, 2)
+    other = DelaySet(client, "other", clock=clock)
+    other.schedule([("first", b"x")], after=0)
+    client.hset(other.keys["cfg"], name, "many")
+    assert source.hand_over(other) == HandoverResult(2, 0, 0, False)
+
+
 @pytest.mark.parametrize("setting", [("closed", "draining"), ("max_waiting", "2")])
 def test_a_target_that_takes_nothing_now_loses_nothing(
     source: DelaySet[BlockingClient], mail: RequestQueue[BlockingClient], setting: tuple[str, str]

@@ -12,11 +12,12 @@ end
 if redis.call('HGET', to_cfg, 'closed') then
   return {err = 'CLOSED the queue to hand over to is draining and takes no new entries'}
 end
-if tonumber(redis.call('HGET', to_cfg, 'layout') or '0') > tonumber(layout) then
+if (tonumber(redis.call('HGET', to_cfg, 'layout') or '') or 0) > tonumber(layout) then
   return {err = 'CLOSED the shards of the queue to hand over to have changed'}
 end
 n = tonumber(n)
-local most = tonumber(redis.call('HGET', to_cfg, 'max_waiting') or DEFAULT.max_waiting)
+-- As `config` reads them: what isn't a number counts as absent.
+local most = tonumber(redis.call('HGET', to_cfg, 'max_waiting') or '') or DEFAULT.max_waiting
 if most > 0 then
   n = math.min(n, most - redis.call('ZCARD', to_delay))
   if n < 1 then return {err = 'FULL max_waiting of the queue to hand over to is ' .. most} end
