@@ -69,13 +69,15 @@ class Telemetry:
 
     def queue(self, queue: Q) -> Q:
         """The same queue object, whose submissions, takes and settlements report spans."""
-        spans: dict[str, Callable[..., Any]] = {"take": self._take, "settle": self._settle}
-        spans |= {name: partial(self._submitting, name) for name in PRODUCERS}
-        for name, traced in spans.items():
+        for name in PRODUCERS:
             if hasattr(queue, name):
+                traced = partial(self._submitting, name)
                 setattr(queue, name, _replaced(queue, getattr(queue, name), traced))
-        if (one_trip := getattr(queue, "_settle_and_take", None)) is not None:
-            vars(queue)["_settle_and_take"] = partial(self._settle_and_take, queue, one_trip)
+        # Whatever takes or settles ends in one of these.
+        steps: dict[str, Callable[..., Any]] = {"_take": self._take, "_settle": self._settle}
+        steps["_exchange"] = self._exchange
+        for name, step in steps.items():
+            vars(queue)[name] = partial(step, queue, getattr(queue, name))
         self._queues[queue.name] = queue
         return queue
 
@@ -119,25 +121,21 @@ class Telemetry:
             return await op(*args, **given)
 
     async def _take(
-        self,
-        queue: Queue[Any],
-        op: Callable[..., Description[TakeResult]],
-        *args: Any,
-        **given: Any,
+        self, queue: Queue[Any], op: Callable[..., Description[TakeResult]], *args: Any
     ) -> TakeResult:
         began = time.time_ns()
-        return self._took(queue, await op(*args, **given), began)
+        return self._took(queue, await op(*args), began)
 
     async def _settle(
         self,
         queue: Queue[Any],
-        op: Callable[..., Description[list[str]]],
+        op: Callable[..., Description[Sequence[str | Exception]]],
         settlements: Sequence[Settlement],
-    ) -> list[str]:
+    ) -> Sequence[str | Exception]:
         with _ended(self._settling(queue, settlements)):
             return await op(settlements)
 
-    async def _settle_and_take(
+    async def _exchange(
         self,
         queue: Queue[Any],
         op: Callable[..., Description[Any]],

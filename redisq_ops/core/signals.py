@@ -11,6 +11,14 @@ STOPPING = (signal.SIGTERM, signal.SIGINT)
 """what ends a program in order"""
 
 
+def signal_name(number: int) -> str:
+    """SIGKILL, …; of a real-time signal, which has no name, its number."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 @contextmanager
 def handled(
     handler: Callable[[int, FrameType | None], object], signals: tuple[int, ...] = STOPPING

@@ -148,10 +148,15 @@ class Queue(OperatorChanges[C_co]):
 
             words = queue.settle([Settlement(delivery, "fail", b"error text", delay=5)])
         """
+        return _no_error(await self._settle_each(settlements))
+
+    async def _settle_each(self, settlements: Sequence[Settlement]) -> Sequence[str | Exception]:
+        """As `settle`, but the error of a shard stands in the place of its words: what other shards
+        settled is settled."""
         await self._check_key_types_once()
         return await self._settle(settlements)
 
-    async def _settle(self, settlements: Sequence[Settlement]) -> list[str]:
+    async def _settle(self, settlements: Sequence[Settlement]) -> Sequence[str | Exception]:
         if not settlements:
             return []
         told, rows = ends(settlements, self._settled_row)
@@ -180,18 +185,21 @@ class Queue(OperatorChanges[C_co]):
         words, result = await self._settle_and_take(settlements, n, consumer, lease_ms)
         if isinstance(result, Exception):
             raise result
-        return words, result
+        return _no_error(words), result
 
     async def _settle_and_take(
         self, settlements: Sequence[Settlement], n: int, consumer: str, lease_ms: int
-    ) -> tuple[list[str], TakeResult | Exception]:
-        """`settle_and_take`, but the error of a take is returned as its result, because the
-        settlements before it were carried out and their words are needed."""
+    ) -> tuple[Sequence[str | Exception], TakeResult | Exception]:
+        """`settle_and_take`, but an error stands in the place of what it is about: the rest was
+        carried out, and is needed."""
         if not await self._ready_to_take():
-            return await self.settle.op(settlements), TakeResult((), None, False)
+            return await self._settle_each(settlements), TakeResult((), None, False)
         if self.exchanges_at_once and settlements and len(settlements) + n <= MAX_BATCH:
             return await self._exchange(settlements, n, consumer, lease_ms)
-        return await together(self._settle(settlements), attempt(self._take(n, consumer, lease_ms)))
+        words, taken = await together(
+            attempt(self._settle(settlements)), attempt(self._take(n, consumer, lease_ms))
+        )
+        return [words] * len(settlements) if isinstance(words, Exception) else words, taken
 
     async def _exchange(
         self, settlements: Sequence[Settlement], n: int, consumer: str, lease_ms: int
@@ -274,3 +282,13 @@ class Queue(OperatorChanges[C_co]):
     def replay_tracker(self) -> ReplayTracker:
         """Follows entries that are replayed in this queue until they end or die again."""
         return ReplayTracker(self)
+
+
+def _no_error(words: Sequence[str | Exception]) -> list[str]:
+    """The words; raises the first error among them."""
+    found = list[str]()
+    for word in words:
+        if isinstance(word, Exception):
+            raise word
+        found.append(word)
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from abc import abstractmethod
 from binascii import crc_hqx
@@ -20,8 +21,10 @@ from ..model.keys import Keys, checked_consumer
 from ..model.rate_limit import RateLimit
 from ..model.retry_policy import RetryPolicy
 from ..model.settings import LEASE_S
-from ..redis.operation import C_co, Description, operation, together
+from ..redis.operation import C_co, Description, attempt, operation, together
 from ..redis.parsers import scored
+
+log = logging.getLogger("redisq_ops.queue")
 
 SHARDS = 12
 MAX_SHARDS = 256
@@ -85,6 +88,8 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
         self.shards = checked_shards(shards)
         self.old_shards = 0
         self._random = random or Random()
+        self._told: set[str] = set()
+        """errors of shards that were logged"""
         self._parts: dict[tuple[int, int], ShardT] = {}
         self._latest_ms = 0
         if entry is not None:
@@ -191,7 +196,8 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
 
         One round trip to peek and at most `_ROUNDS` to take, for any number of shards; one more
         where the queue has a rate, of which each shard has an equal part. The registry is read on
-        the way, so a worker notices new shards by itself.
+        the way, so a worker notices new shards by itself. A shard that can't be taken from is an
+        error only where no other one had an entry; else the log says so, once.
         """
         checked_take(n)
         checked_consumer(consumer)
@@ -216,17 +222,20 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
         ready = [k for k in ranked if heads[k][0] <= now]
         ready = ready or sorted(ranked, key=lambda k: (heads[k][0], k))[:1]
         taken: list[Delivery] = []
-        look, more = None, False
+        look, more, error = None, False, None
         for _ in range(1 if paused else _ROUNDS):
             shares = self._share_out(n - len(taken), ready, heads)
             if not shares:
                 break
             replies = await together(
-                parts[k]._take(share, consumer, lease_ms) for k, share in shares.items()
+                attempt(parts[k]._take(share, consumer, lease_ms)) for k, share in shares.items()
             )
             unasked = [k for k in ready if k not in shares]
             ready, more = [], False
             for (k, share), reply in zip(shares.items(), replies, strict=True):
+                if isinstance(reply, Exception):
+                    error = reply
+                    continue
                 taken += (_marked(delivery, k) for delivery in reply.deliveries)
                 look = min(filter(None, (look, reply.look_again_ms)), default=None)
                 more = more or reply.more
@@ -234,6 +243,12 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
                     ready.append(k)
             more = more or bool(unasked)
             ready = unasked + ready
+        if error is not None:
+            if not taken:
+                raise error
+            if str(error) not in self._told:
+                self._told.add(str(error))
+                log.error("queue %s: one of its shards can't be used: %s", self.name, error)
         # In a paused queue the entries stay where they are: taking again would not help.
         return TakeResult(tuple(taken), None if taken else look, more and not paused)
 
@@ -241,9 +256,11 @@ class ShardMap(Queue[C_co], Generic[C_co, ShardT]):
         """How many of ``n`` entries to take from each shard that has some, the best first."""
         return _shares(n, ready)
 
-    async def _settle(self, settlements: Sequence[Settlement]) -> list[str]:
-        def ask(part: ShardT, some: list[Settlement]) -> Description[list[str]]:
-            return part._settle([s._replace(delivery=_plain(s.delivery)) for s in some])
+    async def _settle(self, settlements: Sequence[Settlement]) -> Sequence[str | Exception]:
+        async def ask(part: ShardT, some: list[Settlement]) -> list[str | Exception]:
+            plain = [s._replace(delivery=_plain(s.delivery)) for s in some]
+            words = await attempt(part._settle(plain))
+            return [words] * len(some) if isinstance(words, Exception) else list(words)
 
         return await self._grouped(settlements, lambda s: _shard(s.delivery), ask)
 

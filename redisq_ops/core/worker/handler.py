@@ -35,6 +35,7 @@ from ..model.entry import Delivery, Failure, Settlement, task_of
 from ..model.errors import BadInput, TooLarge
 from ..model.retry_policy import RetryPolicy
 from ..model.settings import MAX_RESULT
+from ..signals import signal_name
 from .daemon_threads import DaemonThreads
 from .retry import Failed, failed
 
@@ -373,7 +374,7 @@ class _Program:
         if code == REJECTED:
             failure = Failure("Reject", message or f"exit {REJECTED}")
             raise Failed(failure, f"{self._shown} (exit {REJECTED})", dead=True)
-        how = f"exit {code}" if code > 0 else signal.Signals(-code).name
+        how = f"exit {code}" if code > 0 else signal_name(-code)
         raise Failed(Failure(how, message), self._shown)
 
     def kill(self, work: Work) -> None:

@@ -23,7 +23,7 @@ from ..engine.queue import Queue
 from ..engine.registry import server_ms
 from ..model.clock import Seconds, checked_seconds
 from ..model.entry import Entry
-from ..model.errors import Unreachable
+from ..model.errors import RedisqError
 from ..model.settings import BATCH, RENEW_MS
 from ..redis.operation import BlockingClient, run
 from .health import parse_address
@@ -91,14 +91,18 @@ class LeaseReclaimer:
     def run(self, stop: Event, interval: Seconds = INTERVAL_S) -> None:
         """Call `look` every ``interval`` (seconds or a timedelta) until ``stop`` is set.
 
-        Goes on when the server can't be reached: that is a warning in the log.
+        A look that fails is a warning in the log, once while the reason is the same.
         """
         pause = checked_seconds(interval, "interval")
+        told = ""
         while not stop.wait(pause):
             try:
                 self.look()
-            except Unreachable as error:
-                log.warning("can't look for dead workers: %s", error)
+                told = ""
+            except RedisqError as error:
+                if told != str(error):
+                    told = str(error)
+                    log.warning("can't look for dead workers: %s", error)
 
     def look(self) -> dict[str, int]:
         """One round of pings. Returns consumer -> number of entries that were requeued."""

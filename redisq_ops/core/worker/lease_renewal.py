@@ -23,13 +23,13 @@ class LeaseRenewal:
     def _renew(self) -> None:
         wait = self._interval
         while not self._over.wait(wait):
-            try:
-                for source in self._sources:
+            wait = self._interval
+            for source in self._sources:
+                try:
                     if works := list(source.held.copy()):  # the copy is atomic, iterating isn't
                         source.renew(works)
-                wait = self._interval
-            except (RedisqError, RedisError):  # the loop reports it; try again sooner
-                wait = self._interval / 4
+                except (RedisqError, RedisError):  # the loop reports it; try again sooner
+                    wait = self._interval / 4
 
     def close(self) -> None:
         self._over.set()

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import socket
 import threading
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext, suppress
@@ -33,7 +31,7 @@ from ..model.settings import DEFAULTS, LEASE_S, MAX_BATCH
 from ..model.validation import listed, validated
 from ..redis import acl_rights
 from ..redis.operation import BlockingClient, Description, run
-from ..signals import handled
+from ..signals import handled, signal_name
 from .exchange_threads import Answer, ExchangeThreads
 from .executors import Slots, slots
 from .handler import Handler, TaskRules, Work, as_handler
@@ -139,7 +137,8 @@ class Worker:
             burst=burst,
             random=random,
         )
-        self._lists = deque(self._sources.by_wake_list)
+        self._listens = 0
+        """how often it listened to wake lists"""
         rules = self._handler.tasks.values()
         self._own_times = any(task.timeout_s is not None for task in rules)
         self._timed = timeout_s is not None or self._own_times
@@ -248,7 +247,7 @@ class Worker:
         return tally
 
     def _signalled(self, number: int, _frame: object) -> None:
-        self.stop(signal.Signals(number).name)
+        self.stop(signal_name(number))
 
     def _log_start(self) -> None:
         """Log what is in force."""
@@ -419,10 +418,12 @@ class Worker:
         if self._listening:
             return
         self._listening = True
-        # On a Cluster a command can't have keys of several slots: one list at a time.
-        self._lists.rotate(-1)
-        cluster = isinstance(self._client, RedisCluster)
-        self._listener.listen([self._lists[0]] if cluster else list(self._lists))
+        lists = list(self._sources.by_wake_list())
+        if isinstance(self._client, RedisCluster):
+            # There a command can't have keys of several slots: one list at a time.
+            self._listens += 1
+            lists = [lists[self._listens % len(lists)]]
+        self._listener.listen(lists)
 
     def _wait(self, seconds: float) -> None:
         """Wait for messages, and fail handlers that take too long."""
@@ -453,7 +454,7 @@ class Worker:
     def _woken(self, woken: WakeUp) -> None:
         self._listening = False
         # Hints can be lost: after a while without one, take from one queue anyway.
-        source = self._sources.by_wake_list[woken.key] if woken.key else self._sources.look_up()
+        source = self._sources.by_wake_list().get(woken.key or "") or self._sources.look_up()
         source.look_at, source.woken = 0.0, True
 
     def _handler_ended(self, work: Work, settlement: Settlement | None) -> None:
@@ -529,7 +530,7 @@ class Worker:
         at_once = [source] == [s for s, _ in settling] and not self._connection.troubled
         asks: list[Description[Any]] = []
         if not at_once:
-            asks += [s.queue.settle.op(settlements(works)) for s, works in settling]
+            asks += [s.queue._settle_each(settlements(works)) for s, works in settling]
         if source:
             asks.append(source.ask(free, self.consumer, settling[0][1] if at_once else ()))
 
@@ -557,12 +558,15 @@ class Worker:
                 # Nothing was taken; the worker goes on with its other queues.
                 source.set_aside(taken)
                 replies = [*replies[:-1], None]
-        for (one, works), words in zip(settling, replies, strict=False):
+        errors = [
             one.settled(works, words)
+            for (one, works), words in zip(settling, replies, strict=False)
+        ]
         if self._sources.since is None and self._sources.finished():
             self._sources.since = monotonic()
         self._start_alone()
-        self._quiet_until = monotonic() + self._connection.pause_for(replies, work=True)
+        failed = [*filter(None, errors), *replies[len(settling) :]]
+        self._quiet_until = monotonic() + self._connection.pause_for(failed, work=True)
 
     def _take_done(self, source: QueueSource, asked: int, alone: bool, taken: TakeResult) -> None:
         source.plenty = len(taken.deliveries) == asked
@@ -680,9 +684,11 @@ class Worker:
         for source in self._sources:
             try:
                 while works := source.to_settle():
-                    source.settled(works, source.queue.settle(settlements(works)))
+                    words = run(self._client, source.queue._settle_each(settlements(works)))
+                    if (error := source.settled(works, words)) is not None:
+                        raise error
             except (RedisqError, RedisError) as error:
-                n = len(source.finished)
+                n = len(source.held)
                 log.warning("%d results could not be sent; their leases will expire: %s", n, error)
                 if isinstance(error, Forbidden):
                     self._refused = error

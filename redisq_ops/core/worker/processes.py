@@ -19,7 +19,7 @@ from typing import Any
 
 from ..model.errors import BadInput
 from ..model.validation import validated
-from ..signals import handled
+from ..signals import handled, signal_name
 
 log = logging.getLogger("redisq_ops.worker")
 
@@ -109,7 +109,7 @@ def _process_ended(index: int, child: _Child, stopping: bool) -> None:
     quick = now - child.born < _QUICK_S
     child.pause = min(_LONGEST_PAUSE_S, max(0.1, 2 * child.pause)) if quick else 0.0
     child.due = now + child.pause
-    how = f"exit {code}" if code > 0 else signal.Signals(-code).name
+    how = f"exit {code}" if code > 0 else signal_name(-code)
     log.warning("worker process %d ended (%s); starting another", index, how)
 
 

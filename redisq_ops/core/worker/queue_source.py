@@ -64,7 +64,10 @@ class QueueSource:
 
     def ask(
         self, n: int, consumer: str, settling: Sequence[Work] = ()
-    ) -> Description[TakeResult] | Description[tuple[list[str], TakeResult | Exception]]:
+    ) -> (
+        Description[TakeResult]
+        | Description[tuple[Sequence[str | Exception], TakeResult | Exception]]
+    ):
         """Take up to ``n`` entries; ``settling``: work that the same call settles before."""
         self.asked += n
         self.woken = False
@@ -113,19 +116,28 @@ class QueueSource:
         self.settling += len(part)
         return part
 
-    def settled(self, works: Sequence[Work], replies: Sequence[str] | Exception) -> None:
-        """Take in the queue's replies for ``works``; after an error they are settled again."""
+    def settled(
+        self, works: Sequence[Work], replies: Sequence[str | Exception] | Exception
+    ) -> Exception | None:
+        """Take in the queue's replies for ``works``; what had an error is settled again. Returns
+        one of the errors."""
         self.settling -= len(works)
-        if isinstance(replies, Exception):
-            self.finished[:0] = works
-            return
-        self.held.difference_update(works)
-        if not self.queue.keeps_results:
-            self._warn_of_results(works)
-        self.ends["done"] += replies.count("done")
-        for work, word in zip(works, replies, strict=True):
-            if word != "done":
+        words = [replies] * len(works) if isinstance(replies, Exception) else replies
+        again, error = list[Work](), None
+        for work, word in zip(works, words, strict=True):
+            if isinstance(word, Exception):
+                again.append(work)
+                error = word
+            elif word == "done":
+                self.ends["done"] += 1
+            else:
                 self._report(work, word)
+        self.finished[:0] = again
+        ended = [work for work in works if work not in again] if again else works
+        self.held.difference_update(ended)
+        if not self.queue.keeps_results:
+            self._warn_of_results(ended)
+        return error
 
     def _warn_of_results(self, works: Sequence[Work]) -> None:
         """Log once that this queue keeps no results, and count those that are dropped."""
@@ -292,7 +304,6 @@ class QueueRotation:
         self._all = tuple(self._by_name.values())
         self._rotation = deque(self._all)
         self._looks = deque(self._all)
-        self.by_wake_list = {keys["wake"]: s for s in self for keys in s.queue.shard_keys}
         self.since: float | None = None
         """since when (monotonic seconds) finished work waits to be settled"""
 
@@ -307,6 +318,10 @@ class QueueRotation:
         """The queue that is looked at without a hint; also ``in_order`` each has its turn."""
         self._looks.rotate(-1)
         return self._looks[0]
+
+    def by_wake_list(self) -> dict[str, QueueSource]:
+        """All queues by their wake lists: one for each shard, of which a queue may get more."""
+        return {keys["wake"]: source for source in self for keys in source.queue.shard_keys}
 
     # Called several times per exchange, so without generators.
 

@@ -106,7 +106,7 @@ class ReconnectingConnection:
             self._met = True
             self._admitted = self._admitted or work
             if self._since is not None:
-                log.warning("the server answers again after %.1f s", monotonic() - self._since)
+                log.warning("it works again after %.1f s", monotonic() - self._since)
             self._since, self._pause_s = None, 0.0
         return 0.0
 

@@ -4,6 +4,7 @@ finish interrupted transfers between queues."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 from time import monotonic
 from typing import Any
 
@@ -11,6 +12,7 @@ from ..engine.queue import Queue
 from ..engine.registry import find, server_ms
 from ..engine.transfer_recovery import recover
 from ..engine.worker_register import WorkerRegistration
+from ..model.errors import Unreadable
 from ..redis.operation import BlockingClient, Description, attempt
 from .queue_source import QueueRotation, log
 from .retry import Random
@@ -42,8 +44,8 @@ class Upkeep:
         self._burst, self._random = burst, random
         self._recoverer = TransferRecoverer()
         self.due_at = 0.0
-        self.clock_s = 0.0
-        """the server's clock minus ours; only used to decide when to take"""
+        self.clock_s = inf
+        """the server's clock minus ours; only used to decide when to take; inf: not known yet"""
 
     def asks(self) -> list[Description[Any]]:
         """The upkeep that is due; the next one is in 30 s."""
@@ -83,15 +85,15 @@ class TransferRecoverer:
     async def look(self, queue: Queue[BlockingClient]) -> None:
         found = await attempt(recover(queue, most=_MOST_TRANSFERS))
         if isinstance(found, Exception):
-            self._log_once(f"queue {queue.name}", f"can't look for unfinished moves: {found}")
+            self.log_once(f"queue {queue.name}", f"can't look for unfinished moves: {found}")
             return
         for one in found:
             if one.problem is None:
                 log.warning("%s", one)
             else:
-                self._log_once(one.op, str(one))
+                self.log_once(one.op, str(one))
 
-    def _log_once(self, about: str, text: str) -> None:
+    def log_once(self, about: str, text: str) -> None:
         if about not in self._logged:
             self._logged.add(about)
             log.warning("%s", text)
@@ -105,7 +107,12 @@ async def _upkeep_of(queue: Queue[BlockingClient], recoverer: TransferRecoverer)
             await queue._ensure_registered()
     if not await queue.exists.op():
         return 0
-    went: int = await queue.upkeep.op()
+    went = await attempt(queue.upkeep.op())
+    if isinstance(went, Unreadable):  # no reason to leave the other queues alone
+        recoverer.log_once(f"upkeep of {queue.name}", f"queue {queue.name}: no upkeep: {went}")
+        went = 0
+    elif isinstance(went, Exception):
+        raise went
     await recoverer.look(queue)
     return went
 

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Any
 
 import redis
-from redis.exceptions import RedisError
+from redis.exceptions import RedisClusterException, RedisError
 
 from ..model.settings import IDLE_BLOCK_MS
 from ..redis.operation import BlockingClient
@@ -56,7 +56,8 @@ class WakeUpListener:
         while (keys := self._asked.get()) is not None:
             try:
                 key = self._wait(keys)
-            except (RedisError, OSError, TypeError):  # a TypeError: closed by another thread
+            # A TypeError: closed by another thread; of a Cluster: no node has the slot now.
+            except (RedisError, RedisClusterException, OSError, TypeError):
                 self._disconnect()
                 self._over.wait(1.0)  # the loop's next take reports the error; don't spin
                 key = None
