@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import redis
 
+from redisq_ops.core.engine import worker_register
 from redisq_ops.core.engine.worker_register import registered_workers
 from redisq_ops.core.model.activity import BEATS_MS
 from redisq_ops.core.queues.delay import DelaySet
@@ -65,3 +66,22 @@ def test_a_silent_worker_is_listed_while_it_holds_something(client: redis.Redis)
     assert odd.problem == "its field odd:worker is corrupt"
     assert queue.take(1, consumer="w").deliveries  # it disturbs nothing
     assert queue.activity(0).askers == 1
+
+
+def test_a_worker_is_found_among_thousands_of_producers(
+    client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each process that submits has a field for a day."""
+    queue = RequestQueue(client, "q")
+    queue.submit([b"x"], id="r")
+    now = queue.now()
+    fields: Any = {f"producer-{n}:submit": f"1 {now} ok" for n in range(4_000)}
+    fields |= {f"w{n}:worker": f"1 {now} {now} 1 77 box" for n in range(3)}
+    client.hset(queue.keys["callers"], mapping=fields)
+    found = run(client, registered_workers(queue))
+    assert [(process.name, process.problem) for process in found] == [
+        (f"w{n}", None) for n in range(3)
+    ]
+    monkeypatch.setattr(worker_register, "PAGES", 2)
+    *_, last = run(client, registered_workers(queue))
+    assert last.problem == "only about 1,000 of its callers were looked at"
