@@ -313,6 +313,23 @@ def test_pages_are_merged_by_time(later: Set, clock: FakeClock) -> None:
     ]
 
 
+def test_a_page_deep_in_entries_of_one_time_reads_no_more_than_a_page(
+    later: Set, clock: FakeClock
+) -> None:
+    names = [f"e{n:05}" for n in range(12_000)]
+    for at in range(0, len(names), 500):
+        later.schedule(
+            [(name, b"x" * 100) for name in names[at : at + 500]], at=clock.now_ms / 1000
+        )
+    random = Random(7)
+    for start in (0, 1, 11_990, 11_999, 12_000, *(random.randrange(12_000) for _ in range(5))):
+        before = later.client.info("stats")["total_net_output_bytes"]
+        window = later.page("waiting", start=start, max=20)
+        assert [entry.id for entry in window.entries] == names[start : start + 20]
+        read = later.client.info("stats")["total_net_output_bytes"] - before
+        assert read < 150_000, "all of them are over two megabytes"
+
+
 def test_bulk_moves_and_their_undo_reach_every_shard(later: Set, clock: FakeClock) -> None:
     put(later, ids(100), clock.now_ms + 1000)
     said = later.move(
