@@ -7,6 +7,7 @@ is left has the state done.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
 from ..model.entry import Entry, EntryOutcome, State, task_of
@@ -17,6 +18,17 @@ from ..redis.whole_keys import fields, members
 from ..sharding.sharded_queue import ShardedQueue
 from .queue import Queue
 from .reads import QueueReads
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """What is left of an entry."""
+
+    here: bool
+    """whether it is here, in whatever state"""
+    result: bytes | None
+    at: float | None
+    """when its result was kept, ms"""
 
 
 class EntryResults(Queue[C_co]):
@@ -30,17 +42,11 @@ class EntryResults(Queue[C_co]):
 
     async def _done(self, ids: Sequence[str]) -> dict[str, Entry]:
         """The entries among these of which only a result is kept."""
-        if not ids:
-            return {}
-        key = self.keys["result_at"]
-        ends, times = await together(
-            self._ends(ids), Call(("ZMSCORE", key, *ids), list[Any], key=key)
-        )
         return {
-            id: Entry(id, "done", since_ms=moment(at), record=result, task=task_of(id))
-            for id, (here, result), at in zip(ids, ends, times, strict=True)
+            id: Entry(id, "done", since_ms=moment(end.at), record=end.result, task=task_of(id))
+            for id, end in zip(ids, await self._ends(ids), strict=True)
             # What is here and in no state is on its way to another shard.
-            if not here and result is not None
+            if not end.here and end.result is not None
         }
 
     @operation
@@ -61,21 +67,21 @@ class EntryResults(Queue[C_co]):
             if entry is not None:
                 outcomes.append(EntryOutcome.of(id, entry))
                 continue
-            here, result = ends[id]
-            state: State | None = "pending" if here else None if result is None else "done"
-            outcomes.append(EntryOutcome(id, state, result if state == "done" else None))
+            end = ends[id]
+            state: State | None = "pending" if end.here else None if end.result is None else "done"
+            outcomes.append(EntryOutcome(id, state, end.result if state == "done" else None))
         return outcomes
 
-    async def _ends(self, ids: Sequence[str]) -> list[tuple[bool, bytes | None]]:
-        """For each entry whether it is here, in whatever state, and the result that is kept."""
+    async def _ends(self, ids: Sequence[str]) -> list[_End]:
         if not ids:
             return []
-        body, key = self.keys["body"], self.keys["result"]
-        here, results = await together(
+        body, key, times = self.keys["body"], self.keys["result"], self.keys["result_at"]
+        here, results, ended = await together(
             together(Call(("HEXISTS", body, id), bool, key=body) for id in ids),
             Call(("HMGET", key, *ids), list[bytes | None], key=key),
+            Call(("ZMSCORE", times, *ids), list[float | None], key=times),
         )
-        return list(zip(here, results, strict=True))
+        return [*map(_End, here, results, ended)]
 
     @property
     def _end_channels(self) -> str:
@@ -91,12 +97,16 @@ ResultsT = TypeVar("ResultsT", bound=EntryResults[None])
 class ShardedEntryResults(ShardedQueue[C_co, ResultsT], EntryResults[C_co]):
     """Results are kept in the shard where the entry ended."""
 
-    async def _ends(self, ids: Sequence[str]) -> list[tuple[bool, bytes | None]]:
-        """Of the shards in which the entries ended, which may have another number by now."""
+    async def _ends(self, ids: Sequence[str]) -> list[_End]:
+        """The latest of all shards: an entry's shard may have another number by now, and runs of
+        one id may have ended in several."""
         found = await self._on_each_shard(lambda part: part._ends(ids))
         return [
-            (any(here for here, _ in rows), next((r for _, r in rows if r is not None), None))
-            for rows in zip(*found, strict=True)
+            replace(
+                max(ends, key=lambda end: (end.result is not None, end.at or 0)),
+                here=any(end.here for end in ends),
+            )
+            for ends in zip(*found, strict=True)
         ]
 
     async def _clear_given_up(self, parts: Sequence[ResultsT]) -> None:
@@ -104,17 +114,24 @@ class ShardedEntryResults(ShardedQueue[C_co, ResultsT], EntryResults[C_co]):
         await together(self._copy_results(part) for part in parts)
 
     async def _copy_results(self, part: ResultsT) -> None:
-        """Copy what handlers returned to the first shard; a copy of an id that is there stays."""
+        """Copy what handlers returned to the first shard, unless that has a later result."""
         came, at = part.keys["result"], part.keys["result_at"]
         values, times = self.keys["result"], self.keys["result_at"]
         while rows := await scored(at, "0", str(BATCH - 1)):
             ids = [id for id, _ in rows]
-            results = await Call(("HMGET", came, *ids), list[Any], key=came)
-            kept = [(id, r, ms) for (id, ms), r in zip(rows, results, strict=True) if r is not None]
-            await together(Call(("HSETNX", values, id, r), int, key=values) for id, r, _ in kept)
+            results, there = await together(
+                Call(("HMGET", came, *ids), list[Any], key=came),
+                Call(("ZMSCORE", times, *ids), list[float | None], key=times),
+            )
+            kept = [
+                (id, result, ms)
+                for (id, ms), result, known in zip(rows, results, there, strict=True)
+                if result is not None and (known is None or known < ms)
+            ]
+            await together(Call(("HSET", values, id, r), int, key=values) for id, r, _ in kept)
             scores = [word for id, _, ms in kept for word in (ms, id)]
             if scores:
-                await Call(("ZADD", times, "NX", *scores), int, key=times)
+                await Call(("ZADD", times, "GT", *scores), int, key=times)
             await together(
                 [Call(("HDEL", came, *ids), int, key=came), Call(("ZREM", at, *ids), int, key=at)]
             )

@@ -178,11 +178,12 @@ class MergedReads(ShardMap[C_co, ShardT]):
         return await self._found(id, sorted((await self._shards_of([id]))[id]))
 
     async def _found(self, id: str, shards: Sequence[int]) -> Entry | None:
-        """The entry from the first of these shards that has it; a result of an earlier entry with
-        this id counts last."""
+        """The entry from the first of these shards that has it; if only results are left of
+        entries with this id, the latest."""
         found = await together(self._shard(k).get.op(id) for k in shards)
         entries = [_marked_entry(e, k) for k, e in zip(shards, found, strict=True) if e is not None]
-        return min(entries, key=lambda entry: entry.state == "done", default=None)
+        done = max(entries, key=lambda entry: entry.since_ms or 0, default=None)
+        return next((entry for entry in entries if entry.state != "done"), done)
 
     @operation
     async def rates(self, now_ms: int, minutes: int = 60) -> Rates:

@@ -46,6 +46,24 @@ def queue(
     assert queue.invariants() == []
 
 
+@pytest.mark.parametrize("end", ["ack", "purge"])
+def test_a_later_run_without_a_result_is_not_shown_with_an_earlier_ones(
+    queue: Any, end: str
+) -> None:
+    put(queue, "a", "b")
+    queue.settle([Settlement(held, "result", b"6") for held in take(queue)])
+    put(queue, "a")
+    (held,) = take(queue)
+    if end == "ack":
+        queue.settle([Settlement(held, "ack")])
+    else:
+        queue.settle([Settlement(held, "reject", b"no")])
+        queue.move("op", 1, ["a"], source="dead", target="gone", high_water_ms=2**52)
+    of_a, of_b = queue.outcomes(["a", "b"])
+    assert (of_a.state, of_a.result) == (None, None)
+    assert (of_b.state, of_b.result) == ("done", b"6")
+
+
 def test_what_a_handler_returned_is_kept_for_a_day(queue: Any, clock: FakeClock) -> None:
     put(queue, "a", "b", "c", "d")
     a, b, c, _ = sorted(take(queue), key=lambda held: held.id)
@@ -133,3 +151,21 @@ def test_results_outlive_the_shard_in_which_they_came(client: redis.Redis, kind:
             assert not client.exists("redisq:{q/3}:result", "redisq:{q/3}:result_at")
     put(fresh, "waits")
     assert [one.state for one in fresh.outcomes(["waits", "never"])] == ["waiting", None]
+
+
+def test_the_latest_result_counts_in_whatever_shard_it_ended(
+    client: redis.Redis, clock: FakeClock
+) -> None:
+    queue = ShardedFairQueue(client, "q", shards=4, clock=clock)
+    for n, name in enumerate("abcdefgh"):
+        queue.submit(name, [("x", b"")])
+        (held,) = take(queue)
+        assert queue.settle([Settlement(held, "result", name.encode())]) == ["done"]
+        clock.now_ms += 5
+        (end,) = queue.outcomes(["x"])
+        assert (end.state, end.result) == ("done", name.encode()), n
+    assert sum(client.exists(keys["result"]) for keys in queue.shard_keys) > 1
+    while queue.resize(1):
+        pass
+    (end,) = queue.outcomes(["x"])
+    assert end.result == b"h"

@@ -270,3 +270,18 @@ def test_the_asyncio_client_sends_again_too(server: EmbeddedServer, client: redi
         assert asyncio.run(story(proxy.url)) == expected
         assert proxy.seen[b"EVALSHA"] == 2
     assert seen(client) == should
+
+
+def test_replies_of_callers_that_came_and_went_go_faster_than_they_came(
+    client: redis.Redis,
+) -> None:
+    """A sweep every 30 s, and thousands of short-lived processes a day."""
+    clock = FakeClock(NOW)
+    queue = RequestQueue(client, "q", clock=clock)
+    queue.submit([b"x"], id="r")
+    fields: Any = {f"caller{n}:submit": f"1 {NOW} ok" for n in range(20_000)}
+    client.hset(queue.keys["callers"], mapping=fields)
+    clock.now_ms += 2 * 86_400_000
+    for _ in range(300):  # 150 minutes
+        queue.sweep()
+    assert client.hlen(queue.keys["callers"]) < 2_000

@@ -125,6 +125,42 @@ def test_other_content_under_a_known_id_is_a_dead_letter(
     assert dead.error is not None and dead.error.type == "Exists"
 
 
+def test_the_rate_holds_for_what_is_handed_over(
+    source: DelaySet[BlockingClient], client: BlockingClient, clock: FakeClock
+) -> None:
+    put(source, 50)
+    other = DelaySet(client, "other", clock=clock)
+    other.schedule([("first", b"x")], after=0)
+    source.configure("op", 1, {"rate": "10/s"})
+    handed = 0
+    for _ in range(20):
+        handed += source.hand_over(other).done
+        clock.now_ms += 100
+    assert 19 <= handed <= 21
+
+
+def test_what_is_to_run_again_goes_and_runs_again(
+    source: DelaySet[BlockingClient], client: BlockingClient, clock: FakeClock
+) -> None:
+    other = DelaySet(client, "other", clock=clock)
+    other.schedule([("first", b"x")], after=0)
+    source.schedule([("e1", b"old"), ("e2", b"old")], after=0)
+    assert len(source.take(2, consumer="w1").deliveries) == 2
+    source.schedule([("e1", b"new")], after=0, mode="move")
+    source.schedule([("e2", b"new")], after=60, mode="move")
+    clock.now_ms += LEASE + 1  # and the worker is gone
+    assert source.hand_over(other).done == 2
+    now, later = source.get("e1"), source.get("e2")
+    assert now is not None and later is not None
+    assert (now.state, now.payload) == ("waiting", b"new")
+    assert (later.state, later.payload) == ("delayed", b"new")
+    assert {entry.payload for entry in other.page("waiting", payloads=True).entries} == {
+        b"x",
+        b"old",
+    }
+    assert source.invariants() == other.invariants() == []
+
+
 @pytest.mark.parametrize("name", ["layout", "max_waiting"])
 def test_a_damaged_setting_of_the_target_counts_as_absent(
     source: DelaySet[BlockingClient], client: BlockingClient, clock: FakeClock, name: str

@@ -26,7 +26,7 @@ from redisq_ops.core.model.errors import (
     WrongKind,
 )
 from redisq_ops.core.model.keys import registry_key
-from redisq_ops.core.model.settings import LEASE_MS, LIMIT, MAX_RESULTS, PRIORITY
+from redisq_ops.core.model.settings import DEFAULTS, LEASE_MS, LIMIT, MAX_RESULTS, PRIORITY
 from redisq_ops.core.model.states import ZSETS
 from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.queues.request.digest import Digest
@@ -1080,6 +1080,35 @@ def test_a_request_that_follows_another_waits_for_its_end(
         queue.control("op", 4, "reopen", "late", "sealed")
     queue.control("op", 5, "reopen", "next", "sealed")
     assert queue.control("op", 6, "reopen", "late", "sealed") == ("ok", "cancelled")
+
+
+def test_a_cancelled_follower_makes_room_for_another(queue: Queue) -> None:
+    queue.submit([b"a"], id="first")
+    queue.submit([b"b"], id="next", follows="first")
+    queue.control("op", 1, "cancel", "next")
+    assert queue.submit([b"c"], id="better", follows="first").word == "ok"
+    with pytest.raises(Exists):
+        queue.submit([b"d"], id="third", follows="first")
+    while held := take(queue, 5):
+        settle(queue, "ack", *held)
+    assert state(queue, "better") == "done"
+
+
+def test_the_end_of_a_request_resumes_no_other_one_of_its_followers_id(
+    queue: Queue, clock: FakeClock
+) -> None:
+    queue.submit([b"a"], id="first")
+    queue.submit([b"b"], id="next", follows="first")
+    queue.control("op", 1, "cancel", "next")
+    clock.now_ms += 2 * DEFAULTS.trash_ms
+    while queue.sweep():
+        pass
+    assert queue.submit([b"c"], id="next").word == "ok"
+    queue.control("op", 2, "pause", "next")
+    while held := take(queue, 5):
+        settle(queue, "ack", *held)
+    assert state(queue, "first") == "done"
+    assert _record(queue, "next").paused and _record(queue, "next").waiting == 1
 
 
 def test_a_request_goes_on_once_when_what_it_follows_ends(queue: Queue) -> None:

@@ -197,3 +197,27 @@ def test_a_program_that_a_signal_ends_says_which(client: Client, number: int) ->
     assert entry is not None and entry.error is not None
     name = {9: "SIGKILL", 35: "signal 35"}[number]
     assert name in entry.error.message + entry.error.type and "why" in entry.error.message
+
+
+def test_an_idle_worker_watches_while_another_is_busy(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The busy one was to look again when the next entry is due."""
+    monkeypatch.setattr(wake_up, "IDLE_BLOCK_MS", 60_000)
+    queue = DelaySet(client, "later")
+    busy, go = threading.Event(), threading.Event()
+    ran: list[str] = []
+
+    def handle(work: Work) -> None:
+        ran.append(work.id)
+        if work.id == "long":
+            busy.set()
+            go.wait()
+
+    with working(queue, handle, consumer="w1"), working(queue, handle, consumer="w2"):
+        time.sleep(0.3)  # both are idle
+        queue.schedule([("long", b"x")], after=0.3)
+        queue.schedule([("next", b"x")], after=0.9)
+        busy.wait()
+        until(lambda: "next" in ran)
+        go.set()

@@ -1,8 +1,8 @@
 -- Taking entries of a kind whose waiting entries are in one sorted set of ready times: the first ones
 -- that are due.
 -- KEYS: delay meta
--- NEEDS: n
--- USES: config deliver history take_rate wake_workers write_buffer
+-- NEEDS: n consumer
+-- USES: config deliver history reclaim_expired take_rate wake_workers write_buffer
 
 -- `payloads`: the hash with the entries' payloads. Returns the reply of the take, and the entries' ids
 -- and records.
@@ -22,13 +22,17 @@ local function due_entries_take(payloads)
 end
 
 -- After the flush: note in the reply of a full take that more entries are due, and wake a worker for
--- them.
+-- them. If more will be due while this worker is busy, and it was the one to watch for that, another
+-- one is woken to do so.
 local function due_entries_more(reply, taken)
   if taken == 0 or taken < tonumber(n) then return end
   local top = redis.call('ZRANGE', delay, '0', '0', 'WITHSCORES')
   local more = top[2] and tonumber(top[2]) <= now
-  if not take_rate_stops(more) and more then
+  if take_rate_stops(more) then return end
+  if more then
     reply[2] = '1'
+    wake_workers(1)
+  elseif top[2] and reclaim_expired_leave_watch(consumer) then
     wake_workers(1)
   end
 end

@@ -63,3 +63,9 @@ local function reclaim_expired_watch(sleeper, early)
   redis.call('HSET', stat, 'watch_by', sleeper, 'watch_until', math.max(due, now) + 200)
   return due
 end
+
+-- Give up the watch; returns whether `sleeper` had it.
+local function reclaim_expired_leave_watch(sleeper)
+  if redis.call('HGET', stat, 'watch_by') ~= sleeper then return false end
+  return redis.call('HDEL', stat, 'watch_by', 'watch_until') > 0
+end

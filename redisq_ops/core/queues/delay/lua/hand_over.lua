@@ -1,8 +1,9 @@
 -- Hand due entries over to another delay set in one step: both queues' keys are in one slot, or this is
--- no cluster. An entry whose id is taken there becomes a dead letter here.
+-- no cluster. An entry whose id is taken there becomes a dead letter here. One that was scheduled again
+-- while it was delivered goes, and runs here again.
 -- KEYS: to_body to_delay to_cfg to_wake delay body err callers
 -- ARGV: n layout
--- USES: reclaim_expired clock config history record transitions type_check
+-- USES: reclaim_expired clock config history record storage_again take_rate transitions type_check
 -- Returns: how many went, how many are dead, 1 if more may be due.
 type_check_key(to_body, 'hash')
 type_check_key(to_delay, 'zset')
@@ -22,7 +23,8 @@ if most > 0 then
   n = math.min(n, most - redis.call('ZCARD', to_delay))
   if n < 1 then return {err = 'FULL max_waiting of the queue to hand over to is ' .. most} end
 end
-if config.paused then return {0, 0, 0} end
+n = take_rate_allows(n)
+if config.paused or n == 0 then return {0, 0, 0} end
 history_by = 'handover'
 if reclaim_expired(16) > 0 then transitions_flush() end -- without workers nobody else does it
 local ids, went = redis.call('ZRANGE', delay, '-inf', now, 'BYSCORE', 'LIMIT', 0, n), 0
@@ -31,7 +33,13 @@ for i, r in ipairs(record_read(ids)) do
   if redis.call('HSETNX', to_body, id, redis.call('HGET', body, id) or '') == 1 then
     redis.call('ZADD', to_delay, now, id)
     if history_all then history_note('handed-over', id) end
-    transitions_leave(id, 'waiting', 'done')
+    local again = storage_again(id)
+    if again then
+      counters_add('done', 1)
+      transitions_move(id, 'waiting', again > now and 'delayed' or 'waiting', again, record_unpack(nil))
+    else
+      transitions_leave(id, 'waiting', 'done')
+    end
     went = went + 1
   else
     r.reason, r.consumer, r.first = 'rejected', history_by, r.first > RECORD_REPLAYED and r.first or now
@@ -40,6 +48,7 @@ for i, r in ipairs(record_read(ids)) do
     transitions_move(id, 'waiting', 'dead', now, r)
   end
 end
+take_rate_count(#ids)
 history_tally('o', went)
 if went > 0 then redis.pcall('LPUSH', to_wake, '1') end
 transitions_flush()

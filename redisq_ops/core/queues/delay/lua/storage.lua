@@ -16,6 +16,7 @@ local function storage_moved(id, from, to, r, value)
   if value then results_keep(id, value) end
   if to == 'done' or to == 'gone' then
     gone[#gone + 1] = id
+    if not value then results_none({id}) end
   elseif to == 'waiting' or to == 'delayed' then
     woken = woken + 1
   elseif to == 'dead' then
@@ -23,7 +24,10 @@ local function storage_moved(id, from, to, r, value)
   end
 end
 
-local function storage_done(ids) list_append(gone, ids) end
+local function storage_done(ids)
+  list_append(gone, ids)
+  results_none(ids)
+end
 
 -- Rescheduled while it was delivered: the next ready time and payload are in `next`.
 local function storage_again(id)
@@ -86,7 +90,7 @@ local function storage_move_range(ids, _, to)
   end
   if to == 'gone' then
     -- mutant a whole state emptied, and its payloads kept
-    list_append(gone, moved)
+    storage_done(moved)
   elseif to == 'waiting' then
     woken = woken + n
   end

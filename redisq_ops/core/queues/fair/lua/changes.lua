@@ -10,6 +10,7 @@ local function storage_moved(id, from, to, r, value)
   -- mutant results lost: (id, value) => (id, '')
   if value then results_keep(id, value) end
   if to == 'dead' then results_dead(id) end
+  if (to == 'done' or to == 'gone') and not value then results_none({id}) end
   if to == 'done' then
     done[#done + 1] = id
   else
@@ -18,7 +19,10 @@ local function storage_moved(id, from, to, r, value)
   end
 end
 
-local function storage_done(ids) list_append(done, ids) end
+local function storage_done(ids)
+  list_append(done, ids)
+  results_none(ids)
+end
 
 local function storage_score(id, state)
   local zsets = {pending = lease, delayed = delay, dead = dead, trash = trash}

@@ -7,6 +7,9 @@ local request_completion_followers = {}
 -- Before the first write, of a request that ends: reads its follower.
 local function request_completion_prepare(q)
   q.followed = redis.call('HGET', r_ .. q.rid, 'then')
+  if q.followed and redis.call('HGET', r_ .. q.followed, 'follows') ~= q.rid then
+    q.followed = nil -- the id is another request's by now
+  end
   local follower = q.followed and request_get(q.followed)
   if follower and follower.paused == 1 then
     type_check_key(p_ .. follower.priority, 'list')

@@ -1,12 +1,13 @@
--- Remove finished requests after `keep_ms`, some thousands of sub-requests a call. A request with dead
+-- Remove finished requests after `keep_ms`, a few thousand sub-requests a call. A request with dead
 -- letters stays, and so does a stream whose record is corrupt or gone. Sub-requests that were cancelled
 -- while they waited may have records. `moves`: a live request may be waiting for an unfinished move.
 -- KEYS: retire s_ r_ res_ meta err edited again_ later_ fin
 -- IMPLEMENTS: storage_retire
 -- USES: counters request
 local function storage_retire(_, moves)
-  local went = 0
+  local went, swept = 0, 0
   for _, rid in ipairs(redis.call('ZRANGE', retire, '-inf', now, 'BYSCORE', 'LIMIT', 0, 50)) do
+    if swept >= 5000 then break end
     local readable, q = pcall(request_get, rid)
     local live = readable and q and (q.state == 'open' or q.state == 'sealed')
     local astray = readable and not q and redis.call('EXISTS', s_ .. rid) == 1
@@ -26,11 +27,10 @@ local function storage_retire(_, moves)
       local upto = math.min(piece + (cancelled and 0 or 49), last)
       for i = piece, upto do redis.call('UNLINK', res_ .. rid .. ':' .. i) end
       if cancelled then
-        local ids = {}
-        for k = 1, 1000 do ids[k] = rid .. '/' .. (piece * 1000 + k - 1) end
-        redis.call('HDEL', meta, unpack(ids))
-        redis.call('HDEL', err, unpack(ids))
-        redis.call('HDEL', edited, unpack(ids))
+        local ids, from = {}, piece * 1000
+        for k = from, math.min(q.total, from + 999) do ids[#ids + 1] = rid .. '/' .. k end
+        swept = swept + #ids
+        for _, key in ipairs({meta, err, edited}) do redis.call('HDEL', key, unpack(ids)) end
       end
       if upto < last then
         redis.call('HSET', r_ .. rid, 'swept', upto + 1)

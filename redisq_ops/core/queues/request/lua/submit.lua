@@ -44,14 +44,16 @@ if q then
 elseif tonumber(start) ~= 1 then
   return {err = 'NOTFOUND no such request to add to: ' .. rid}
 end
-local leader
+local leader, follower
 if not q and follows ~= '' then
   leader = request_get(follows)
   if not leader then return {err = 'NOTFOUND no such request to follow: ' .. follows} end
   if leader.state == 'cancelled' then
     return {err = 'CLOSED the request to follow was cancelled: ' .. follows}
   end
-  if redis.call('HEXISTS', r_ .. follows, 'then') == 1 then
+  local other = redis.call('HGET', r_ .. follows, 'then')
+  follower = other and request_get(other)
+  if follower and follower.state ~= 'cancelled' then
     return {err = 'EXISTS another request follows ' .. follows}
   end
 end
@@ -76,6 +78,7 @@ if not q then
   if trace ~= '' then redis.call('HSET', r_ .. rid, 'trace', trace) end
   if op ~= '' then redis.call('HSET', r_ .. rid, 'op', op) end
   if leader and leader.state ~= 'done' then
+    if follower then redis.call('HDEL', r_ .. follower.rid, 'follows') end
     redis.call('HSET', r_ .. follows, 'then', rid)
     redis.call('HSET', r_ .. rid, 'follows', follows)
     q.paused = 1
