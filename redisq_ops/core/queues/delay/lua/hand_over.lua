@@ -3,7 +3,8 @@
 -- while it was delivered goes, and runs here again.
 -- KEYS: to_body to_delay to_cfg to_wake delay body err callers
 -- ARGV: n layout
--- USES: reclaim_expired clock config history record storage_again take_rate transitions type_check
+-- USES: reclaim_expired clock config counters history record storage_again take_rate transitions
+-- USES: type_check
 -- Returns: how many went, how many are dead, 1 if more may be due.
 type_check_key(to_body, 'hash')
 type_check_key(to_delay, 'zset')
