@@ -247,6 +247,21 @@ def test_pages_mark_a_record_that_cannot_be_read(client: redis.Redis) -> None:
         assert len(problems) == 3 and problems.pop(entry.id) and not any(problems.values())
 
 
+def test_a_job_of_another_program_that_cannot_be_read_is_a_corrupt_row(
+    client: redis.Redis, url: str
+) -> None:
+    job: dict[Any, Any] = {"name": "send", "timestamp": 1, "data": "{}", "attemptsMade": 2}
+    client.hset("bull:shop:meta", "version", "bullmq:5.70.0")
+    client.hset("bull:shop:good", mapping=job)
+    client.set("bull:shop:bad", "no hash")
+    client.zadd("bull:shop:failed", {"good": 1000, "bad": 2000})
+    good, bad = sorted(rows(url, "dead", queue="bullmq:shop"), key=lambda row: row["id"] == "bad")
+    assert (good["id"], good["attempts"], good["_corrupt"]) == ("good", 2, None)
+    assert (bad["id"], bad["failures"], bad["lost"], bad["attempts"]) == ("bad", None, None, None)
+    assert "its job" in bad["_corrupt"]
+    assert rows(url, "dead", queue="bullmq:shop", id="bad") == [bad]
+
+
 @pytest.mark.slow
 @pytest.mark.alike
 @pytest.mark.parametrize("kind", ["request", "fair", "circular"])

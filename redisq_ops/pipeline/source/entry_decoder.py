@@ -33,7 +33,7 @@ from .arrow_batch import (
     origin_columns,
     timestamp_array,
 )
-from .model_rows import INT_LIMIT, PAYLOAD_COLUMNS, DecodedEntry, entry_batch
+from .model_rows import INT_LIMIT, PAYLOAD_COLUMNS, entry_batch
 
 _WORD_INDEX = {name: nth for nth, name in enumerate(record.FIELDS)}
 _RECORD_COLUMNS = {
@@ -220,10 +220,10 @@ class _FingerprintCache(dict[tuple[str | None, str, str | None], str | None]):
         return group
 
 
-def _decode_rows(page: ColumnPage, state: State) -> list[DecodedEntry]:
+def _decode_rows(page: ColumnPage, state: State) -> list[Entry]:
     n = len(page.ids)
     nulls: list[Any] = [None] * n
-    found: list[DecodedEntry] = []
+    found: list[Entry] = []
     for id, score, line, error, payload, client, called in zip(
         page.ids,
         page.scores,
@@ -249,10 +249,11 @@ def _decode_rows(page: ColumnPage, state: State) -> list[DecodedEntry]:
                 if not 0 <= entry.attempts < INT_LIMIT:
                     raise ValueError("counts out of range")
             owner = client.decode() if isinstance(client, bytes) else client
-            found.append((_with_owner(entry, owner, called), None))
+            found.append(_with_owner(entry, owner, called))
         except (ValueError, OverflowError, LookupError, RedisqError) as problem:
-            unreadable = Entry(name, state, at_ms=at, since_ms=at if state == "dead" else None)
-            found.append((unreadable, f"it can't be read: {describe_error(problem)}"))
+            since_ms = at if state == "dead" else None
+            why = f"it can't be read: {describe_error(problem)}"
+            found.append(Entry(name, state, at_ms=at, since_ms=since_ms, problem=why))
     return found
 
 

@@ -46,7 +46,7 @@ class EntryReader(PartReader):
                 raise entry
             elif entry is not None and self.is_selected(entry):
                 yield model_rows.entry_batch(
-                    [(entry, entry.problem)], self.origin, self.schema, self.options.reads_payloads
+                    [entry], self.origin, self.schema, self.options.reads_payloads
                 )
 
     def _needed_columns(self) -> frozenset[str]:
@@ -99,8 +99,8 @@ class EntryReader(PartReader):
         page: Page = self.run(make)
         if page.problem:  # a table can't mark itself as incomplete
             raise WrongKind(page.problem)
-        rows = [(entry, None) for entry in page.entries if self.in_time_range(entry)]
-        batch = model_rows.entry_batch(rows, self.origin, self.schema, payloads)
+        entries = [entry for entry in page.entries if self.in_time_range(entry)]
+        batch = model_rows.entry_batch(entries, self.origin, self.schema, payloads)
         return batch, page.cursor
 
 

@@ -70,10 +70,10 @@ class HistoryReader(PartReader):
     def _death_rows(self, died: Sequence[history_events.Death]) -> pa.RecordBatch:
         """A row for each event by which an entry became dead, with its record if it still is."""
         found = self.run(lambda: together(attempt(self.shard_queue.get.op(one.id)) for one in died))
-        rows: list[model_rows.DecodedEntry] = []
+        entries: list[Entry] = []
         for one, entry in zip(died, found, strict=True):
             if isinstance(entry, Entry) and entry.state == "dead" and entry.since_ms == one.at_ms:
-                rows.append((entry, entry.problem))
+                entries.append(entry)
                 continue
             if isinstance(entry, Exception) and not isinstance(entry, (WrongKind, Unreadable)):
                 raise entry
@@ -82,8 +82,9 @@ class HistoryReader(PartReader):
                 if isinstance(entry, Exception)
                 else "it was changed after it became dead"
             )
-            rows.append((Entry(one.id, "dead", since_ms=one.at_ms), reason))
-        return model_rows.entry_batch(rows, self.origin, self.schema, self.options.reads_payloads)
+            entries.append(Entry(one.id, "dead", since_ms=one.at_ms, problem=reason))
+        payloads = self.options.reads_payloads
+        return model_rows.entry_batch(entries, self.origin, self.schema, payloads)
 
     def _in_history_range(self, events: list[RawEvent]) -> list[RawEvent]:
         """Events within the options' time range; an event without a time counts by its id."""

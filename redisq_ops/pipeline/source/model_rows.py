@@ -35,9 +35,6 @@ Row = dict[str, Any]
 _OF_TASK = ("task", "every", "ended", "failed", "p50_ms", "p95_ms", "timed")
 _OF_SCHEDULE = ("name", "program", "cron", "zone", "task", "run", "paused", "payload")
 
-DecodedEntry = tuple[Entry, str | None]
-"""an entry, and the reason if it could not be read"""
-
 
 def _request_of(entry: Entry) -> str | None:
     return entry.id.rpartition("/")[0] or None
@@ -81,21 +78,21 @@ ENTRY_COLUMNS: dict[str, Callable[[Entry], Any]] = {
 
 
 def entry_batch(
-    decoded: Sequence[DecodedEntry], origin: RowOrigin, schema: pa.Schema, payloads: bool = True
+    entries: Sequence[Entry], origin: RowOrigin, schema: pa.Schema, payloads: bool = True
 ) -> pa.RecordBatch:
-    """Entries that the core has decoded one by one."""
+    """Entries that the core has decoded one by one. Of one with a ``problem`` only its id and its
+    times in the state are known."""
     return build_with_placeholders(
         lambda rows: _entry_batch(rows, origin, schema, payloads),
-        decoded,
-        lambda row: (Entry(row[0].id, row[0].state), "it has a value out of range"),
+        entries,
+        lambda entry: Entry(entry.id, entry.state, problem="it has a value out of range"),
     )
 
 
 def _entry_batch(
-    decoded: Sequence[DecodedEntry], origin: RowOrigin, schema: pa.Schema, payloads: bool
+    rows: Sequence[Entry], origin: RowOrigin, schema: pa.Schema, payloads: bool
 ) -> pa.RecordBatch:
-    rows = [entry for entry, _ in decoded]
-    whole = not any(problem for _, problem in decoded)
+    whole = not any(entry.problem for entry in rows)
     columns: Columns = {**origin_columns(origin, len(rows)), "id": [entry.id for entry in rows]}
     if origin.requests:
         columns["request"] = [_request_of(entry) for entry in rows]
@@ -107,8 +104,8 @@ def _entry_batch(
         if whole or name in _PLACE_TIMES:
             columns[name] = list(map(get, rows))
         else:
-            columns[name] = [None if problem else get(entry) for entry, problem in decoded]
-    columns["_corrupt"] = [problem for _, problem in decoded]
+            columns[name] = [None if entry.problem else get(entry) for entry in rows]
+    columns["_corrupt"] = [entry.problem for entry in rows]
     return make_batch(columns, len(rows), schema)
 
 

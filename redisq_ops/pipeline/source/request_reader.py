@@ -98,7 +98,7 @@ class RequestReader(PartReader):
         assert isinstance(self.shard_queue, HasRequests)
         make = partial(self.shard_queue.subrequests.op, request, start, size, payloads)
         found, took = self.timed_call(make)
-        read = [(entry, None) for entry in found if self.is_selected(entry)]
+        read = [entry for entry in found if self.is_selected(entry)]
         return model_rows.entry_batch(read, self.origin, self.schema, payloads), took
 
     def _unreadable(self, request: str, number: int | None, reason: str) -> pa.RecordBatch:
