@@ -27,6 +27,7 @@ from redisq_ops.pipeline.session.data_source import RedisqDataSource
 from redisq_ops.pipeline.sink.entry_writer import EntryWriter, Partition
 from redisq_ops.pipeline.sink.write_options import parse_write_options
 
+from ..command_line import Redisq
 from ..conftest import BINARIES
 from ..core.cluster.test_failover import until
 from .killed_writer import COLUMNS
@@ -123,6 +124,28 @@ def test_rows_that_cannot_be_written_are_refused_or_listed(
         write(url, kind, good, job="next")
         with pytest.raises(Exists, match=r"e8.*other content"):
             write(url, kind, [good[0] | {"payload": "else"}], job="other")
+
+
+@pytest.mark.parametrize("kind", ["request", "delay", "fair"])
+def test_each_row_that_is_there_with_other_content_or_was_purged_is_listed(
+    kind: str, client: redis.Redis, url: str, redisq: Redisq, tmp_path: Path
+) -> None:
+    at = {"ready_at": datetime(2021, 1, 1, tzinfo=UTC)} if kind == "delay" else {}
+    rows = [row(kind, n, **at) for n in range(40)]
+
+    def listed(job: str, rows: list[dict[str, Any]]) -> list[str]:
+        counts = write(url, kind, rows, job=job, rejects=str(tmp_path))
+        lines = (tmp_path / f"{job}-0-0.ndjson").read_text().splitlines()
+        assert (counts.rows, counts.rejected) == (40, len(lines))
+        return sorted(json.loads(line)["request"] for line in lines)
+
+    ids = sorted(each[ID[kind]] for each in rows)
+    assert listed("first", rows) == listed("again", rows) == []
+    assert listed("other", [each | {"payload": "else"} for each in rows]) == ids
+    redisq("purge", kind, "--state", "waiting", "--yes")
+    assert listed("purged", rows) == ids
+    with pytest.raises(Exists, match=r"request e0.*purged or moved"):
+        write(url, kind, rows, job="refused")
 
 
 @pytest.mark.slow

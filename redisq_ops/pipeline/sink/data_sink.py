@@ -42,7 +42,7 @@ def _report(options: WriteOptions, messages: Sequence[ds.WriterCommitMessage | N
     if rejected := sum(message.rejected for message in written):
         rows = sum(message.rows for message in written)
         logger.warning(
-            "queue %s: %d of %d rows rejected, listed in %s",
+            "queue %s: %d rejects among %d rows, listed in %s",
             options.queue,
             rejected,
             rows,

@@ -61,6 +61,13 @@ STEPS_PER_BATCH = 10**7
 """upper bound for the steps of a partition in one batch"""
 
 
+_UNWRITTEN = {
+    "exists": "the id is there with other content",
+    "trash": "it was written before, and was purged or moved: undo that, or use another id",
+}
+"""a queue's word for a row that it didn't take -> why"""
+
+
 @dataclass(frozen=True, slots=True)
 class WritableRow:
     """A valid row, and its number in its partition, from 1."""
@@ -79,6 +86,7 @@ class WriteCounts:
 
     rows: int = 0
     rejected: int = 0
+    """lines of the list of rejects: rows, and requests that were refused as a whole"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,12 +237,14 @@ class EntryWriter:
             limit=self.options.limit,
             max_payload=self.options.max_payload,
         )
-        counts = RequestWriter(self.server, dataset, "", sleep=self.sleep, max_away_s=AWAY_S).write(
-            _request_rows(rows)
-        )
-        for word in ("exists", "invalid"):
-            for reason in counts.samples.get(word, ()):
-                self._reject(None, None, Exists(reason))
+        RequestWriter(
+            self.server,
+            dataset,
+            "",
+            sleep=self.sleep,
+            max_away_s=AWAY_S,
+            on_refused=lambda id, error: self._reject(id, None, error),
+        ).write(_request_rows(rows))
 
     # --- entries of other kinds ----------------------------------------------------------------
 
@@ -309,8 +319,8 @@ class EntryWriter:
 
     def _check_words(self, group: list[WritableRow], replies: Sequence[Any]) -> None:
         for row, reply in zip(group, replies, strict=True):
-            if getattr(reply, "word", reply) == "exists":
-                self._reject(row.id, row.number, Exists("the id is there with other content"))
+            if (why := _UNWRITTEN.get(getattr(reply, "word", reply))) is not None:
+                self._reject(row.id, row.number, Exists(why))
 
 
 def _request_rows(rows: Iterator[WritableRow]) -> Iterator[RequestRows]:

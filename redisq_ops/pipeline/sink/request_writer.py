@@ -17,7 +17,7 @@ from itertools import chain, groupby, islice
 from typing import Any, cast
 
 from redisq_ops.core.engine.queue import Queue
-from redisq_ops.core.model.errors import BadInput, Exists, QueueFull, TooLarge
+from redisq_ops.core.model.errors import BadInput, Exists, QueueFull, RedisqError, TooLarge
 from redisq_ops.core.queues.request import RequestQueue, SubmittedRequest
 from redisq_ops.core.queues.request.submission import (
     CHUNK,
@@ -96,6 +96,8 @@ class RequestWriter:
     """called after each round trip with the number of entries submitted so far"""
     skip: bool = False
     max_away_s: float | None = None
+    on_refused: Callable[[str | None, RedisqError], object] = lambda id, error: None
+    """called for each request that is not submitted, with its id and why"""
 
     def write(self, request_rows: Iterable[RequestRows]) -> SubmitCounts:
         return _TaskWriter(self).submit_all(request_rows)
@@ -124,33 +126,46 @@ class _TaskWriter:
         return self.counts
 
     def _submit_request(self, id: str | None, request_rows: Iterator[RequestRows]) -> None:
-        """Submit one request, with the priority of its first row."""
+        """Submit one request, or add it to the small ones that are submitted together."""
+        try:
+            small = self._small_or_submitted(id, request_rows)
+        except Purged as error:
+            self._refuse("trash", id, error)
+        except Exists as error:
+            self._refuse("exists", id, error)
+        except (BadInput, TooLarge) as error:
+            if not self.writer.skip:
+                self._refuse("invalid", id, error)
+        else:
+            if small is not None:
+                self._add_small(small)
+
+    def _refuse(self, word: str, id: str | None, error: RedisqError) -> None:
+        reason = str(error)
+        if word == "invalid" and id is not None:
+            reason = f"{id[:140]}: {reason}"
+        self.counts.add(word, 0, reason)
+        self.writer.on_refused(id, error)
+
+    def _small_or_submitted(
+        self, id: str | None, request_rows: Iterator[RequestRows]
+    ) -> SmallRequest | None:
+        """A request of one chunk, with the priority of its first row; a longer one is submitted."""
         first, second = next(request_rows), next(request_rows, None)
         priority = first[1]
         first_rows = [first] if second is None else [first, second]
         rows = chain.from_iterable(rows[2] for rows in chain(first_rows, request_rows))
-        try:
-            self.options.check_request(id, priority)
-            assert id is not None and priority is not None
-            if second is None and (chunk := self._one_chunk(first[2])) is not None:
-                self._add_small(SmallRequest(id, priority, chunk))
-                return
-            chunks = cut(self._payloads(rows))
-            head = list(islice(chunks, 2))
-            if not head:
-                return
-            if len(head) < 2:
-                self._add_small(SmallRequest(id, priority, head[0]))
-                return
+        self.options.check_request(id, priority)
+        assert id is not None and priority is not None
+        if second is None and (chunk := self._one_chunk(first[2])) is not None:
+            return SmallRequest(id, priority, chunk)
+        chunks = cut(self._payloads(rows))
+        head = list(islice(chunks, 2))
+        if len(head) == 1:
+            return SmallRequest(id, priority, head[0])
+        if head:
             self._submit_chunks(id, priority, chain.from_iterable(chain(head, chunks)))
-        except Purged as error:
-            self.counts.add("trash", 0, str(error))
-        except Exists as error:
-            self.counts.add("exists", 0, str(error))
-        except (BadInput, TooLarge) as error:
-            if self.writer.skip:
-                return
-            self.counts.add("invalid", 0, str(error) if id is None else f"{id[:140]}: {error}")
+        return None
 
     def _one_chunk(self, rows: Sequence[bytes | None]) -> list[bytes] | None:
         """The rows, if they form one chunk without changes, as for most requests; checked without a
@@ -209,10 +224,10 @@ class _TaskWriter:
                 elif isinstance(reply, Exception) and not isinstance(reply, Exists):
                     raise reply
                 elif isinstance(reply, Exception) or reply.word == "past":
-                    reason = f"request {request.id} exists with other content"
-                    self.counts.add("exists", 0, reason)
+                    error = Exists(f"request {request.id} exists with other content")
+                    self._refuse("exists", request.id, error)
                 elif reply.word == "trash":
-                    self.counts.add("trash", 0, str(purged(reply)))
+                    self._refuse("trash", request.id, purged(reply))
                 else:
                     self.counts.add(reply.word, len(request.payloads))
             if rejected_full:
