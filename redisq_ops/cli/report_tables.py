@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from redisq_ops.pipeline.report.figures import Figures, Row
 
 SHOWN = 30
-"""rows of a table shown to a person; --json and --parquet have all"""
+"""rows of a table shown to a person; --json has up to `MAX_ROWS`, --parquet all"""
 
 
 def print_json(figures: Figures) -> None:
@@ -54,7 +54,6 @@ def print_report(s: Session, figures: Figures) -> None:
 
 
 def _print_deliveries(s: Session, figures: Figures, why: Mapping[str, str]) -> None:
-    from redisq_ops.pipeline.report.figures import totals
     from redisq_ops.pipeline.report.quantities import duration
     from redisq_ops.pipeline.report.queue_timeline import METRICS
 
@@ -63,7 +62,7 @@ def _print_deliveries(s: Session, figures: Figures, why: Mapping[str, str]) -> N
     _section(
         "queues",
         ["queue", *names],
-        ([r["queue"], *(r[n] for n in names)] for r in totals(figures)),
+        ([r["queue"], *(r[n] for n in names)] for r in figures.totals),
         why.get("throughput"),
     )
     spread = [f"{what}_{p}_ms" for what in ("wait", "run") for p in ("p50", "p95", "p99")]

@@ -107,6 +107,7 @@ def empty() -> "Figures":
         0,
         (),
         {name: [] for name in names},
+        [],
         {"latency": [], "throughput": []},
     )
 
@@ -177,7 +178,7 @@ def test_a_report_from_a_history_to_a_browser(
 
 
 def its_incidents_stand_out(figures: "Figures", synthetic_history: SyntheticHistory) -> None:
-    from redisq_ops.pipeline.report.figures import notes, totals
+    from redisq_ops.pipeline.report.figures import notes
 
     minutes = {
         (a["queue"], a["metric"], (a["from_ms"] - BEGIN) // MINUTE, (a["to_ms"] - BEGIN) // MINUTE)
@@ -185,11 +186,11 @@ def its_incidents_stand_out(figures: "Figures", synthetic_history: SyntheticHist
     }
     assert ("push", "submitted", 30, 90) in minutes, "a client's flood"
     assert any(m[:2] == ("mail", "failed") and m[2] == 100 and m[3] <= 128 for m in minutes)
-    for row in totals(figures):
+    for row in figures.totals:
         own = [e for e in synthetic_history.history if e["queue"] == row["queue"]]
         for word in ("taken", "done", "failed", "dead"):
             assert row[word] == sum(e["event"] == word for e in own)
-    assert {r["queue"]: r["submitted"] - r["done"] - r["dead"] for r in totals(figures)} == {
+    assert {r["queue"]: r["submitted"] - r["done"] - r["dead"] for r in figures.totals} == {
         "mail": 0,
         "push": 0,
     }
@@ -435,6 +436,7 @@ def test_a_page_escapes_foreign_text() -> None:
                                  "consumer": HOSTILE, "ended": HOSTILE, "took_ms": 9}],
     )  # fmt: skip
     figures.series.update({name: figures.tables[name] for name in figures.series})
+    figures.totals.append(place | counts | {"wait_p99_ms": 7.0, "run_p99_ms": 7.0})
     from dataclasses import replace
 
     text = page(
@@ -519,6 +521,7 @@ def test_the_backlog_is_never_negative_and_states_its_beginning() -> None:
     ]
     times = {f"{w}_{p}_ms": 7.0 for w in ("wait", "run") for p in ("p50", "p95", "p99", "max")}
     figures.series["throughput"] = figures.tables["throughput"] = rows
+    figures.totals.append({**rows[0], "wait_p99_ms": None, "run_p99_ms": None})
     figures.series["latency"] = [
         {"queue": "mail", "from_ms": BEGIN, **times, "taken": 1, "waits": 1, "runs": 1}
     ]
@@ -590,6 +593,11 @@ def test_a_page_of_thousands_of_queues_stays_small() -> None:
     ]
     figures.tables.update(
         throughput=figures.series["throughput"], latency=figures.series["latency"]
+    )
+    figures.totals.extend(
+        row | {"wait_p99_ms": None, "run_p99_ms": None}
+        for row in figures.series["throughput"]
+        if row["from_ms"] == BEGIN
     )
     text = page(replace(figures, begin_ms=BEGIN, end_ms=BEGIN + 150 * MINUTE))
     assert len(text.encode()) < 1_500_000

@@ -13,9 +13,10 @@ from redisq_ops.core.model.entry import Entry, Failure
 from redisq_ops.ops.groups.fingerprint import fingerprint
 from redisq_ops.ops.groups.traits import share_difference
 from redisq_ops.pipeline.report import anomaly_rule
+from redisq_ops.pipeline.report import report as report_module
 from redisq_ops.pipeline.report.critical_path import Attempt, critical_path
 from redisq_ops.pipeline.report.engine import Engine, Value
-from redisq_ops.pipeline.report.figures import Row, notes, totals
+from redisq_ops.pipeline.report.figures import Row, notes
 from redisq_ops.pipeline.report.queue_timeline import timeline
 from redisq_ops.pipeline.report.report import QueueReport, rows_in_millis
 from redisq_ops.pipeline.source import schemas
@@ -260,9 +261,33 @@ def test_what_a_history_does_not_keep_is_unknown(engine: Engine[Any]) -> None:
     assert metrics["failed"] == 90 and metrics["done"] is None, metrics
     assert {row["metric"] for row in rows(report, report.tables["anomalies"])} == {"failed"}
     figures = report.figures()
-    assert values(totals(figures), "queue", "submitted", "failed") == [("q", None, 90)]
+    assert values(figures.totals, "queue", "submitted", "failed") == [("q", None, 90)]
     chart, _ = timeline(figures, "q", figures.series["throughput"], [], [], [])
     assert "failed" in str(chart) and "submitted" not in str(chart)
+
+
+def test_totals_and_charts_are_of_all_rows_though_long_tables_are_cut(
+    engine: Engine[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report_module, "MAX_ROWS", 350)
+    queues = [f"q{k:02}" for k in range(15)]
+    events = [
+        event(n * MINUTE + at, what, f"{queue}-{n}", queue=queue, kind="delay")
+        for k, queue in enumerate(queues)
+        for n in range(20 + k)
+        for at, what in ((0, "submitted"), (1, "taken"), (20, "done"))
+    ]
+    events.append(event(0, "done", "q14-early", queue="q14", kind="delay", event_id="0-1"))
+    figures = of(engine, events).figures()
+    assert "throughput" in figures.truncated and len(figures.tables["throughput"]) == 350
+    found = values(figures.totals, "queue", "submitted", "done", "failed", "wait_p99_ms")
+    expected = [(f"q{k:02}", 20 + k, 20 + k + (k == 14), 0, 1) for k in reversed(range(15))]
+    assert found == expected
+    charted: dict[str, int] = {}
+    for row in figures.series["throughput"]:
+        charted[row["queue"]] = charted.get(row["queue"], 0) + row["submitted"]
+    assert charted == {queue: n for queue, n, *_ in expected[:10]}
+    assert any("backlog of q14 is a lower bound" in line for line in notes(figures))
 
 
 @pytest.mark.parametrize(

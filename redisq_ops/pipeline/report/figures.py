@@ -13,6 +13,8 @@ from .quantities import moment
 
 MAX_ROWS = 20_000
 """rows collected of each table; the Parquet files have all"""
+MAX_QUEUES = 10
+"""queues with plots, the busiest"""
 MAX_QUEUE_NOTES = 10
 """queues with a note of their own"""
 SAMPLED = (
@@ -46,8 +48,11 @@ class Figures:
     failures_only: tuple[str, ...]
     """queues whose history has failures only, so waits and run times are unknown"""
     tables: dict[str, list[Row]]
+    totals: list[Row]
+    """one row per queue over the whole time, the busiest first; None: unknown, because its history
+    has failures only"""
     series: dict[str, list[Row]]
-    """latency and throughput per step of the plots"""
+    """latency and throughput of the busiest `MAX_QUEUES` per step of the plots"""
     truncated: tuple[str, ...] = ()
     """tables of which only the first rows are included"""
     weights_known: bool = True
@@ -77,23 +82,6 @@ def group_error(row: Row) -> str:
     """The error of a group of dead letters, in its normal form."""
     form: str = row["form"]
     return form if row["error_type"] is None else f"{row['error_type']}: {form}"
-
-
-def totals(figures: Figures) -> list[Row]:
-    """One row per queue over the whole time, the busiest first. None: unknown, because the history
-    has failures only."""
-    found: dict[str, Row] = {}
-    names = ("submitted", "taken", "done", "failed", "lost", "dead", "bad")
-    for row in figures.tables["throughput"]:
-        counts = found.setdefault(row["queue"], {"queue": row["queue"], **dict.fromkeys(names, 0)})
-        for name in names:
-            counts[name] = None if row[name] is None else counts[name] + row[name]
-    for row in figures.tables["latency"]:
-        counts = found.setdefault(row["queue"], {"queue": row["queue"], **dict.fromkeys(names, 0)})
-        for name in ("wait_p99_ms", "run_p99_ms"):
-            if row[name] is not None:
-                counts[name] = max(counts.get(name, 0), row[name])
-    return sorted(found.values(), key=lambda row: (-max(row[n] or 0 for n in names), row["queue"]))
 
 
 def failures_only_reason(queues: Sequence[str]) -> str:
@@ -182,7 +170,7 @@ def single_group_reason(groups: Sequence[Row]) -> str:
 
 def backlog_at_start(figures: Figures) -> dict[str, int]:
     """By queue, if any: at least this many entries were open when its history begins."""
-    return {row["queue"]: row["before"] for row in figures.tables["throughput"] if row["before"]}
+    return {row["queue"]: row["before"] for row in figures.totals if row["before"]}
 
 
 def notes(figures: Figures) -> list[str]:
@@ -241,14 +229,11 @@ def notes(figures: Figures) -> list[str]:
 
 def _switched_histories(figures: Figures) -> Iterator[str]:
     """The queues whose history kept all events only for a part of the time, a sentence each."""
-    throughput = by_queue(figures.tables["throughput"])
+    begun = {row["queue"]: row["from_ms"] for row in figures.totals}
     for queue, changes in by_queue(figures.tables["changes"]).items():
         switches = [row for row in changes if row["change"].startswith("history = ")]
-        before = [
-            row
-            for row in throughput.get(queue, ())
-            if switches and row["from_ms"] + figures.step_ms <= switches[0]["at_ms"]
-        ]
+        first_ms = switches[0]["at_ms"] if switches else 0
+        before = queue in begun and begun[queue] + figures.step_ms <= first_ms
         # To have switched it on at the beginning, before anything happened, leaves nothing out.
         if before or any(row["change"] != "history = all" for row in switches):
             said = ", ".join(f"{moment(row['at_ms'])} UTC {row['change']}" for row in switches)

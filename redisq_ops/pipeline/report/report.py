@@ -22,7 +22,7 @@ from ..source.tables import TABLES
 from . import anomaly_rule
 from .critical_path import Attempt, critical_path
 from .engine import Engine, Relation, Value
-from .figures import MAX_ROWS, Figures, Row
+from .figures import MAX_QUEUES, MAX_ROWS, Figures, Row
 from .quantities import MINUTE, step_for
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ class QueueReport(Generic[Relation]):
     def tables(self) -> dict[str, Relation]:
         """All tables of the report."""
         return {
-            "latency": self._latency(HOUR),
+            "latency": self.engine.kept(self._latency(HOUR)),
             "throughput": self._throughput(MINUTE),
             "workers": self._query("workers", {"step_ms": self.step_ms}, attempts=self.attempts),
             "changes": self._query("changes", history=self.history),
@@ -222,11 +222,22 @@ class QueueReport(Generic[Relation]):
         }
 
     @cached_property
+    def _totals(self) -> list[Row]:
+        throughput, latency = self._throughput(self.step_ms), self.tables["latency"]
+        found = self._query("queue_totals", throughput=throughput, latency=latency)
+        return self._rows(found)
+
+    @cached_property
     def _series(self) -> dict[str, Relation]:
         """What the plots show."""
+        busiest = [{"queue": row["queue"]} for row in self._totals[:MAX_QUEUES]]
+        queues = self._literal(busiest, queue="string")
         return {
-            "latency": self._latency(self.step_ms),
-            "throughput": self._throughput(self.step_ms),
+            name: self._query("of_queues", rows=rows, queues=queues)
+            for name, rows in (
+                ("latency", self._latency(self.step_ms)),
+                ("throughput", self._throughput(self.step_ms)),
+            )
         }
 
     def _latency(self, step_ms: int) -> Relation:
@@ -343,6 +354,7 @@ class QueueReport(Generic[Relation]):
             counts["unknown_waits"],
             self._failures_only_queues(),
             {name: table[:MAX_ROWS] for name, table in rows.items()},
+            self._totals,
             dict(zip(self._series, collected[len(rows) :], strict=True)),
             tuple(name for name, table in rows.items() if len(table) > MAX_ROWS),
             self.weights is not None,

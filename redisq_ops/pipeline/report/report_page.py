@@ -25,6 +25,7 @@ from .anomaly_rule import BASELINE, FLOORS, MIN_SHARE, THRESHOLD
 from .charts import Bar, Panel, Series, Spec
 from .critical_path import DESCRIPTIONS, time_spent
 from .figures import (
+    MAX_QUEUES,
     SAMPLED,
     Figures,
     Row,
@@ -35,7 +36,6 @@ from .figures import (
     notes,
     sample_totals,
     single_group_reason,
-    totals,
     trait_sentences,
 )
 from .quantities import MINUTE, duration, moment, step_for
@@ -44,7 +44,6 @@ from .queue_timeline import MAX_CHANGES, METRICS, timeline
 MAX_BYTES = 480_000
 """maximum size of the page without its script; queues and groups that don't fit are left out,
 with a note"""
-MAX_QUEUES = 10
 MAX_GROUPS = 12
 MAX_HOURS = 72
 MAX_SEGMENTS = 40
@@ -171,9 +170,8 @@ _ENVIRONMENT = _environment()
 
 def _shown(figures: Figures, queues: int, groups: int) -> dict[str, Any]:
     """What the template shows of the figures, of at most so many queues and error groups."""
-    tables, ranked, missing = figures.tables, totals(figures), empty_table_reasons(figures)
-    waits_known = any(row["waits"] for row in tables["latency"])
-    worst_waits = [row.get("wait_p99_ms", 0) for row in ranked] if waits_known else []
+    tables, missing = figures.tables, empty_table_reasons(figures)
+    waits = [row["wait_p99_ms"] for row in figures.totals if row["wait_p99_ms"] is not None]
     unusual = sorted(tables["anomalies"], key=lambda row: -abs(row["z"]))[:MAX_ANOMALIES]
     dead = sorted(tables["dead_groups"], key=lambda row: -row["entries"])
     traits = by_queue(tables["contrasts"], "fingerprint")
@@ -181,11 +179,11 @@ def _shown(figures: Figures, queues: int, groups: int) -> dict[str, Any]:
     fairness, paths = by_queue(tables["fairness"]), _paths(figures)
     return {
         "figures": figures,
-        "totals": ranked,
-        "worst_wait_ms": max(worst_waits, default=None),
+        "totals": figures.totals,
+        "worst_wait_ms": max(waits, default=None),
         "anomalies": sorted(unusual, key=lambda row: row["from_ms"]),
         "comparison": list(by_queue(tables.get("comparison", ())).items())[:MAX_QUEUES],
-        "queues": _queues(figures, [row["queue"] for row in ranked[:queues]]),
+        "queues": _queues(figures, [row["queue"] for row in figures.totals[:queues]]),
         "dead": dead,
         "groups": dead[:groups],
         "groups_chart": _groups_chart(dead[:groups]),
