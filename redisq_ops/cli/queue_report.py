@@ -151,11 +151,12 @@ class ServerTables:
     def options(self, name: str, span: Span) -> dict[str, str]:
         """What the data source is asked for."""
         from redisq_ops.pipeline.report.report import report_columns
+        from redisq_ops.pipeline.source.options import listed
 
         columns = report_columns(name, payloads=self.payloads)
         bounds = {"since": span.since, "until": span.until}
         wanted = {bound: str(ms) for bound, ms in bounds.items() if ms is not None}
-        wanted |= {"queue": ",".join(self.names)} if self.names else {}
+        wanted |= {"queue": listed(self.names)} if self.names else {}
         wanted |= {"onTrim": "report"} if name == "history" else {}
         return wanted | {"columns": ",".join(columns)}
 

@@ -48,7 +48,7 @@ def query_tables(s: Session, asked: Asked, clock: Clock | None, lake: Lake | Non
     """What a query reads. Raises `BadInput` for a statement that does more than read."""
     from redisq_ops.core.engine.registry import all_queues
     from redisq_ops.pipeline.session import spark_tuning
-    from redisq_ops.pipeline.source.options import parse_options
+    from redisq_ops.pipeline.source.options import listed, parse_options
     from redisq_ops.pipeline.source.tables import TABLES
     from redisq_ops.pipeline.sql.query_tables import only_reads, table_uses
 
@@ -56,7 +56,7 @@ def query_tables(s: Session, asked: Asked, clock: Clock | None, lake: Lake | Non
         raise BadInput("the statement is no query: it has to begin with select, with or from")
     uses = table_uses(asked.query, clock)
     common = bounds(s, asked.between, lake)
-    common |= {} if asked.queue is None else {"queue": asked.queue}
+    common |= {} if asked.queue is None else {"queue": listed([asked.queue])}
     payloads = asked.payloads or re.search(r"\bpayload", asked.query, re.IGNORECASE)
     own: dict[str, dict[str, str]] = {}
     rows: dict[str, int] = {}
@@ -73,7 +73,7 @@ def query_tables(s: Session, asked: Asked, clock: Clock | None, lake: Lake | Non
         rows[name] = s.run(spark_tuning.server_rows([name], queues, s.config.prefix))
     if lake is None and any(use.bounds.queue is not None for use in uses.values()):
         known = [entry.name for entry in s.run(all_queues(s.config.prefix))]
-        known = asked.queue.split(",") if asked.queue else known
+        known = [asked.queue] if asked.queue else known
         uses = {name: use.within(known) for name, use in uses.items()}
     return QueryTables(uses, own, rows)
 

@@ -9,7 +9,7 @@ from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.redis.client import ServerAddress, connect
 from redisq_ops.pipeline.session.spark_session import environment, parse_conf, spark_submit_line
 from redisq_ops.pipeline.sink.write_options import WRITE_OPTIONS
-from redisq_ops.pipeline.source.options import OPTIONS, Options, parse_options
+from redisq_ops.pipeline.source.options import OPTIONS, Options, listed, name_list, parse_options
 from redisq_ops.pipeline.source.tables import TABLES
 
 SECRET = "hunter2"
@@ -58,6 +58,13 @@ def test_invalid_options_are_named(given: dict[str, str], message: str) -> None:
         parse_options(given)
     assert message in str(refused.value) and "\n" not in str(refused.value)
     assert refused.value.exit_code == 2
+
+
+def test_a_list_of_names_is_read_as_it_was_written() -> None:
+    for names in (("a",), ("a", "b"), ("a,b", "a"), ('"', 'a"b', '",'), ("[a]", "x'y")):
+        text = listed(names)
+        assert name_list(text) == parse_options({"table": "dead", "queue": text}).queue == names
+    assert name_list(' a , "b,c",, d') == ("a", "b,c", "d")
 
 
 def test_every_option_is_read() -> None:

@@ -649,7 +649,7 @@ def test_simple_conditions_beside_a_table_become_bounds() -> None:
         "where not queue = 'mail'": {},
         "where queue = 'mail' or number = 1": {},
         "where queue = id and lower(queue) = 'mail' and queue like 'mail'": {},
-        "where id = 'a,b' and queue = concat('m', 'x')": {},
+        "where id = 'a,b' and queue = concat('m', 'x')": {"id": '"a,b"'},
         'where queue = "mail"': {},
         r"where queue = 'ma\x69l'": {},
         "d(a, b, c, queue) where queue = 'mail'": {},
@@ -715,6 +715,23 @@ def test_explain_says_what_is_read_without_spark(
         "until": None,
         "rows": 25,
     }
+
+
+def test_a_queue_with_a_comma_in_its_name_is_one_queue(redisq: Redisq, client: redis.Redis) -> None:
+    for n, name in enumerate(("a", "b", "a,b"), 1):
+        die(client, name, "r1", n)
+    for query in ("where queue = 'a,b'", "where queue in ('a,b', 'nope')"):
+        asked = f"select queue, count(id) n from dead {query} group by all"
+        assert redisq.rows("sql", asked) == [{"queue": "a,b", "n": 3}]
+    asked = "select queue, count(id) n from dead group by all"
+    assert redisq.rows("sql", asked, "--queue", "a,b") == [{"queue": "a,b", "n": 3}]
+    for names, found in ((["a,b"], {"a,b": 3}), (["a", "a,b"], {"a": 1, "a,b": 3})):
+        rows = redisq.rows("report", *names)
+        dead = Counter[str]()
+        for row in rows:
+            if row["table"] == "dead_groups":
+                dead[row["queue"]] += row["entries"]
+        assert dead == found
 
 
 @pytest.mark.parametrize("by", [("sql",), ("spark", "sql")])

@@ -249,11 +249,12 @@ def _show_lake(
     s: Session, spark: SparkSession, lake: Lake, own: Mapping[str, Mapping[str, str]]
 ) -> None:
     """Register the tables of a lake in the session."""
+    from redisq_ops.pipeline.source.options import name_list
     from redisq_ops.pipeline.source.redaction import redact_table
 
     for name, limits in own.items():
         span = [int(limits[at]) if at in limits else None for at in ("since", "until")]
-        queues = (limits["queue"],) if "queue" in limits else ()
+        queues = name_list(limits["queue"]) if "queue" in limits else ()
         rows = lake_rows(spark, lake, name, queues, *span)
         redact_table(rows, s.redaction).createOrReplaceTempView(name)
 

@@ -183,6 +183,7 @@ def results(s: Session, given: CollectOptions) -> int:
       redisq spark results out.txt --single-file --queue mail --starting today- --overwrite
     """
     from redisq_ops.pipeline.jobs.results import FORMATS, check_output, select_requests, write
+    from redisq_ops.pipeline.source.options import listed
 
     if printed(given.running):
         return 0
@@ -195,7 +196,7 @@ def results(s: Session, given: CollectOptions) -> int:
     _known(s, queue, requests)
     options = {"request": requests[0]} if len(requests) == 1 else {}
     with on_spark(s, given.running, stopped="nothing was written") as session:
-        found = _redacted_frame(s, session, "results", queue=queue, **options)
+        found = _redacted_frame(s, session, "results", queue=listed([queue]), **options)
         picked = select_requests(found, requests, given.starting or "")
         put = partial(
             write,

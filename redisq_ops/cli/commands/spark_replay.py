@@ -172,8 +172,9 @@ def _choose(
 
     from redisq_ops.pipeline.jobs.replay_plan import add_entries
     from redisq_ops.pipeline.source.job_errors import short_message
+    from redisq_ops.pipeline.source.options import listed
 
-    options = {**between, "queue": ",".join(drafts)}
+    options = {**between, "queue": listed(drafts)}
     if given.payloads:
         options["payloads"] = "true"
     found: DataFrame = frame(s, session, state, **options)

@@ -29,7 +29,7 @@ from redisq_ops.core.redis.operation import together
 from ..source.arrow_batch import make_batch
 from ..source.connection import Server, run_retrying
 from ..source.history_ranges import encode_marks, read_mark
-from ..source.options import Options, table_named
+from ..source.options import Options, listed, table_named
 from ..source.schemas import arrow
 from ..source.tables import TABLES
 from .lake_table import (
@@ -111,7 +111,7 @@ def _export(
     now_ms = ask(server_ms)
     until_ms = now_ms - MARGIN_MS if until_ms is None else until_ms
     if queues:
-        options["queue"] = ",".join(queues)
+        options["queue"] = listed(queues)
     if name != "history":
         options.pop("onTrim", None)
     at = datetime.fromtimestamp(now_ms / 1000, UTC)

@@ -8,8 +8,10 @@ variable (``url_env``) or a file (``url_file``).
 
 from __future__ import annotations
 
+import csv
+import io
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from difflib import get_close_matches
@@ -187,19 +189,30 @@ def _table(text: str) -> str:
     return table_named(text).name
 
 
-def _name_list(text: str) -> tuple[str, ...]:
-    words = tuple(word.strip() for word in text.split(",") if word.strip())
-    if not words:
+def name_list(text: str) -> tuple[str, ...]:
+    """The names in an option's value, which is a line of CSV."""
+    try:
+        words = [word.strip() for word in next(csv.reader([text], skipinitialspace=True))]
+    except csv.Error:  # a line feed
+        words = []
+    if not any(words):
         raise ValueError("expected names separated by commas")
-    return words
+    return tuple(filter(None, words))
+
+
+def listed(names: Iterable[str]) -> str:
+    """The value of an option that lists these names: one with a comma is between quotes."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(names)
+    return line.getvalue()
 
 
 def _queues(text: str) -> tuple[str, ...]:
-    return tuple(known_name(word, "queue name") for word in _name_list(text))
+    return tuple(known_name(word, "queue name") for word in name_list(text))
 
 
 def _ids(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(_name_list(text)))
+    return tuple(dict.fromkeys(name_list(text)))
 
 
 def boolean(text: str) -> bool:
@@ -281,8 +294,8 @@ OPTIONS = (
     Option("table", "table", _table,
             "table to read: dead, pending, delayed, waiting, requests, …"),
     Option("queue", "queue", _queues,
-            "names, separated by commas; default: every registered queue"),
-    Option("columns", "columns", _name_list, "columns to read, in this order"),
+            'names, separated by commas ("a,b" is one name); default: every registered queue'),
+    Option("columns", "columns", name_list, "columns to read, in this order"),
     Option("payloads", "payloads", boolean,
             "read payloads, too; so does choosing their column", _TABLES_WITH_PAYLOAD),
     Option("since", "since_ms", _moment_ms, "start: ISO 8601 with offset, or ms"),

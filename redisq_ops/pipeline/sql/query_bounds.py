@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 from sqlglot import exp
 
-from ..source.options import looks_up
+from ..source.options import listed, looks_up
 from ..source.tables import TABLES
 
 MAX_LOOKUPS = 500
@@ -67,9 +67,9 @@ class Bounds:
         """The options of the data source for these bounds within those that are ``given``."""
         found = dict(given)
         if self.queue:
-            found["queue"] = ",".join(self.queue)
+            found["queue"] = listed(self.queue)
         if self.id:
-            found["id"] = ",".join(self.id)
+            found["id"] = listed(self.id)
         if self.request is not None:
             found["request"] = self.request
         if self.since_ms is not None:
@@ -82,8 +82,7 @@ class Bounds:
         """These bounds and one more: ``column`` is one of the ``texts``."""
         if column == "queue":
             return replace(self, queue=_in_both(self.queue, texts))
-        # An option's list is separated by commas.
-        is_plain = all(text and text == text.strip() and "," not in text for text in texts)
+        is_plain = all(text and text == text.strip() for text in texts)  # as an option's list is
         if not is_plain or column not in ("id", "request") or not looks_up(table, column):
             return self
         if column == "id" and len(texts) <= MAX_LOOKUPS:
