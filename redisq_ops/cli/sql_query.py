@@ -12,7 +12,7 @@ from redisq_ops.core.model.errors import BadInput, RedisqError
 
 from .output import emit, quantity, say, table
 from .session import Session
-from .spark_session import bounds, check_queues
+from .spark_session import bounds, check_queues, table_options
 
 if TYPE_CHECKING:
     from redisq_ops.pipeline.lake.lake_table import Lake
@@ -37,6 +37,8 @@ class QueryTables:
     """options of the data source that the command's options give"""
     rows: Mapping[str, int]
     """by the queues' counters, or by the size of a lake's files"""
+    counted: frozenset[str]
+    """the tables of which only counters are read"""
 
     def whole(self) -> list[TableUse]:
         from redisq_ops.pipeline.sql.query_tables import whole_use
@@ -49,6 +51,7 @@ def query_tables(s: Session, asked: Asked, clock: Clock | None, lake: Lake | Non
     from redisq_ops.core.engine.registry import all_queues
     from redisq_ops.pipeline.session import spark_tuning
     from redisq_ops.pipeline.source.options import listed, parse_options
+    from redisq_ops.pipeline.source.read_partitions import counts_only
     from redisq_ops.pipeline.source.tables import TABLES
     from redisq_ops.pipeline.sql.query_tables import only_reads, table_uses
 
@@ -75,7 +78,12 @@ def query_tables(s: Session, asked: Asked, clock: Clock | None, lake: Lake | Non
         known = [entry.name for entry in s.run(all_queues(s.config.prefix))]
         known = [asked.queue] if asked.queue else known
         uses = {name: use.within(known) for name, use in uses.items()}
-    return QueryTables(uses, own, rows)
+    counted = set()
+    for name, use in uses.items() if lake is None else ():
+        options = parse_options(table_options(s, name, **use.options(own[name])))
+        if s.run(counts_only(options)):
+            counted.add(name)
+    return QueryTables(uses, own, rows, frozenset(counted))
 
 
 def explained(s: Session, tables: QueryTables) -> int:
@@ -86,7 +94,7 @@ def explained(s: Session, tables: QueryTables) -> int:
             limits = {each: options.get(each) for each in _LIMITS}
             emit({"table": name, "columns": use.columns, **limits, "rows": tables.rows[name]})
         else:
-            print(use.describe(tables.own[name]))
+            print(use.describe(tables.own[name], name in tables.counted))
     return 0
 
 

@@ -33,6 +33,7 @@ from redisq_ops.pipeline.sql.query_tables import only_reads, table_uses, with_al
 from redisq_ops.pipeline.sql.query_values import distinct_names, json_row, printable_frame
 
 from ..command_line import Redisq
+from ..foreign_keys import put
 
 pytestmark = pytest.mark.slow
 
@@ -704,7 +705,11 @@ def test_explain_says_what_is_read_without_spark(
     words = (*by, "--explain")
     query = "select error from dead where queue in ('mail', 'nope') and id = 'r1/2'"
     assert redisq(*words, query) == "dead: queue, id, error (only queue mail; id r1/2)\n"
-    assert redisq(*words, "select count(*) from dead") == "dead: counters, no rows\n"
+    counting = "select queue, count(*) from dead group by all"
+    assert redisq(*words, counting) == "dead: counters, no rows\n"
+    put(client, "sidekiq-7")
+    said = "dead: queue (only queue sidekiq:default)\n"
+    assert redisq(*words, counting, "--queue", "sidekiq:default") == said, "its jobs are read"
     assert redisq.rows(*words, query)[0] == {
         "table": "dead",
         "columns": ["queue", "id", "error"],

@@ -266,7 +266,7 @@ def _show(s: Session, spark: SparkSession, uses: Sequence[TableUse], tables: Que
     for use in uses:
         own = tables.own[use.table]
         if not s.json:
-            say(f"reading {use.describe(own)}")
+            say(f"reading {use.describe(own, use.table in tables.counted)}")
         frame = query_frame(spark, use, frame_options(s, spark, use.table, **own), s.redaction)
         frame.createOrReplaceTempView(use.table)
 

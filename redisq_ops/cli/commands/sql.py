@@ -76,7 +76,7 @@ def _rows(s: Session, use: TableUse, tables: QueryTables) -> pa.Table:
     rows = None
     if use.bounds != NO_BOUNDS or tables.rows[name] <= MOST_ROWS:
         if sys.stderr.isatty():
-            say(f"reading {use.describe(own)}")
+            say(f"reading {use.describe(own, name in tables.counted)}")
         rows = TableReader(options, s.config.server_address()).whole(MOST_ROWS, MOST_BYTES)
     if rows is None:
         raise Refused(

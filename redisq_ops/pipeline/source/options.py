@@ -75,8 +75,9 @@ class Options:
     @property
     def counts_rows(self) -> bool:
         """Whether only the number of rows is asked for, by queue and shard at most."""
-        bounded = self.since_ms is not None or self.until_ms is not None
-        return set(self.column_names) <= {"queue", "kind", "shard"} and not bounded
+        bounds = (self.since_ms, self.until_ms, self.request, self.id or None)
+        unbounded = all(bound is None for bound in bounds)
+        return unbounded and set(self.column_names) <= {"queue", "kind", "shard"}
 
     @property
     def reads_payloads(self) -> bool:

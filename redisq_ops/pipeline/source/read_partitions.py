@@ -179,6 +179,14 @@ async def _entry_parts(
     return [shard_part] if spans is None else [replace(shard_part, span=span) for span in spans]
 
 
+async def counts_only(options: Options) -> bool:
+    """Whether a read takes counters and no rows. Another program's counters may count what is no
+    entry, so its entries are read."""
+    if options.table not in ENTRY_STATES or not options.counts_rows:
+        return False
+    return all(opened.queue.has_columns for opened in await open_queues(options))
+
+
 async def _looked_up(
     options: Options, shard_queue: Queue[Any], shard_part: TablePart
 ) -> list[TablePart]:

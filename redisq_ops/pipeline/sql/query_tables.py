@@ -26,7 +26,6 @@ from sqlglot.optimizer.scope import traverse_scope
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.ops.redaction import Redaction
 
-from ..source.read_partitions import ENTRY_STATES
 from ..source.tables import TABLES
 from .query_bounds import Bounds, Clock, bounds_beside
 
@@ -76,16 +75,15 @@ class TableUse:
         """Whether all columns are read."""
         return self.columns == tuple(SCHEMA[self.table])
 
-    def describe(self, options: Mapping[str, str]) -> str:
-        """A description for the user; ``options``: as for `options`."""
+    def describe(self, options: Mapping[str, str], counted: bool) -> str:
+        """A description for the user; ``options``: as for `options`; ``counted``: whether counters
+        answer for the columns, see `counts_only`."""
         own = self.options(options)
         found = [f"{name} {own[name]}" for name in ("queue", "id", "request") if name in own]
         found += [f"{name} {_moment(own[name])}" for name in ("since", "until") if name in own]
-        counted = set(self.columns) <= {"queue", "kind", "shard"} and self.table in ENTRY_STATES
-        if counted and not {"id", "request", "since", "until"}.intersection(own):
+        what = "all columns" if self.whole else ", ".join(self.columns)
+        if counted and not self.whole:
             what = "counters, no rows"
-        else:
-            what = "all columns" if self.whole else ", ".join(self.columns)
         return f"{self.table}: {what}" + (f" (only {'; '.join(found)})" if found else "")
 
     def within(self, queues: Collection[str]) -> TableUse:
