@@ -148,6 +148,38 @@ def test_each_row_that_is_there_with_other_content_or_was_purged_is_listed(
         write(url, kind, rows, job="refused")
 
 
+@pytest.mark.parametrize("kind", ["request", "delay", "fair"])
+def test_a_repeated_task_keeps_the_rejects_that_an_earlier_run_listed(
+    kind: str, client: redis.Redis, url: str, tmp_path: Path
+) -> None:
+    at = {"ready_at": datetime(2021, 1, 1, tzinfo=UTC)} if kind == "delay" else {}
+    rows = [row(kind, n, **at) for n in range(1700)]
+    write(url, kind, [rows[7] | {"payload": "else"}], job="earlier")
+    rows[11]["payload"] = None
+    given = {"queue": kind, "kind": kind, "url": url, "rejects": str(tmp_path)}
+    options = parse_write_options(given)
+    (whole,) = pa.Table.from_pylist(rows).to_batches()
+    file = tmp_path / "j-0-0.ndjson"
+
+    def listed() -> list[str]:
+        return sorted(json.loads(line)["request"] for line in file.read_text().splitlines())
+
+    def fails() -> Iterator[pa.RecordBatch]:
+        yield whole.slice(0, 1600)
+        assert listed() == ["e11", "e7"], "at once, should the process be killed now"
+        raise Unreachable("can't reach the server")
+
+    def run_task(batches: Any) -> Any:
+        return EntryWriter(options.server(), options, kind, Partition("j", 0, 0)).write(batches)
+
+    for _ in range(2):
+        with pytest.raises(Unreachable):
+            run_task(fails())
+    counts = run_task([whole])
+    assert (counts.rows, counts.rejected, listed()) == (1700, 2, ["e11", "e7"])
+    assert sum(drained(client, kind).values()) == 1699
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_server_may_be_away_for_most_of_a_minute(kind: str) -> None:

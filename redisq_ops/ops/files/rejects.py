@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from redisq_ops.core.model.errors import BadInput, RedisqError, TooLarge
 from redisq_ops.core.model.row_fields import Text, row_of
 
 from ..ndjson import line
-from ..private_files import atomic_write
+from ..private_files import atomic_write, open_private
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +71,32 @@ class RejectFile:
 
     def __exit__(self, *error: Any) -> None:
         self._writing.__exit__(*((None, None, None) if self.count else error))
+
+
+class RejectLog:
+    """The same file, but of a task that may be repeated: each run adds what no earlier run listed.
+
+    A line is in the file when `add` returns, so that it is there even if the process is killed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> RejectLog:
+        try:
+            file = open_private(str(self._path), os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        except OSError as error:
+            raise BadInput(f"{self._path}: {error.strerror}") from error
+        self._out = os.fdopen(file, "rb+", buffering=0)
+        self._earlier = set(self._out.readall().splitlines(keepends=True))
+        self.count = len(self._earlier)
+        return self
+
+    def add(self, reject: RejectedLine) -> None:
+        if (added := line(row_of(reject))) not in self._earlier:
+            self.count += 1
+            self._out.write(added)
+
+    def __exit__(self, *error: Any) -> None:
+        os.fsync(self._out.fileno())
+        self._out.close()

@@ -41,7 +41,7 @@ from redisq_ops.core.model.settings import PRIORITY
 from redisq_ops.core.queues.request.submission import CHUNK_BYTES, checked_request
 from redisq_ops.core.redis.operation import Description, attempt, together
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.files.rejects import RejectedLine, RejectFile, too_large
+from redisq_ops.ops.files.rejects import RejectedLine, RejectLog, too_large
 
 from ..source.connection import AWAY_S, Server, run_retrying
 from .input_split import DatasetOptions
@@ -86,7 +86,8 @@ class WriteCounts:
 
     rows: int = 0
     rejected: int = 0
-    """lines of the list of rejects: rows, and requests that were refused as a whole"""
+    """lines of the list of rejects, also of earlier runs of this task: rows, and requests that were
+    refused as a whole"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,7 @@ class EntryWriter:
     partition: Partition
     sleep: Callable[[float], None] = time.sleep
     counts: WriteCounts = field(default_factory=WriteCounts)
-    _rejects: RejectFile | None = None
+    _rejects: RejectLog | None = None
 
     @property
     def queue_class(self) -> type[Queue[Any]]:
@@ -160,7 +161,7 @@ class EntryWriter:
                     folder.mkdir(parents=True, exist_ok=True)
                 except OSError as error:
                     raise BadInput(f"rejects {folder}: {error.strerror}") from error
-                self._rejects = stack.enter_context(RejectFile(folder / name))
+                self._rejects = stack.enter_context(RejectLog(folder / name))
             rows = self._valid_rows(batches)
             if issubclass(self.queue_class, HasRequests):
                 self._write_requests(rows)
@@ -225,8 +226,8 @@ class EntryWriter:
         line = RejectedLine(str(self.partition), number, id, reason)
         if self._rejects is None:
             raise type(error)(f"{line} (option rejects lists such rows and writes the others)")
-        self.counts.rejected += 1
         self._rejects.add(line)
+        self.counts.rejected = self._rejects.count
 
     # --- requests ------------------------------------------------------------------------------
 
@@ -289,7 +290,7 @@ class EntryWriter:
                     refused.append((queue, group))
                     full.error = reply
                 elif isinstance(reply, Superseded):
-                    pass  # a second copy of this task has already sent a later step
+                    pass  # another run of this task has sent a later step, and listed its rejects
                 elif isinstance(reply, Exception):
                     raise reply
                 else:
