@@ -337,29 +337,23 @@ class QueueReport(Generic[Relation]):
 
     def figures(self, progress: Progress | None = None) -> Figures:
         """Collect all tables and the series of the plots."""
-        extent, counts = self._extent, self._delivery_counts
         collected = self._collect([*self.tables.values(), *self._series.values()], progress)
         rows = dict(zip(self.tables, collected, strict=False))
         opened = [] if self.earlier is None else self._rows(self._opening)
         return Figures(
-            extent["begin_ms"],
-            extent["end_ms"],
-            self.step_ms,
-            self.anomaly_ms,
-            self.accuracy,
-            extent["events"],
-            extent["unread"],
-            extent["gaps"],
-            counts["deliveries"],
-            counts["unknown_waits"],
-            self._failures_only_queues(),
-            {name: table[:MAX_ROWS] for name, table in rows.items()},
-            self._totals,
-            dict(zip(self._series, collected[len(rows) :], strict=True)),
-            tuple(name for name, table in rows.items() if len(table) > MAX_ROWS),
-            self.weights is not None,
-            {row["queue"]: row["opened"] for row in opened},
-            None if self.against is None else self.against.range,
+            **self._extent,
+            **self._delivery_counts,
+            step_ms=self.step_ms,
+            anomaly_ms=self.anomaly_ms,
+            accuracy=self.accuracy,
+            failures_only=self._failures_only_queues(),
+            tables={name: table[:MAX_ROWS] for name, table in rows.items()},
+            totals=self._totals,
+            series=dict(zip(self._series, collected[len(rows) :], strict=True)),
+            truncated=tuple(name for name, table in rows.items() if len(table) > MAX_ROWS),
+            weights_known=self.weights is not None,
+            opened={row["queue"]: row["opened"] for row in opened},
+            against=None if self.against is None else self.against.range,
         )
 
     def _collect(self, relations: Iterable[Relation], progress: Progress | None) -> list[list[Row]]:
