@@ -79,44 +79,33 @@ class SqlFunction:
     returns: str
 
 
+def _of_known(call: Callable[[str], str | None]) -> Callable[[str | None], str | None]:
+    """The function, which is null of a null."""
+    return lambda text: None if text is None else call(text)
+
+
 def functions(redaction: Redaction, client: str | None) -> list[SqlFunction]:
     """The functions of the queries. ``client``: a regular expression, whose first group is the
     client in an entry's id (RE2, because Java's engine may not terminate)."""
-
-    def text(value: str | None) -> str | None:
-        return None if value is None else redaction.text(value)
-
-    def form(message: str | None) -> str | None:
-        return None if message is None else normalized(message)
-
-    def plain(value: str | None) -> str | None:
-        return None if value is None else unquote(value)
 
     def leaves(payload: bytes, enveloped: bool) -> list[dict[str, str]]:
         limits = (ENVELOPE_DEPTH, ENVELOPE_ERRORS) if enveloped else (DEPTH, ())
         found = payload_values(bytes(payload), redaction, *limits)
         return [{"field": field, "value": str(value)} for field, value in found.items()]
 
-    def bound(k: int, n: int, other: int, m: int) -> float:
-        return share_difference(k, n, other, m)
-
     found = [
-        SqlFunction("redact", text, ("string",), "string"),
-        SqlFunction("normal_form", form, ("string",), "string"),
-        SqlFunction("unquoted", plain, ("string",), "string"),
+        SqlFunction("redact", _of_known(redaction.text), ("string",), "string"),
+        SqlFunction("normal_form", _of_known(normalized), ("string",), "string"),
+        SqlFunction("unquoted", _of_known(unquote), ("string",), "string"),
         SqlFunction(
             "payload_leaves",
             leaves,
             ("binary", "boolean"),
             "array<struct<field: string, value: string>>",
         ),
-        SqlFunction("difference_bound", bound, ("bigint",) * 4, "double"),
+        SqlFunction("difference_bound", share_difference, ("bigint",) * 4, "double"),
     ]
     if client is not None:
-        compiled = regex(client)
-
-        def client_of(id: str | None) -> str | None:
-            return None if id is None else compiled.first_group(id)
-
-        found.append(SqlFunction("client_of", client_of, ("string",), "string"))
+        call = _of_known(regex(client).first_group)
+        found.append(SqlFunction("client_of", call, ("string",), "string"))
     return found
