@@ -59,33 +59,35 @@ def checked_target(schema: StructType, overwrite: bool, options: WriteOptions) -
     return kind
 
 
-class BatchWriter(ds.DataSourceArrowWriter):
-    """Writes a frame. Spark pickles it for the tasks, so they share its job name."""
+class _Writer:
+    """Writes to the queue of some options. Spark pickles it for the tasks."""
 
     def __init__(self, schema: StructType, overwrite: bool, options: WriteOptions) -> None:
         self.options = options
         self.kind = checked_target(schema, overwrite, options)
-        self.job = secrets.token_hex(8)
+        self.job = secrets.token_hex(8)  # of a frame; a stream has its query
+
+    def written(self, partition: Partition, rows: Iterator[pa.RecordBatch]) -> PartitionWritten:
+        writer = EntryWriter(self.options.server(), self.options, self.kind, partition)
+        counts = writer.write(rows)
+        return PartitionWritten(counts.rows, counts.rejected)
+
+
+class BatchWriter(_Writer, ds.DataSourceArrowWriter):
+    """Writes a frame."""
 
     @message_first()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> PartitionWritten:
         context = TaskContext.get()
         number = 0 if context is None else context.partitionId()
-        partition = Partition(self.job, 0, number)
-        writer = EntryWriter(self.options.server(), self.options, self.kind, partition)
-        counts = writer.write(iterator)
-        return PartitionWritten(counts.rows, counts.rejected)
+        return self.written(Partition(self.job, 0, number), iterator)
 
     def commit(self, messages: list[ds.WriterCommitMessage | None]) -> None:
         _report(self.options, messages)
 
 
-class StreamWriter(ds.DataSourceStreamArrowWriter):
+class StreamWriter(_Writer, ds.DataSourceStreamArrowWriter):
     """Writes the micro-batches of a streaming query, each exactly once."""
-
-    def __init__(self, schema: StructType, overwrite: bool, options: WriteOptions) -> None:
-        self.options = options
-        self.kind = checked_target(schema, overwrite, options)
 
     @message_first()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> PartitionWritten:
@@ -95,10 +97,7 @@ class StreamWriter(ds.DataSourceStreamArrowWriter):
         if context is None or query is None or batch is None:
             raise BadInput("a stream is written by the tasks of a streaming query")
         job = hashlib.sha256(query.encode()).hexdigest()[:16]
-        partition = Partition(job, int(batch), context.partitionId())
-        writer = EntryWriter(self.options.server(), self.options, self.kind, partition)
-        counts = writer.write(iterator)
-        return PartitionWritten(counts.rows, counts.rejected)
+        return self.written(Partition(job, int(batch), context.partitionId()), iterator)
 
     def commit(self, messages: list[ds.WriterCommitMessage | None], batchId: int) -> None:
         _report(self.options, messages)
