@@ -30,7 +30,6 @@ from redisq_ops.core.model.clock import checked_moment
 from redisq_ops.core.model.errors import (
     BadInput,
     Exists,
-    QueueFull,
     RedisqError,
     Superseded,
     TooLarge,
@@ -40,8 +39,8 @@ from redisq_ops.core.model.keys import checked_name
 from redisq_ops.core.model.settings import PRIORITY
 from redisq_ops.core.queues.request.submission import CHUNK_BYTES, checked_request
 from redisq_ops.core.redis.operation import Description, attempt, together
-from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.files.rejects import RejectedLine, RejectLog, too_large
+from redisq_ops.ops.files.submit import opened
 
 from ..source.connection import AWAY_S, Server, run_retrying
 from .input_split import DatasetOptions
@@ -268,41 +267,28 @@ class EntryWriter:
         return run_retrying(self.server.client, make, AWAY_S, self.sleep)
 
     def _open(self, lane: WriterLane) -> Queue[Any]:
-        client = self.server.client
-        deployment = Deployment(client, prefix=self.server.prefix)
+        deployment = self.server.deployment()
         deployment.callers = lane
-        found = self._retrying(partial(deployment.named, self.options.queue))
-        if found is not None:
-            return found
-        return self.queue_class(client, self.options.queue, prefix=self.server.prefix, callers=lane)
+        return self._retrying(partial(opened, deployment, self.options.queue, self.queue_class))
 
     def _write_step(
         self, queues: Sequence[Queue[Any]], groups: Sequence[list[WritableRow]]
     ) -> None:
         """Write a group of rows on each lane; returns when all of them are written."""
-        pending = list(zip(queues, groups, strict=False))
         full = QueueFullWait(MAX_WAIT_S, self.sleep)
-        while pending:
-            replies = self._retrying(partial(self._calls, pending))
-            refused = []
-            for (queue, group), reply in zip(pending, replies, strict=True):
-                if isinstance(reply, QueueFull):
-                    refused.append((queue, group))
-                    full.error = reply
-                elif isinstance(reply, Superseded):
-                    pass  # another run of this task has sent a later step, and listed its rejects
-                elif isinstance(reply, Exception):
-                    raise reply
-                else:
-                    self._check_words(group, reply)
-            if refused:
-                full.wait()
-            pending = refused
+        for (_, group), reply in full.replies([*zip(queues, groups, strict=False)], self._send):
+            if isinstance(reply, Superseded):
+                continue  # another run of this task has sent a later step, and listed its rejects
+            if isinstance(reply, Exception):
+                raise reply
+            self._check_words(group, reply)
 
-    def _calls(
+    def _send(
         self, pending: Sequence[tuple[Queue[Any], list[WritableRow]]]
-    ) -> Description[list[list[Any] | Exception]]:
-        return together(attempt(self._call(queue, group)) for queue, group in pending)
+    ) -> Sequence[list[Any] | Exception]:
+        return self._retrying(
+            lambda: together(attempt(self._call(queue, group)) for queue, group in pending)
+        )
 
     def _call(self, queue: Any, group: list[WritableRow]) -> Description[Any]:
         pairs = [(row.id, row.payload) for row in group]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, groupby, islice
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.errors import BadInput, Exists, QueueFull, RedisqError, TooLarge
@@ -30,7 +30,6 @@ from redisq_ops.core.queues.request.submission import (
 from redisq_ops.core.redis.operation import (
     BlockingClient,
     Call,
-    Description,
     attempt,
     together,
 )
@@ -41,6 +40,7 @@ from redisq_ops.ops.required_features import requests_of
 from ..source.connection import Server, run_retrying
 from .input_split import DatasetOptions
 
+T = TypeVar("T")
 REQUESTS_PER_ROUND = 16
 """small requests per round trip"""
 _BYTES_PER_ROUND = 256 * 1024
@@ -214,34 +214,27 @@ class _TaskWriter:
             return
         self._await_rate(sum(len(each.payloads) for each in pending))
         full = QueueFullWait(self.writer.max_wait_s, self.writer.sleep)
-        while pending:
-            replies = self.retrying(partial(self._submit_round, pending))
-            rejected_full: list[SmallRequest] = []
-            for request, reply in zip(pending, replies, strict=True):
-                if isinstance(reply, QueueFull):
-                    rejected_full.append(request)
-                    full.error = reply
-                elif isinstance(reply, Exception) and not isinstance(reply, Exists):
-                    raise reply
-                elif isinstance(reply, Exception) or reply.word == "past":
-                    error = Exists(f"request {request.id} exists with other content")
-                    self._refuse("exists", request.id, error)
-                elif reply.word == "trash":
-                    self._refuse("trash", request.id, purged(reply))
-                else:
-                    self.counts.add(reply.word, len(request.payloads))
-            if rejected_full:
-                full.wait(progressed=len(rejected_full) < len(pending))
-            pending = rejected_full
+        for request, reply in full.replies(pending, self._submit_round):
+            if isinstance(reply, Exception) and not isinstance(reply, Exists):
+                raise reply
+            if isinstance(reply, Exception) or reply.word == "past":
+                error = Exists(f"request {request.id} exists with other content")
+                self._refuse("exists", request.id, error)
+            elif reply.word == "trash":
+                self._refuse("trash", request.id, purged(reply))
+            else:
+                self.counts.add(reply.word, len(request.payloads))
         self._report_progress()
 
     def _submit_round(
-        self, requests: list[SmallRequest]
-    ) -> Description[list[SubmittedRequest | Exception]]:
+        self, requests: Sequence[SmallRequest]
+    ) -> Sequence[SubmittedRequest | Exception]:
         limit = self.options.limit
-        return together(
-            attempt(submit_whole(self.queue, each.id, each.payloads, each.priority, limit))
-            for each in requests
+        return self.retrying(
+            lambda: together(
+                attempt(submit_whole(self.queue, each.id, each.payloads, each.priority, limit))
+                for each in requests
+            )
         )
 
     # --- requests of many chunks ---------------------------------------------------------------
@@ -284,6 +277,23 @@ class QueueFullWait:
         self._max_wait_s, self._sleep = max_wait_s, sleep
         self.error: QueueFull | None = None
         self._pause, self._waited = _FIRST_PAUSE_S, 0.0
+
+    def replies(
+        self, pending: Sequence[T], send: Callable[[Sequence[T]], Sequence[Any]]
+    ) -> Iterator[tuple[T, Any]]:
+        """What the queue replies to each of ``pending``; those for which it is full are sent again
+        after a wait."""
+        while pending:
+            refused = []
+            for one, reply in zip(pending, send(pending), strict=True):
+                if isinstance(reply, QueueFull):
+                    refused.append(one)
+                    self.error = reply
+                else:
+                    yield one, reply
+            if refused:
+                self.wait(progressed=len(refused) < len(pending))
+            pending = refused
 
     def wait(self, progressed: bool = False) -> None:
         if progressed:
