@@ -59,38 +59,6 @@ _SEGMENT_COLOURS = {"run": 0, "queue": 1, "turn": 2, "again": 3}
 
 
 @dataclass(frozen=True, slots=True)
-class QueueSection:
-    name: str
-    chart: Spec
-    missing: Sequence[str]
-    """sentences in place of charts without values"""
-    hours: Sequence[Row]
-    retries: Sequence[Row]
-
-
-@dataclass(frozen=True, slots=True)
-class ClientShare:
-    """What a client of a fair queue got over the whole time."""
-
-    name: str
-    weight: float
-    taken: float
-    fair: float
-    wait_p50_ms: float
-    """the highest of an hour"""
-
-
-@dataclass(frozen=True, slots=True)
-class FairnessSection:
-    queue: str
-    chart: Spec | None
-    """Jain's index by the hour; None: the queue has deliveries of one hour only"""
-    jain: float | None
-    """the index of that hour"""
-    clients: Sequence[ClientShare]
-
-
-@dataclass(frozen=True, slots=True)
 class CriticalPath:
     request: Row
     segments: Sequence[Row]
@@ -198,7 +166,8 @@ def _shown(figures: Figures, queues: int, groups: int) -> dict[str, Any]:
     }
 
 
-def _queues(figures: Figures, names: Sequence[str]) -> list[QueueSection]:
+def _queues(figures: Figures, names: Sequence[str]) -> list[Row]:
+    """Each queue's charts, with sentences in place of ``missing`` ones, and its rows of tables."""
     counts, times = by_queue(figures.series["throughput"]), by_queue(figures.series["latency"])
     hours, retries = by_queue(figures.tables["latency"]), by_queue(figures.tables["retries"])
     unusual = by_queue(figures.tables["anomalies"])
@@ -207,9 +176,8 @@ def _queues(figures: Figures, names: Sequence[str]) -> list[QueueSection]:
     for name in names:
         drawn = (each.get(name, []) for each in (counts, times, workers, unusual))
         chart, missing = timeline(figures, name, *drawn)
-        sections.append(
-            QueueSection(name, chart, missing, hours.get(name, []), retries.get(name, []))
-        )
+        rows = {"hours": hours.get(name, []), "retries": retries.get(name, [])}
+        sections.append({"name": name, "chart": chart, "missing": missing, **rows})
     return sections
 
 
@@ -256,25 +224,28 @@ def _groups_chart(groups: Sequence[Row]) -> Spec:
     return charts.bars(bars, {"dead letters": 1}, axis="dead letters")
 
 
-def _fairness(queue: str, rows: Sequence[Row]) -> FairnessSection:
+def _fairness(queue: str, rows: Sequence[Row]) -> Row:
+    """What each client of a fair queue got over the whole time (of medians of waits the highest),
+    with a chart of Jain's index by the hour, or the index of the only hour."""
     hours: dict[int, float | None] = {row["from_ms"]: row["jain"] for row in rows}
     begin, end = min(hours), max(hours)
     clients = [
-        ClientShare(
-            client,
-            next((row["weight"] for row in reversed(own) if row["weight"] != 1), 1),
-            sum(row["taken"] for row in own),
-            sum(row["fair"] or 0 for row in own),
-            max(row["wait_p50_ms"] or 0 for row in own),
-        )
+        {
+            "name": client,
+            "weight": next((row["weight"] for row in reversed(own) if row["weight"] != 1), 1),
+            "taken": sum(row["taken"] for row in own),
+            "fair": sum(row["fair"] or 0 for row in own),
+            "wait_p50_ms": max(row["wait_p50_ms"] or 0 for row in own),
+        }
         for (_, client), own in by_queue(rows, "client").items()
     ]
-    clients.sort(key=lambda client: (-client.taken, client.name))
+    clients.sort(key=lambda client: (-client["taken"], client["name"]))
+    section = {"queue": queue, "clients": clients}
     if begin == end:
-        return FairnessSection(queue, None, hours[begin], clients)
+        return {**section, "chart": None, "jain": hours[begin]}
     jain = [hours.get(at) for at in range(begin, end + 1, 3_600_000)]
     panel = Panel("Jain’s index", "index", [Series("index", jain, 2)], height=110)
-    return FairnessSection(queue, charts.timeline(begin, 3_600_000, [panel]), None, clients)
+    return {**section, "chart": charts.timeline(begin, 3_600_000, [panel]), "jain": None}
 
 
 def _paths(figures: Figures) -> list[CriticalPath]:
