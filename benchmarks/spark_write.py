@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,8 @@ from redisq_ops.core.queues.request.digest import Digest
 from redisq_ops.core.redis.client import ServerAddress
 from redisq_ops.core.redis.operation import run, together
 from redisq_ops.pipeline.jobs import submit
-from redisq_ops.pipeline.jobs.submit import OUTCOMES, SubmitTasks
-from redisq_ops.pipeline.session.spark_jobs import collect_rows
+from redisq_ops.pipeline.jobs.submit import OUTCOMES, submit_rows
+from redisq_ops.pipeline.session.spark_jobs import run_job
 from redisq_ops.pipeline.session.spark_session import session
 from redisq_ops.pipeline.sink import input_split
 from redisq_ops.pipeline.sink.input_split import DatasetOptions
@@ -116,7 +117,7 @@ def measure_submit(spark: SparkSession, client: redis.Redis, folder: Path) -> No
     frame = input_split.read(spark, str(source))
     partitioned = input_split.partition_by_request(frame, options).persist()
     partitioned.count()
-    tasks = SubmitTasks(RequestWriter(server, options, "job"))
+    tasks = partial(submit_rows, RequestWriter(server, options, "job"))
     payloads = rows()
     jobs: dict[str, Callable[[], object]] = {
         "redis-py, the same script": lambda: None,
@@ -125,8 +126,8 @@ def measure_submit(spark: SparkSession, client: redis.Redis, folder: Path) -> No
         "the writer, one process, no Spark": lambda: RequestWriter(server, options, "job").write(
             payloads
         ),
-        "Spark, the writing alone": lambda: collect_rows(
-            spark, partitioned.mapInArrow(tasks, OUTCOMES)
+        "Spark, the writing alone": lambda: run_job(
+            spark, partitioned.mapInArrow(tasks, OUTCOMES).collect
         ),
         "Spark, all of submit": lambda: submit.submit(spark, server, frame, options, "job"),
     }

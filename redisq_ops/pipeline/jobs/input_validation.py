@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
@@ -17,7 +18,7 @@ from redisq_ops.core.model import errors
 from redisq_ops.core.model.errors import BadInput, RedisqError, TooLarge
 from redisq_ops.ops.files.rejects import RejectedLine, refusal, too_large
 
-from ..session.spark_jobs import collect_rows
+from ..session.spark_jobs import run_job
 from ..sink.input_split import DatasetOptions, FileBlock, file_blocks, partition_by_request
 
 if TYPE_CHECKING:
@@ -63,11 +64,11 @@ def validate_dataset(
 ) -> ValidationResult:
     """Validate a dataset; sends nothing."""
     sizes = partition_by_request(frame, options, sizes=True).mapInArrow(
-        ValidationTasks(options), _COLUMNS
+        partial(_validated, options), _COLUMNS
     )
     totals: Counter[str] = Counter()
     rows: list[ReportRow] = []
-    for row in collect_rows(spark, sizes, on_poll):
+    for row in run_job(spark, sizes.collect, on_poll):
         if row.reason is None:
             totals[row.word] += row.n
         else:
@@ -103,14 +104,11 @@ def _file_position(
     return file, block.rows_before_in_file + row - block.first + 1
 
 
-@dataclass(frozen=True, slots=True)
-class ValidationTasks:
+def _validated(
+    options: DatasetOptions, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """What Spark's tasks run: counts, and a row for each reject."""
-
-    options: DatasetOptions
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _TaskValidation(self.options).validate(batches)
+    return _TaskValidation(options).validate(batches)
 
 
 class _TaskValidation:

@@ -21,7 +21,7 @@ from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.ops.files.submit import opened
 from redisq_ops.ops.required_features import requests_of
 
-from ..session.spark_jobs import collect_rows, run_job
+from ..session.spark_jobs import run_job
 from ..sink.input_split import DatasetOptions, number_rows, partition_by_request
 from ..sink.request_writer import SAMPLES, RequestRows, RequestWriter
 from ..source.connection import Server, run_retrying
@@ -36,27 +36,22 @@ OUTCOMES = "word string, n long, detail string"
 """the outcome of ``n`` requests, or the error that ended the task, and examples in words"""
 
 
-@dataclass(frozen=True, slots=True)
-class SubmitTasks:
+def submit_rows(
+    writer: RequestWriter, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """What Spark's tasks run: rows to outcomes, `OUTCOMES`."""
+    import pyarrow as pa
 
-    writer: RequestWriter
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        try:
-            counts = self.writer.write(split_by_request(batches))
-            rows = [{"word": "entries", "n": counts.entries, "detail": ""}]
-            for word, n in counts.requests.items():
-                rows.append(
-                    {"word": word, "n": n, "detail": "\n".join(counts.samples.get(word, ()))}
-                )
-        except Unreachable:
-            raise
-        except RedisqError as error:
-            rows = [{"word": type(error).__name__, "n": 1, "detail": str(error)}]
-        yield pa.RecordBatch.from_pylist(rows)
+    try:
+        counts = writer.write(split_by_request(batches))
+        rows = [{"word": "entries", "n": counts.entries, "detail": ""}]
+        for word, n in counts.requests.items():
+            rows.append({"word": word, "n": n, "detail": "\n".join(counts.samples.get(word, ()))})
+    except Unreachable:
+        raise
+    except RedisqError as error:
+        rows = [{"word": type(error).__name__, "n": 1, "detail": str(error)}]
+    yield pa.RecordBatch.from_pylist(rows)
 
 
 def split_by_request(batches: Iterable[pa.RecordBatch]) -> Iterator[RequestRows]:
@@ -124,16 +119,13 @@ def submit(
         on_rejects(validation)
     queue = run_retrying(server.client, partial(opened, server.deployment(), options.queue))
     refuse_reserved_name(requests_of(queue).name, RequestQueue.kind)
-    tasks = SubmitTasks(
-        RequestWriter(
-            server, options, rate_name, on_progress=on_progress, skip=bool(validation.rejects)
-        )
+    writer = RequestWriter(
+        server, options, rate_name, on_progress=on_progress, skip=bool(validation.rejects)
     )
-    outcomes = collect_rows(
-        spark, partition_by_request(frame, options).mapInArrow(tasks, OUTCOMES), on_poll
-    )
+    tasks = partial(submit_rows, writer)
+    outcomes = partition_by_request(frame, options).mapInArrow(tasks, OUTCOMES)
     entries, requests, samples = 0, Counter[str](), dict[str, list[str]]()
-    for word, n, detail in outcomes:
+    for word, n, detail in run_job(spark, outcomes.collect, on_poll):
         if isinstance(refusal := getattr(errors, word, None), type):
             raise refusal(detail)
         if word == "entries":

@@ -19,7 +19,7 @@ from redisq_ops.core.redis.client import ServerAddress, connect
 
 from ..source.job_errors import short_message
 from . import java
-from .spark_jobs import collect_rows
+from .spark_jobs import run_job
 from .spark_session import is_local
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _executor_rows(
     started = monotonic()
     inspect = partial(_inspect_executor, url)
     frame = spark.range(0, tasks, 1, tasks).mapInPandas(inspect, _ROW).distinct()
-    return collect_rows(spark, frame, lambda: _require_executor(spark, started, max_wait_s))
+    return run_job(spark, frame.collect, lambda: _require_executor(spark, started, max_wait_s))
 
 
 def wait_for_executor(spark: SparkSession, max_wait_s: float = EXECUTOR_WAIT_S) -> None:

@@ -5,24 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ..source.job_errors import translating
 from .spark_session import is_connect_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 T = TypeVar("T")
 
 _POLL_S = 0.5
-
-
-def collect_rows(
-    spark: SparkSession, frame: DataFrame, on_poll: Callable[[], object] = lambda: None
-) -> list[Any]:
-    """The rows of a frame; see `run_job`."""
-    return run_job(spark, frame.collect, on_poll)
 
 
 def run_job(
