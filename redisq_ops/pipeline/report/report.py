@@ -28,20 +28,7 @@ from .quantities import MINUTE, step_for
 if TYPE_CHECKING:
     import pyarrow as pa
 
-HISTORY_COLUMNS = (
-    "queue",
-    "kind",
-    "event_id",
-    "at",
-    "by",
-    "event",
-    "id",
-    "request",
-    "number",
-    "run_ms",
-    "detail",
-    "_corrupt",
-)
+HISTORY_COLUMNS = tuple(each.name for each in TABLES["history"].columns if each.name != "shard")
 DEAD_COLUMNS = (
     "queue",
     "kind",
