@@ -200,10 +200,12 @@ def _finished(
 ) -> Sequence[PlanFile]:
     """Write the plans of all queues."""
     from redisq_ops.ops.change.plan import PlanFile
-    from redisq_ops.pipeline.jobs.replay_plan import change_of, finish
+    from redisq_ops.ops.change.prepare import ChangeRequest
+    from redisq_ops.ops.filter.filter import Filter
+    from redisq_ops.pipeline.jobs.replay_plan import finish
 
     for name, (queue, now_ms) in queues.items():
-        request = change_of(verb, queue, state, rate, utc=s.utc)
+        request = ChangeRequest(verb, queue, state, Filter(), rate, by_ids=True, utc=s.utc)
         why = given.go.reason
         s.run(finish(drafts[name], s.deployment, request, description, now_ms, why))
     return [PlanFile(each.path) for each in drafts.values()]

@@ -15,7 +15,6 @@ from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange
 from redisq_ops.ops.change.preview import Preview
 from redisq_ops.ops.change.scope import PlannedScope
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.filter.filter import Filter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -80,9 +79,3 @@ async def finish(
     facts = {"verb": request.verb, "queue": queue.name, "state": state, "matched": draft.count}
     prepared = PreparedChange(request, scope, Preview("", facts=facts))
     await prepared.write_plan(draft, why, deployment)
-
-
-def change_of(
-    verb: Verb, queue: Queue[Any], state: State, rate: float | None, *, utc: bool
-) -> ChangeRequest:
-    return ChangeRequest(verb, queue, state, Filter(), rate, by_ids=True, utc=utc)

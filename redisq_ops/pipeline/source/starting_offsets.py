@@ -77,7 +77,5 @@ def _position(value: Any, moment: Any) -> StartPosition:
 
 def position_of(positions: Mapping[str, StartPosition], queue: str, shard: int) -> StartPosition:
     """The position of one shard."""
-    for name in (f"{queue}/{shard}", queue, OTHERS):
-        if name in positions:
-            return positions[name]
-    return "earliest"
+    names = (f"{queue}/{shard}", queue, OTHERS)
+    return next((positions[name] for name in names if name in positions), "earliest")
