@@ -43,6 +43,7 @@ from redisq_ops.pipeline.lake.lake_table import (
 )
 from redisq_ops.pipeline.source.connection import Server
 from redisq_ops.pipeline.source.job_errors import translate_job_error
+from redisq_ops.pipeline.source.options import name_list
 from redisq_ops.pipeline.source.schemas import arrow
 from redisq_ops.pipeline.source.tables import TABLES
 from tests.command_line import ERROR, Redisq, dead_letters
@@ -172,6 +173,24 @@ def test_a_later_snapshot_replaces_an_earlier_one_of_its_queues_and_day(tmp_path
     opened(lake_table).optimize.compact()
     with pytest.raises(Refused, match="another program merged the files of 2025-11-20"):
         added(lake_table, TODAY, NOON + 2, start=NOON + 1)
+
+
+def test_an_export_reads_the_queues_whose_end_it_marks(
+    client: redis.Redis, url: str, tmp_path: Path
+) -> None:
+    class Asked(Exception):
+        pass
+
+    def read(table: str, **options: str) -> Any:
+        raise Asked(*name_list(options["queue"]))
+
+    for name in ("a", "b", "a,b"):
+        dead_letters(client, 1, name)
+    with pytest.raises(Asked) as asked:
+        lake_export.export(
+            Server(ServerAddress(url)), read, "dead", Lake(str(tmp_path)), queues=["a,b", "b"]
+        )
+    assert asked.value.args == ("a,b", "b")
 
 
 def test_marks_are_the_latest_of_each_shard(tmp_path: Path) -> None:
