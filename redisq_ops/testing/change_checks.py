@@ -13,6 +13,7 @@ from typing import Any
 
 import redis
 
+from redisq_ops.core.engine.optional_features import HasOwnersPause
 from redisq_ops.core.model.errors import RedisqError
 from redisq_ops.core.model.quoting import text
 from redisq_ops.core.model.states import Verb
@@ -224,6 +225,33 @@ def touched(stage: Stage) -> Iterator[str]:
                     yield f"undo of {step} overwrites {change.what}"
             elif left := stage.changed(before):
                 yield f"undo of {step} after {change.what} is half done: {left}"
+
+
+def paused(stage: Stage) -> Iterator[str]:
+    """Where the owner's pause begins or ends between a step and its undo, each byte and place
+    comes back."""
+    queue = stage.queue
+    if not isinstance(queue, HasOwnersPause) or run(stage.client, queue.pause_refused()):
+        return
+    for step in (step for step in stage.steps if step.verb != "hard"):
+        trash = step.state == "trash"
+        ids = [step.entry.id] if trash else stage.of_deed(step.verb, step.state)[:3]
+        stage.put_back(step.begin)
+        stage.pause(True)
+        stage.pause(False)
+        picture, usual = stage.look(), None
+        for was, then in ((False, False), (False, True), (True, False)):
+            stage.put_back(picture)
+            stage.pause(was)
+            said = run(stage.client, stage.step(step.verb, step.state, ids))
+            stage.pause(then)
+            back = stage.undo(step.verb)
+            stage.pause(False)
+            found, left = (said, back, stage.all_ids()), {*stage.changed(picture)}
+            usual = usual or (found, left)
+            if found != usual[0] or left - usual[1]:
+                event = "a pause" if then else "the end of a pause"
+                yield f"{step}, {event}, undo: {found}, left {left}; without a pause {usual}"
 
 
 def types(stage: Stage) -> Iterator[str]:

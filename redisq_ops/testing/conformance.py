@@ -40,6 +40,7 @@ CHECKS: Mapping[str, Callable[[Stage], Iterator[str]]] = {
     "again": change_checks.again,
     "edited": change_checks.edited,
     "touched": change_checks.touched,
+    "paused": change_checks.paused,
     "types": change_checks.types,
     "rights": change_checks.rights,
     "vanishing": reading_checks.vanishing,

@@ -80,6 +80,7 @@ class Stage:
         self.deeds: dict[Deed, Sequence[State]] = dict(self.queue.actions)
         if isinstance(self.queue, HasEdits):
             self.deeds["edit"] = self.queue.editable_states
+        self._pauses = 0
         self._shown_first: dict[str, bytes] = {}
 
     @property
@@ -296,6 +297,11 @@ class Stage:
         before = was[-1] if was else step.begin
         left = self.changed(before, TRASH) if word != "moved" else []
         return Race(word, said, before, [f"{step} is half done: {part}" for part in left])
+
+    def pause(self, paused: bool) -> None:
+        """Begin or end the owner's pause; nothing happens where it is so already."""
+        self._pauses += 1
+        run(self.client, self.queue.set_owners_pause.op(f"pause-{self._pauses}", 1, paused))
 
     def undo(self, verb: Deed, op: str = OP) -> int:
         """How many entries the undo of a step put back."""

@@ -556,6 +556,45 @@ def test_what_is_replayed_into_a_paused_queue_waits_until_it_goes_on(
     assert ran(client) == Counter(a=2, b=2, w=1)
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_was_changed_before_or_during_a_pause_can_be_undone_after_it(
+    client: Client, version: str
+) -> None:
+    """Release 5 renames the list of waiting jobs when the queue is paused, and when it goes on."""
+    program = Program(client, version)
+    client.set("broken", 1)
+    program.call(add("fails", "a"), add("fails", "b"))
+    program.work(2)
+    client.delete("broken")
+    program.call(*[add("fine", id) for id in "vwxyz"])
+    purge = changed(ours(client), "purge", "waiting", "w")
+    replay = changed(ours(client), "replay", "dead", "a")
+    program.call(["pause"])
+    assert undone(client, purge).outcome.done == undone(client, replay).outcome.done == 1
+    assert list(entries(client, "waiting")) == [*"vwxyz"] and len(entries(client, "dead")) == 2
+    restored = changed(ours(client), "purge", "waiting", "x")
+    purge = changed(ours(client), "purge", "waiting", "z")
+    replay = changed(ours(client), "replay", "dead", "b")
+    program.call(["resume"])
+    assert changed(ours(client), "restore", "trash", "x").outcome.done == 1 == restored.outcome.done
+    assert undone(client, purge).outcome.done == undone(client, replay).outcome.done == 1
+    assert list(entries(client, "waiting")) == [*"vwxyz"]
+    program.work(5)
+    assert ran(client) == Counter([*"abvwxyz"])
+
+
+def test_jobs_that_release_5_left_in_a_paused_queue_of_release_6_come_back_into_their_list(
+    client: Client,
+) -> None:
+    Program(client, "5.81.5").call(add("fine", "a"), add("fine", "b"), ["pause"])
+    Program(client).call(add("fine", "c"), add("fine", "d"))
+    before = dumps(client)
+    assert client.llen(B + "paused") == client.llen(B + "wait") == 2
+    purge = changed(ours(client), "purge", "waiting")
+    assert purge.outcome.done == 4 and undone(client, purge).outcome.done == 4
+    assert dumps(client) == before
+
+
 @pytest.mark.parametrize("release", ["5.19.1", "7.0.1"])
 def test_an_earlier_or_later_release_is_only_shown(
     client: Client, redisq: Redisq, release: str

@@ -25,6 +25,8 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "engine/undo forgets the score": tuple(OWN),
     "foreign/undo": LISTS,
     "foreign/move": LISTS,
+    "foreign/renamed unseen": ("bull",),
+    "foreign/list renamed unseen": ("bull",),
     "foreign/marks left behind": (),
     "foreign/another's in the trash": (
         *("arq", "bull", "bullmq", "celery", "dramatiq", "resque", "rq", "sidekiq"),
@@ -60,6 +62,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
 """in which kinds the mutants of a folder are found; of a file there; and one alone"""
 LIKELY = {
     ".*type check off": "types",
+    ".*renamed unseen": "paused",
     "another's in the trash": "purged",
     "id that came again": "again",
     "restored in disorder": "restored",

@@ -38,7 +38,9 @@ NODE: dict[str, Callable[..., Any]] = {
     "bullmq": bullmq_program.Program,
     "bull": bull_program.Program,
 }
-OF_THE_RELEASE = ("statements", "recognition", "states", "shown", "undo", "restored", "own verbs")
+OF_THE_RELEASE = (
+    *("statements", "recognition", "states", "shown", "undo", "restored", "own verbs", "paused"),
+)
 """checks that depend on what the release wrote; all others are of our scripts"""
 LATER = {
     "celery": {

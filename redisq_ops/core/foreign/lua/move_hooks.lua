@@ -39,6 +39,10 @@ local function moves_take_restored(e) return moves_take_out(e, 'trash') end
 -- moves_put_back(e, restored): puts it back exactly as it was before `moves_take_out`. `restored`:
 -- an operator restores it from the trash, else it is an undo. Returns what `moves_put_in` returns.
 
+-- moves_renamed(key, named): the present name of a list that its owner renames, and which names are in
+-- use now, as any value. `named`: that value when `key` was the name; nil: `key` is the present name.
+local function moves_renamed(key) return key end
+
 -- moves_lacks_record(e): whether the owner's record of an id is gone, and nobody is about to write it;
 -- nil, and `busy` if a worker may still be at it.
 local function moves_lacks_record() return false end

@@ -2,7 +2,7 @@
 -- it. Entries older than `trash_ms` are deleted here, also by each purge: without workers of ours
 -- nobody sweeps the queue.
 -- KEYS: trash was purged
--- USES: config
+-- USES: config renamed
 local function empty_trash(max)
   -- mutant trash let go too early: - config.trash_ms =>
   local old = redis.call('ZRANGE', trash, '-inf', now - config.trash_ms, 'BYSCORE', 'LIMIT', 0, max)
@@ -32,7 +32,7 @@ local function trash_put(op, e, since)
   redis.call('ZADD', trash, since or now, label)
   redis.call('HSET', purged, label, e.shown or e.member)
   if e.shown then e.shown = nil else e.member = nil end
-  redis.call('HSET', was, label, cmsgpack.pack({op, e}))
+  redis.call('HSET', was, label, cmsgpack.pack({op, renamed_kept(e)}))
   return label
 end
 
@@ -45,7 +45,7 @@ local function trash_get(label)
   if not readable or type(row) ~= 'table' or type(row[2]) ~= 'table' then return nil end
   local e = row[2]
   if e.member then e.shown = payload else e.member = payload end
-  return row[1], e, since
+  return row[1], renamed_now(e), since
 end
 
 local function trash_drop(label)

@@ -2,7 +2,7 @@
 -- limiter's sets, and schedules.
 -- EXTENDS: foreign.bullmq
 -- REPLACES: beside
--- USES: jobs waiting type_check
+-- USES: jobs type_check
 local MARKED = 5000 -- ms after a check: by then workers have locked what they took before it
 local beside_types = {wait = 'list', paused = 'list', active = 'list', delayed = 'zset', failed = 'zset',
   completed = 'zset', priority = 'zset', ['repeat'] = 'zset', stalled = 'set',
@@ -72,6 +72,4 @@ local function beside_returns(e)
     redis.call('SADD', e.limited, e.member)
     redis.call('HSET', place.base .. 'limiter:index', e.member, e.limited)
   end
-  -- The queue may have been paused or resumed meanwhile.
-  if not e.score and place.state ~= 'active' then e.key = waiting_list(place.base) end
 end

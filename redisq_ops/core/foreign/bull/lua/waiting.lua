@@ -1,6 +1,6 @@
 -- Putting a job where Bull's workers take it.
 -- REPLACES: waiting
--- IMPLEMENTS: moves_done
+-- IMPLEMENTS: moves_done moves_renamed
 -- USES: jobs
 local lists, later = {}, {}
 
@@ -10,6 +10,13 @@ local function waiting_list(base)
   local paused = lists[base] or redis.call('EXISTS', base .. 'meta-paused') == 1 and 'paused' or 'wait'
   lists[base] = paused
   return base .. paused
+end
+
+local function moves_renamed(key, named)
+  local base = key:match('^(.*:)wait$') or key:match('^(.*:)paused$')
+  if not base then return key end
+  local list = waiting_list(base)
+  return named and named ~= list and list or key, list
 end
 
 -- The set `priority` has the waiting jobs with a priority: they come before jobs without one.

@@ -1,5 +1,5 @@
 -- Putting a job where BullMQ's workers take it next, and waking them.
--- IMPLEMENTS: moves_done
+-- IMPLEMENTS: moves_done moves_renamed
 -- USES: jobs
 local LIMIT = 4294967296 -- of the counter that orders jobs of one priority
 
@@ -17,6 +17,14 @@ local lists, woken, later = {}, {}, {}
 local function waiting_list(base)
   if lists[base] == nil then lists[base] = list_of(base) or false end
   return lists[base]
+end
+
+-- In release 5 a pause, and its end, renames the list.
+local function moves_renamed(key, named)
+  local base = key:match('^(.*:)wait$') or key:match('^(.*:)paused$')
+  if not base then return key end
+  local paused = redis.call('HEXISTS', base .. 'meta', 'paused')
+  return named and named ~= paused and waiting_list(base) or key, paused
 end
 
 -- Workers sleep on a sorted set: a job that can be taken, or the time of the first delayed one.
