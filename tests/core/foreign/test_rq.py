@@ -445,6 +445,26 @@ def test_what_was_next_is_next_again(client: Client, queue: rq.Queue) -> None:
     assert client.lrange("rq:queue:mail", 0, -1) == [b"w1", b"w2", b"w3"]
 
 
+@pytest.mark.parametrize("state", ["done", "dead", "delayed"])
+def test_what_was_enqueued_again_is_left_alone_where_it_was_before(
+    client: Client, queue: rq.Queue, state: State
+) -> None:
+    """RQ enqueues an id again without a look at its registries: the job waits, and is in both."""
+    if state == "delayed":
+        queue.enqueue_in(timedelta(seconds=9000), rq_tasks.fine, 1, job_id="a")
+    else:
+        queue.enqueue(rq_tasks.fine if state == "done" else rq_tasks.fails, 1, job_id="a")
+        work(client)
+    queue.enqueue(rq_tasks.fine, 1, job_id="a")
+    before = keys(client)
+    for verb in ("purge", "hard", *(("replay",) if state != "delayed" else ("requeue",))):
+        outcome = changed(ours(client), verb, state, "a").outcome
+        assert (outcome.done, outcome.skipped) == (0, {"again": 1})
+    assert keys(client) == before
+    client.hset("rq:job:a", "status", "started")
+    assert changed(ours(client), "purge", "waiting", "a").outcome.skipped == {"again": 1}
+
+
 def test_jobs_in_the_middle_of_a_long_list(client: Client, queue: rq.Queue) -> None:
     """What lies too deep is left alone; what is near an end comes back to its place."""
     queue.enqueue(rq_tasks.fine, 1, job_id="first")

@@ -1,12 +1,22 @@
 -- What RQ writes when a job goes from one of its lists and sets to another. `e.member` is the job's id.
 -- IMPLEMENTS: moves_fit moves_take_out moves_put_in moves_take_back moves_restorable moves_put_back
--- KEYS: t_queues t_queue_ t_results_ t_scheduled_
+-- KEYS: t_queues t_queue_ t_results_ t_scheduled_ t_job_
 -- USES: jobs element remove_from_list kept_keys calendar stamps type_check
 -- mutant undo forgets the state: 'status', =>
 local CHANGED = {'status', 'enqueued_at', 'started_at', 'ended_at', 'exc_info'}
 local NO_TEXT = 'x\156\3\0\0\0\0\1' -- zlib, of nothing
 local FOREVER = 10000000000 -- seconds
 local SOON = 60 -- s: RQ's scheduler may already handle a job that is due this soon
+
+-- The place of an id -> the status of its job there. RQ enqueues an id again wherever else it is.
+local STATUS = {queue = 'queued', scheduled = 'scheduled', failed = 'failed', finished = 'finished',
+  canceled = 'canceled'}
+
+local function is_again(e, status)
+  local place = e.key:match('^%l+', #t_job_ - 3) -- behind what all keys begin with
+  if status == 'stopped' then status = 'failed' end
+  return STATUS[place] ~= status
+end
 
 local function is_list(key)
   return key:sub(1, #t_queue_) == t_queue_
@@ -31,6 +41,7 @@ local function moves_take_out(e, to)
   if stamps_of(told) ~= e.stamp then return nil end
   if job.rate_limit_key and job.rate_limit_key ~= '' then return nil, 'limited' end
   if not job.created_at then return nil end -- it expired
+  if is_again(e, job.status) then return nil, 'again' end
   if kind == 'zset' then
     if not element_scored(e) then return nil end
     if is_due(e) then return nil, 'due' end
