@@ -624,11 +624,32 @@ def test_a_pause_that_would_lose_jobs_is_refused(redisq: Redisq, client: Client)
     redisq("discover", "--register", "--yes")
     before = seen(client)
     redisq("queue", "pause", "bullmq:mail", *YES, code=1)
-    assert "both its lists" in redisq.err
+    assert "both its lists" in redisq.err and "BullMQ before 6 itself would overwrite" in redisq.err
     assert seen(client) == before
     client.hdel("bull:mail:meta", "version")
     said = redisq.refusal("queue", "pause", "bullmq:mail", "--dry-run", code=1)
     assert "names no release of BullMQ" in said
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("kind", ["bullmq", "bull"])
+def test_a_queue_with_both_lists_goes_on_without_losing_a_job(
+    redisq: Redisq, client: Client, kind: str
+) -> None:
+    """As the refusal says it."""
+    program: Any = bull_program.Program(client)
+    if kind == "bullmq":
+        program = bullmq_program.Program(client, bullmq_program.VERSIONS[1])
+    program.call(*[add("fine", id) for id in "abc"], ["pause"])
+    client.lmove("bull:mail:paused", "bull:mail:wait")
+    redisq("discover", "--register", "--yes")
+    redisq("queue", "resume", f"{kind}:mail", *YES, code=1)
+    assert "purge what waits there, and restore it afterwards" in " ".join(redisq.err.split())
+    redisq("purge", f"{kind}:mail", "--state", "waiting", *YES)
+    redisq("queue", "resume", f"{kind}:mail", *YES)
+    redisq("trash", "restore", f"{kind}:mail", *YES)
+    program.work(3)
+    assert client.hgetall("ran") == dict.fromkeys((b"a", b"b", b"c"), b"1")
 
 
 @pytest.mark.alike

@@ -21,6 +21,7 @@ class BullQueue(BullJobs[C_co]):
 
     kind: ClassVar[str] = "bull"
     owner: ClassVar[str] = "Bull"
+    overwrites: ClassVar[str] = "Bull"
     package: ClassVar[str] = "foreign.bull"
     known_keys: ClassVar[tuple[str, bytes] | None] = "{q}:*", OF_A_QUEUE + rb"|.*:.*"
     workers_at: ClassVar[str] = "{q}:id"

@@ -47,6 +47,8 @@ class BullJobs(
     """A queue of Bull or BullMQ. An id is the program's job id, which can come again."""
 
     home: ClassVar[str] = "bull:"
+    overwrites: ClassVar[str]
+    """the program whose pause, or its end, renames one list over the other, in words"""
     theirs: ClassVar[dict[str, str]] = {}
     task_in: ClassVar[tuple[str, ...]] = ("name",)
     fields: ClassVar[tuple[str, ...]] = FIELDS
@@ -132,8 +134,9 @@ class BullJobs(
         )
         if word == "unclear":
             raise WrongKind(
-                f"queue {self.name}: both its lists `wait` and `paused` have jobs: pause or resume"
-                f" it by {self.owner}"
+                f"queue {self.name}: both its lists `wait` and `paused` have jobs, and"
+                f" {self.overwrites} itself would overwrite one with the other: purge what waits"
+                " there, and restore it afterwards"
             )
         return word
 

@@ -62,6 +62,7 @@ class BullmqQueue(BullJobs[C_co], HasOwnersLimit[C_co]):
 
     kind: ClassVar[str] = "bullmq"
     owner: ClassVar[str] = "BullMQ"
+    overwrites: ClassVar[str] = "BullMQ before 6"
     package: ClassVar[str] = "foreign.bullmq"
     known_keys: ClassVar[tuple[str, bytes] | None] = "{q}:*", OF_A_QUEUE + rb"|.*:.*"
     workers_at: ClassVar[str] = "{q}:meta"
