@@ -106,6 +106,18 @@ def test_the_oldest_is_known_while_the_next_job_was_neither_delayed_nor_tried(
     assert ours(client).counts().oldest_ms == int(added)
 
 
+def test_since_when_a_job_is_where_it_is_is_unknown_once_it_was_delayed_or_tried(
+    client: Client,
+) -> None:
+    specimen(client)
+    assert all(entry.since_ms for entry in entries(client, "delayed").values())
+    assert changed(ours(client), "requeue", "delayed", "d1").outcome.done == 1
+    assert changed(ours(client), "replay", "dead", "bad0").outcome.done == 1
+    waiting = entries(client, "waiting")
+    assert waiting["d1"].since_ms is waiting["bad0"].since_ms is None
+    assert waiting["w1"].since_ms == int(client.hget(B + "w1", "timestamp") or 0)
+
+
 def test_jobs_that_wait_for_children_are_shown_apart(client: Client) -> None:
     Program(client).flow()
     parent = entries(client, "delayed")["p"]

@@ -445,6 +445,17 @@ def test_what_was_next_is_next_again(client: Client, queue: rq.Queue) -> None:
     assert client.lrange("rq:queue:mail", 0, -1) == [b"w1", b"w2", b"w3"]
 
 
+def test_a_retry_is_delayed_since_its_failure(client: Client, queue: rq.Queue) -> None:
+    """RQ keeps the time of the failure, beside that when the job was made."""
+    queue.enqueue(rq_tasks.fails, 1, job_id="a", retry=rq.Retry(max=1, interval=9000))
+    queue.enqueue_in(timedelta(seconds=9000), rq_tasks.fine, 1, job_id="b")
+    time.sleep(0.05)
+    before_ms = ours(client).now()
+    work(client)
+    since = {entry.id: entry.since_ms for entry in ours(client).page("delayed").entries}
+    assert since["a"] and since["b"] and since["b"] < before_ms <= since["a"]
+
+
 @pytest.mark.parametrize("state", ["done", "dead", "delayed"])
 def test_what_was_enqueued_again_is_left_alone_where_it_was_before(
     client: Client, queue: rq.Queue, state: State

@@ -177,7 +177,7 @@ class BullJobs(
         return job.number("attemptsMade") or 0
 
     def entry(self, state: State, place: Place, id: str, at_ms: int | None, job: Job) -> Entry:
-        since = job.number(SINCE.get(place.called, "timestamp"))
+        since = self._entered(state, place, job)
         if place.brief:
             return Entry(id, state, at_ms, since, None, called=place.called, record=job)
         dead = state == "dead"
@@ -230,13 +230,24 @@ class BullJobs(
         """Unknown for one that was delayed or tried: no field has the time when it came back."""
         options = decoded(job.values["opts"] or b"null")
         delayed = not isinstance(options, dict) or options.get("delay")
-        tried = any(job.number(field) for field in TRIES)
-        return None if delayed or tried else job.number("timestamp")
+        return None if delayed else _added(job)
+
+    def _entered(self, state: State, place: Place, job: Job) -> int | None:
+        """When it entered its state; unknown as for `waits_since`."""
+        if field := SINCE.get(place.called):
+            return job.number(field)
+        return self.waits_since(job) if state == "waiting" else _added(job)
 
     def trash_payload(self, kept: bytes) -> bytes:
         """Made of some fields of the job, which the trash keeps."""
         job = Job.kept(kept)
         return kept if job is None else job.shown()
+
+
+def _added(job: JobHash) -> int | None:
+    """When a job was added; None if a worker had it since."""
+    tried = any(job.number(field) for field in TRIES)
+    return None if tried else job.number("timestamp")
 
 
 class BullReplayTracker(ForeignReplayTracker):

@@ -244,6 +244,8 @@ class RqQueue(
 
     def entry(self, state: State, place: Place, id: str, at_ms: int | None, job: Record) -> Entry:
         since_ms = job.ms(SINCE.get(place.called, "ended_at"))
+        if place.called == "scheduled":  # a retry is, since its attempt ended
+            since_ms = max(filter(None, (since_ms, job.ms("ended_at"))), default=None)
         if place.brief:
             return Entry(id, state, at_ms, since_ms, None, called=place.called, record=job)
         traceback = job.traceback() if state in ("dead", "delayed") else ""
