@@ -96,6 +96,22 @@ def own_verbs(stage: Stage) -> Iterator[str]:
                 yield f"{what} leaves another {named} than the program's own"
 
 
+def waits(stage: Stage) -> Iterator[str]:
+    """What a verb lets wait is shown as waiting since then, or since an unknown time. What a worker
+    held may go back as it was."""
+    time.sleep(1.1)  # a program may keep whole seconds
+    for step in (step for step in stage.steps if step.verb in ("replay", "requeue")):
+        if step.state == "pending":
+            continue
+        stage.put_back(step.begin)
+        there, begin_ms = stage.ids("waiting"), stage.queue.now() - 1000
+        run(stage.client, stage.step(step.verb, step.state, [step.entry.id]))
+        for entry in stage.queue.page("waiting", max=1000).entries:
+            since_ms = entry.since_ms
+            if entry.id not in there and since_ms is not None and since_ms < begin_ms:
+                yield f"{step}: it waits since {begin_ms - since_ms} ms before it was put there"
+
+
 def edited(stage: Stage) -> Iterator[str]:
     """An edited entry is shown in its place with its new arguments and nothing else changed; one
     that can't be edited stays as it is, and so does the rest of what was asked for."""

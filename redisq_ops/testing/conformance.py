@@ -35,6 +35,7 @@ CHECKS: Mapping[str, Callable[[Stage], Iterator[str]]] = {
     "undo": change_checks.undo,
     "restored": change_checks.restored,
     "own verbs": change_checks.own_verbs,
+    "waits": change_checks.waits,
     "races": change_checks.races,
     "purged": change_checks.purged,
     "again": change_checks.again,

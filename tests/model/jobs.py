@@ -395,6 +395,9 @@ class JobModel(ABC):
         match target:
             case "waiting":
                 unit.place = "line"
+                if self.stamped(unit, place):
+                    unit.lost = unit.lost_at = 0
+                    unit.version = 1000 * self.operations  # as no other move has it
                 (front if place == "held" else self.line).append(unit.number)
             case "trash":
                 unit.place, unit.at, unit.op, unit.origin = "trash", self.now, op, (place, at)
@@ -447,10 +450,17 @@ class JobModel(ABC):
             lost, lost_at = unit.lost, unit.lost_at
             for name in vars(before):
                 setattr(unit, name, getattr(before, name))
-            unit.lost, unit.lost_at = lost, lost_at
+            if not self.stamped(unit, before.place):
+                unit.lost, unit.lost_at = lost, lost_at
             if before.place == "line":
                 self.line.append(unit.number)
         self.follow({unit.number for unit, _ in rows}, step.line)
+
+    def stamped(self, unit: Unit, place: str) -> bool:
+        """Whether a move from there into the line writes the time into the record: leases of other
+        bytes are counted anew."""
+        in_set = place in ("retry", "schedule", "dead")
+        return self.timed and in_set and b"no json" not in unit.own
 
     def follow(self, back: set[int], before: Sequence[int] = ()) -> None:
         """What came back is beside its neighbour, wherever that is by now: the others stay. Where

@@ -207,7 +207,10 @@ class SidekiqQueue(
         record = seen.entry.record
         queue = record.get("queue")
         named = queue if isinstance(queue, str) and queue else self.own_name
-        return (_unread(record), named) if named else None
+        if not named:
+            return None
+        raw = _unread(record)
+        return _enqueued(seen.member, record, at_ms) if raw is None else raw, named
 
     def stamp(self, entry: Entry) -> bytes:
         """Its batch, which a purge asks for."""
@@ -263,7 +266,7 @@ class SidekiqQueue(
         assert text is not None
         parts = [job.value(name) + b":" + job.value(value) for name, value in added.items()]
         text += b",".join(parts) + b',"%b":' % stamp.encode()
-        unit = "ms" if isinstance(record.get("created_at"), int) else "s"
+        unit = _unit(record)
         if settlement.outcome == "reject":
             return "rejected", text, unit, 0
         if count >= _attempts(record) or _is_over(record, settlement.delivery.deadline_ms):
@@ -440,6 +443,21 @@ def _failures(record: dict[str, Any]) -> int:
 
 def _unread(record: dict[str, Any]) -> bytes | None:
     return job.unread(record) if record.get("class") == job.UNREADABLE else None
+
+
+def _enqueued(payload: bytes, record: dict[str, Any], at_ms: int) -> bytes | None:
+    """The record as `Sidekiq::Client.push` writes it, with the time at which it begins to wait.
+    None: its own bytes, of which its id is made, or which are no JSON object."""
+    if _id(record, payload) != record.get("jid"):
+        return None
+    rest = job.opened(payload, {"enqueued_at"})
+    at = str(at_ms if _unit(record) == "ms" else at_ms / 1000).encode()
+    return None if rest is None else b'%b"enqueued_at":%b}' % (rest, at)
+
+
+def _unit(record: dict[str, Any]) -> str:
+    """The unit of a record's times."""
+    return "ms" if isinstance(record.get("created_at"), int) else "s"
 
 
 def _reason(error_class: Any) -> str:
