@@ -660,6 +660,21 @@ def test_a_queue_that_names_no_release_is_only_shown(
     assert dumps(client) == before
 
 
+def test_of_releases_5_and_6_a_lost_attempt_is_no_failure_and_hides_none(client: Client) -> None:
+    """`stc` counts it, and `atm` does not, but for the end of a job that was lost too often."""
+    program = Program(client)
+    client.set("broken", 1)
+    program.call(add("fails", "a"), add("fine", "b"))
+    client.hset(B + "a", "stc", 1)  # as a check of BullMQ's does it, which lets it wait again
+    client.hset(B + "b", mapping={"stc": 2, "defa": "job stalled more than allowable limit"})
+    program.work(2)
+    dead = entries(client, "dead")
+    assert {id: (e.failures, e.lost, e.reason) for id, e in dead.items()} == {
+        "a": (1, 1, "failed"),
+        "b": (0, 2, "lost"),
+    }
+
+
 def test_attempts_and_marks_of_release_4(client: Client) -> None:
     """There an attempt counts when it begins, in `attemptsMade`; `wait` has a mark for workers."""
     client.hset(B + "meta", "version", "bullmq:4.18.3")

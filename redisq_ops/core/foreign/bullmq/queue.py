@@ -21,7 +21,7 @@ from ..places import LocatedEntry, Place
 from ..releases import Releases
 from ..schedules import ScheduleProgram
 from .bull_jobs import BullJobs
-from .job import Job
+from .job import STALLED, Job
 from .recogniser import OF_A_QUEUE
 from .relations import links
 from .schedules import BullmqSchedulers
@@ -167,9 +167,9 @@ class BullmqQueue(BullJobs[C_co], HasOwnersLimit[C_co]):
 
     def failures(self, state: State, job: Job) -> int:
         attempts = job.sum("atm", "attemptsMade") - (state == "done")
-        if state == "pending" and job.values["atm"] is None and attempts:
-            attempts -= 1  # before release 5 an attempt counts when it begins
-        return max(0, attempts - job.lost)
+        if job.values["atm"] is None:  # before release 5 an attempt counts when it begins
+            return max(0, attempts - (state == "pending") - job.lost)
+        return max(0, attempts - (STALLED in job.text("stacktrace")))  # the end of a lost one
 
     def refused(self, seen: LocatedEntry, target: str) -> str:
         return "deferred" if seen.place.called == CHILDREN else ""
