@@ -105,6 +105,32 @@ class QueueReads(QueueBase[C_co]):
         query = PageQuery(cursor, max, start, payloads, glance, brief and not payloads)
         return self._page_behind(state, query)
 
+    def ranked(self, state: State) -> bool:
+        """Whether a state's last entries by rank are its latest ones; else only `latest` finds
+        these."""
+        return True
+
+    @operation
+    async def latest(
+        self,
+        state: State,
+        max: int = 100,
+        payloads: bool = False,
+        glance: bool = False,
+        *,
+        number: int | None = None,
+    ) -> Page:
+        """The latest ``max`` entries of a state, the latest last; fewer where these are large.
+
+        ``payloads``, ``glance``: as of `page`. ``number``: how many entries the state has, if that
+        was just read.
+        """
+        if number is None:
+            # Counted by rank, as the entries are read: other pages count only what they show.
+            number = (await self.page.op(state, max=1, start=0)).total
+        first = number - max if number > max else 0
+        return await self.page.op(state, None, max, first, payloads, glance)
+
     async def _page_behind(self, state: State, query: PageQuery) -> Page:
         try:
             return await self._bounded_page(state, query)

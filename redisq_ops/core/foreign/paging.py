@@ -13,6 +13,8 @@ from .places import LocatedEntry, Place
 
 PAGES = 20
 """reads of places for one page, at most"""
+READ = 500
+"""entries that one read of the latest ones of several places reads, or one of each place"""
 
 
 async def page_of(places: Sequence[Place], query: PageQuery) -> Page:
@@ -30,6 +32,53 @@ async def page_of(places: Sequence[Place], query: PageQuery) -> Page:
             found += (await place.window(low, query.max - len(found)))[0]
         first += size
     return Page(entries_of(found), None, sum(sizes))
+
+
+async def latest_of(places: Sequence[Place], query: PageQuery) -> Page:
+    """The latest entries of several places together, the latest last.
+
+    A place's last entry is its latest one. Fewer than ``query.max`` where many others would have to
+    be read: all that are left out are older than those that are here.
+    """
+    sizes = await together(place.count() for place in places)
+    begins = list(sizes)
+    found: list[list[LocatedEntry]] = [[] for _ in places]
+    some = [at for at, place in enumerate(places) if sizes[at] and not place.too_long]
+    share, latest = min(query.max, max(1, READ // max(1, len(some)))), list[LocatedEntry]()
+    for _ in range(PAGES):
+        firsts = [max(0, begins[at] - share) for at in some]
+        read = await together(
+            _between(places[at], first, begins[at]) for at, first in zip(some, firsts, strict=True)
+        )
+        for at, first, rows in zip(some, firsts, read, strict=True):
+            begins[at], found[at] = first, rows + found[at]
+        # Of a place that has more, everything that is older than what was read is missing.
+        cut = [(_time(rows[0]), at) for at, rows in enumerate(found) if rows and begins[at]]
+        border, at = max(cut, default=(0, 0))
+        latest = [row for rows in found for row in rows if _time(row) >= border]
+        if not cut or len(latest) >= query.max:
+            break
+        some, share = [at], min(READ, query.max - len(latest))
+    return Page(entries_of(sorted(latest, key=_time)[-query.max :]), None, sum(sizes))
+
+
+def _time(seen: LocatedEntry) -> int:
+    """By what entries of several places are put in order (ms); 0: unknown."""
+    entry = seen.entry
+    return (entry.at_ms if entry.state == "delayed" else entry.since_ms) or 0
+
+
+async def _between(place: Place, start: int, end: int) -> list[LocatedEntry]:
+    """A place's entries by rank; in several reads if they are large."""
+    found: list[LocatedEntry] = []
+    for _ in range(PAGES):
+        if start + len(found) >= end:
+            break
+        rows, _ = await place.window(start + len(found), end - start - len(found))
+        if not rows:
+            break
+        found += rows
+    return found
 
 
 async def through(

@@ -38,7 +38,7 @@ from .kept_entries import kept
 from .keys import ForeignKeys
 from .list_place import ListPlace
 from .long_records import few, not_read
-from .paging import entries_of, page_of, through, with_unread
+from .paging import entries_of, latest_of, page_of, through, with_unread
 from .places import GatheredPlace, LocatedEntry, Place, Read, Row, digest
 from .record_sizes import field_sizes
 from .scanned_place import ScannedPlace
@@ -387,6 +387,26 @@ class PlacedPages(ForeignQueue[C_co]):
             rest = await self._page_of(state, query, wrong)
             return replace(rest, exact=False, problem=named(wrong))
 
+    def ranked(self, state: State) -> bool:
+        declared = self.states.get(state, ())
+        several = len(declared) > 1 or (not self.own_name and any("{q}" in d.key for d in declared))
+        return self._shared(state) or not several
+
+    @operation
+    async def latest(
+        self,
+        state: State,
+        max: int = 100,
+        payloads: bool = False,
+        glance: bool = False,
+        *,
+        number: int | None = None,
+    ) -> Page:
+        if self.ranked(state):
+            return await super().latest.op(state, max, payloads, glance, number=number)
+        query = PageQuery(max=max, payloads=payloads, glance=glance, latest=True)
+        return await self._bounded_page(state, query)
+
     async def _page_of(
         self, state: State, query: PageQuery, wrong: list[str] | None = None
     ) -> Page:
@@ -394,7 +414,7 @@ class PlacedPages(ForeignQueue[C_co]):
         places = await self._weighed(await self._places(state, wrong, whole))
         places = [replace(place, whole=whole, payloads=not query.brief) for place in places]
         if not self._shared(state):
-            page = await page_of(places, query)
+            page = await (latest_of if query.latest else page_of)(places, query)
             if any(place.problem for place in places):
                 page = replace(page, exact=False)
             if long := [place.too_long for place in places if place.too_long]:

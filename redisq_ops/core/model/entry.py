@@ -286,6 +286,8 @@ class PageQuery:
     payloads: bool = False
     glance: bool = False
     brief: bool = False
+    latest: bool = False
+    """as `Queue.latest` has them, where ranks don't tell"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,6 +118,26 @@ class MergedReads(ShardMap[C_co, ShardT]):
         entries = tuple(_marked_entry(entry, k) for _, _, k, entry in shown)
         return Page(entries, last, sum(page.total for page in pages))
 
+    @operation
+    async def latest(
+        self,
+        state: State,
+        max: int = 100,
+        payloads: bool = False,
+        glance: bool = False,
+        *,
+        number: int | None = None,
+    ) -> Page:
+        pages = await self._on_each_shard(lambda part: part.latest.op(state, max, payloads, glance))
+        rows = [
+            (score, bytes_of(entry.id), k, entry)
+            for k, page in enumerate(pages)
+            for entry, score in zip(page.entries, page.scores, strict=True)
+        ]
+        rows.sort(key=lambda row: row[:3])
+        entries = tuple(_marked_entry(entry, k) for _, _, k, entry in rows[-max:])
+        return Page(entries, None, sum(page.total for page in pages))
+
     async def _page_by_shards(self, query: PageQuery) -> Page:
         """Waiting entries that have no time to merge by: one shard after another."""
         sizes = [

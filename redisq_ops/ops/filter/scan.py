@@ -101,6 +101,8 @@ class Scan:
         self._cursor: str | None = None
         self._start: int | None = None
         """rank at which a window of the latest entries begins"""
+        self._latest = False
+        """whether such a window is read at once: ranks don't tell which entries are the latest"""
         self._ids: Iterator[str] | None = None
         self._begun = False
 
@@ -259,6 +261,7 @@ class Scan:
                 "window of the latest ones needs"
             )
         self._start = max(0, number - most)
+        self._latest = not self.queue.ranked(self.state)
 
     async def _page(self) -> Sequence[Entry]:
         most = WITH_PAYLOADS if self._payloads and not self.queue.bounds_pages else PAGE
@@ -267,9 +270,13 @@ class Scan:
         start = None
         if self._cursor is None and self._start is not None:
             start = self._start + self.scanned
-        page: Page = await self.queue.page.op(
-            self.state, self._cursor, most, start, self._payloads, brief=self._brief
-        )
+        page: Page
+        if self._latest and self.filter.window is not None:
+            page = await self.queue.latest.op(self.state, -self.filter.window, self._payloads)
+        else:
+            page = await self.queue.page.op(
+                self.state, self._cursor, most, start, self._payloads, brief=self._brief
+            )
         if page.problem and not self._partly:
             raise WrongKind(page.problem)
         if page.problem and page.problem not in (self.problem or ""):
@@ -284,7 +291,9 @@ class Scan:
         self.over = page.cursor is None
         if start is not None and page.cursor is None:  # pages by rank may lack a cursor
             self.over = not page.entries or start + len(page.entries) >= page.total
-        if self.filter.window is not None and self.scanned >= abs(self.filter.window):
+        if self._latest:
+            self.over, self.complete = True, self.read_all
+        elif self.filter.window is not None and self.scanned >= abs(self.filter.window):
             self.over, self.complete = True, self.over and not self._start
         return page.entries
 

@@ -44,7 +44,7 @@ EXAMINED = 20
 CLIENTS = 100
 """clients of a queue that are looked at, by name"""
 _LATEST = 20
-"""dead entries whose errors are compared, of each shard"""
+"""dead entries whose errors are compared"""
 _HELD = 50
 """pending entries whose consumers are compared"""
 SUSPECTS = 100
@@ -349,7 +349,7 @@ async def evidence(queue: Queue[Any], row: QueueRow, rules: set[str]) -> Evidenc
     if rules & {"paused", "draining"}:
         reads["operations"] = audit_log.last(queue, _OPERATIONS)
     if rules & {"dying", "dead"}:
-        reads["dead"] = _latest_dead(queue, row)
+        reads["dead"] = queue.latest.op("dead", _LATEST, glance=True, number=row.of("dead"))
     if "stalled" in rules:
         reads["pending"] = queue.page.op("pending", None, _HELD, glance=True)
         reads["rate"] = queue.rate_limit()
@@ -365,7 +365,7 @@ async def evidence(queue: Queue[Any], row: QueueRow, rules: set[str]) -> Evidenc
     return Evidence(
         _author(done, "pause", f"paused = {counts.paused if counts else ''}"),
         _author(done, "drain", f"closed = {counts.closed if counts else ''}"),
-        _common_error(found.get("dead", ())),
+        _common_error(found["dead"].entries) if "dead" in found else None,
         tuple(found.get("requests", ())),
         tuple(e.consumer for e in held if e.consumer is not None),
         tuple(e for name in found if name.startswith("tried ") for e in found[name].entries),
@@ -385,20 +385,6 @@ def _common_error(latest: Sequence[Entry]) -> CommonError | None:
 def _author(operations: Sequence[Operation], verb: str, what: str) -> str | None:
     found = (o.who for o in operations if o.verb == verb and o.what == what)
     return next(found, None)
-
-
-async def _latest_dead(queue: Queue[Any], row: QueueRow) -> list[Entry]:
-    parts = queue.shard_queues or (queue,)
-    counts: Sequence[Counts] = (
-        [row.counts]
-        if row.counts is not None and len(parts) == 1
-        else await together(part.counts.op() for part in parts)
-    )
-    pages = await together(
-        part.page.op("dead", max=_LATEST, start=max(0, one.dead - _LATEST), glance=True)
-        for part, one in zip(parts, counts, strict=True)
-    )
-    return [entry for page in pages for entry in page.entries]
 
 
 async def queue_rates(queue: Queue[Any], now: int, minutes: int) -> Rates | None:

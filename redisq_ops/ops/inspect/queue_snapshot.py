@@ -141,8 +141,14 @@ async def _entries(queue: Queue[Any], snapshot: Snapshot, state: State) -> Snaps
 
 async def latest_dead(queue: Queue[Any], snapshot: Snapshot, most: int) -> Snapshot:
     """The snapshot with the latest dead letters, at most so many, the latest first."""
-    latest = replace(snapshot.viewport, start=0, end=most, descending=True)
-    return await _entries(queue, replace(snapshot, viewport=latest), "dead")
+    page = await queue.latest.op(
+        "dead",
+        most,
+        "payload" in snapshot.viewport.needs,
+        "record" not in snapshot.viewport.needs,
+        number=_number(snapshot, "dead"),
+    )
+    return replace(snapshot, total=page.total, exact=page.exact, entries=page.entries[::-1])
 
 
 async def _grouped(queue: Queue[Any], snapshot: Snapshot, redaction: Redaction) -> Snapshot:
