@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import zlib
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ from redisq_ops.core.engine.registry import Registered
 from redisq_ops.core.foreign import paging
 from redisq_ops.core.foreign.rq import RqQueue
 from redisq_ops.core.model.clock import FakeClock
-from redisq_ops.core.model.entry import Settlement
+from redisq_ops.core.model.entry import Failure, Settlement
 from redisq_ops.core.queues.delay import ShardedDelaySet
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.deployment import Deployment
@@ -23,6 +24,7 @@ from redisq_ops.ops.discover import register
 from redisq_ops.ops.inspect.task_report import TaskReader
 
 from ..command_line import Redisq
+from ..fleet import mail_dies
 
 Client = redis.Redis
 
@@ -111,3 +113,62 @@ def test_the_latest_of_shards_are_merged(client: Client) -> None:
     found = queue.latest("dead", 12)
     died = [entry.since_ms for entry in found.entries]
     assert died == [1_790_000_000_000 + 1000 * n for n in range(19, 31)] and found.total == 30
+
+
+def trouble(redisq: Redisq, name: str) -> list[str]:
+    rows = {row["name"]: row["trouble"] for row in redisq.rows("ls")}
+    return [one["reason"] for one in rows[name]]
+
+
+def known(redisq: Redisq, name: str) -> None:
+    redisq("dlq", "acknowledge", name, "--yes")
+    assert trouble(redisq, name) == []
+    time.sleep(0.01)
+
+
+def test_the_error_that_is_named_is_of_the_deaths_that_nobody_acknowledged(
+    client: Client, redisq: Redisq
+) -> None:
+    earlier = FakeClock(int(time.time() * 1000) - 3_600_000)
+    mail_dies(client, "r1", 100, error=Failure("TimeoutError"), clock=earlier)
+    for n in range(100):
+        ended(client, "mail", f"known{n}", 300 - n, "TimeoutError")
+    redisq("discover", "--register", "--yes")
+    known(redisq, "mail")
+    known(redisq, "rq:mail")
+    mail_dies(client, "r2", 5, error=Failure("ValueError"))
+    for n in range(5):
+        ended(client, "mail", f"new{n}", 0, "ValueError")
+    assert trouble(redisq, "rq:mail") == [
+        "at least 5 dead since acknowledged, mostly ValueError in app.send"
+    ]
+    found = redisq("check", "mail", code=1)
+    assert "mail: 5 dead since acknowledged, mostly ValueError" in found
+    assert "5 dead since acknowledged, mostly ValueError" in redisq("explain", "rq:mail")
+
+
+@pytest.mark.parametrize("kind", ["rq", "resque"])
+def test_new_deaths_are_trouble_also_where_the_known_ones_have_left(
+    client: Client, redisq: Redisq, kind: str
+) -> None:
+    def die(number: int, ago_s: float) -> None:
+        for n in range(number):
+            if kind == "rq":
+                ended(client, "mail", f"{ago_s}-{n}", ago_s, "TimeoutError")
+            else:
+                at = datetime.fromtimestamp(time.time() - ago_s, UTC)
+                failed: dict[str, Any] = {"queue": "mail"}
+                failed |= {"failed_at": at.strftime("%Y/%m/%d %H:%M:%S UTC")}
+                failed |= {"payload": {"class": "Send", "args": [n]}, "exception": "IOError"}
+                client.rpush("resque:failed", json.dumps(failed | {"error": "", "backtrace": []}))
+
+    name = f"{kind}:mail"
+    client.sadd("resque:queues", "mail")
+    die(30, 600)
+    redisq("discover", "--register", "--yes")
+    known(redisq, name)
+    client.delete("rq:failed:mail", "resque:failed")  # they were all replayed
+    assert trouble(redisq, name) == []
+    die(20, -2)
+    (found,) = trouble(redisq, name)
+    assert "at least 20 dead since acknowledged, mostly" in found

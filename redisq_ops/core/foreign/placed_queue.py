@@ -31,6 +31,8 @@ FEW = 20
 """ids that are looked up in a list one by one; for more of them the list is read"""
 GLANCED = 200
 """the same for a glance, which would read the records of all that it passes"""
+NEW_DEAD = 100
+"""latest dead entries whose times are read, where their scores don't tell when they died"""
 SEARCHED: tuple[State, ...] = ("pending", "trash", "delayed", "dead", "waiting")
 
 
@@ -188,12 +190,14 @@ class PlacedQueue(PlacedPages[C_co]):
         beyond = together(
             self._beyond("dead", "died", since_ms),
             self._beyond("delayed", "ready", since_ms + FAR_MS),
-            self._beyond("dead", "died", known_ms),
+            self._died_after(known_ms),
         )
         if not isinstance(self, HasWorkerProcesses):
-            lately, far, since = await beyond
-            return Activity(dead_lately=lately, far_ahead=far, dead_since=since)
-        own, now, processes, (lately, far, since) = await together(
+            lately, far, (since, exact) = await beyond
+            return Activity(
+                dead_lately=lately, far_ahead=far, dead_since=since, dead_since_exact=exact
+            )
+        own, now, processes, (lately, far, (since, exact)) = await together(
             self._recent_consumers(), self._now(), self.worker_processes.op(), beyond
         )
         serving = len(self._serving(processes))
@@ -204,6 +208,7 @@ class PlacedQueue(PlacedPages[C_co]):
             registered=True,
             far_ahead=far,
             dead_since=since,
+            dead_since_exact=exact,
             signs=tuple(
                 ConsumerSign(p.name, None if p.silent_ms is None else now - p.silent_ms, gone=True)
                 for p in processes
@@ -233,6 +238,17 @@ class PlacedQueue(PlacedPages[C_co]):
             )
         )
         return None if isinstance(found, Exception) else sum(found)  # the counts say what is wrong
+
+    async def _died_after(self, time_ms: int | None) -> tuple[int | None, bool]:
+        """How many entries died after a time, and whether these are all of them; where scores don't
+        tell, those of the latest ones."""
+        told = await self._beyond("dead", "died", time_ms)
+        if told is not None or time_ms is None:
+            return told, True
+        page = await attempt(self.latest.op("dead", NEW_DEAD, glance=True))
+        if isinstance(page, Exception):
+            return None, True
+        return sum((entry.since_ms or 0) > time_ms for entry in page.entries), False
 
     def _serving(self, processes: Sequence[Process]) -> list[Process]:
         """The processes that take jobs of this queue now."""

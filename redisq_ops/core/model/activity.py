@@ -61,6 +61,8 @@ class Activity:
     dead_since: int | None = None
     """dead entries that died after the time up to which an operator acknowledged them; None also
     where nobody did"""
+    dead_since_exact: bool = True
+    """False: there may be more of them"""
     signs: tuple[ConsumerSign, ...] | None = None
     """the latest sign of life of each consumer; None: unknown, or there are too many to read"""
 

@@ -291,7 +291,7 @@ async def _broken(
     signs = row.activity.signs if row.activity else None
     if id:
         return tuple(one for one in troubles(row, now) if one.rule == UNASKED), signs or ()
-    seen = await attempt(evidence(queue, row, {one.rule for one in troubles(row, now)}))
+    seen = await attempt(evidence(queue, row, {one.rule for one in troubles(row, now)}, now))
     if not isinstance(seen, Exception):  # without evidence the reason names no entries
         row = replace(row, evidence=seen)
     return tuple(one for one in troubles(row, now) if one.rule in EXPLAINED), signs or ()

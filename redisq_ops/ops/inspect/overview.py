@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -33,7 +33,7 @@ from ..change import audit_log
 from ..change.audit_log import Operation
 from ..deployment import Deployment
 from ..queue_names import check_named, is_named
-from ..trouble.entry_rules import suspect
+from ..trouble.entry_rules import not_acknowledged, suspect
 from ..trouble.finding import HOUR, USUAL, Thresholds
 from ..trouble.judgement import rank, troubles
 
@@ -330,7 +330,7 @@ async def _with_evidence(
     queues = {at: deployment.open(entries[at]) for at in bad}
     old = [at for at in bad if "old" in rules[at]]
     seen, hours = await together(
-        together(attempt(evidence(queues[at], rows[at], rules[at])) for at in bad),
+        together(attempt(evidence(queues[at], rows[at], rules[at], now)) for at in bad),
         together(attempt(queue_rates(queues[at], now, HOUR)) for at in old),
     )
     examined = list(rows)
@@ -343,13 +343,17 @@ async def _with_evidence(
     return examined
 
 
-async def evidence(queue: Queue[Any], row: QueueRow, rules: set[str]) -> Evidence:
+async def evidence(
+    queue: Queue[Any], row: QueueRow, rules: Collection[str], now_ms: int
+) -> Evidence:
     """The names behind what these rules found of a queue."""
     reads: dict[str, Description[Any]] = {}
-    if rules & {"paused", "draining"}:
+    if not {"paused", "draining"}.isdisjoint(rules):
         reads["operations"] = audit_log.last(queue, _OPERATIONS)
-    if rules & {"dying", "dead"}:
-        reads["dead"] = queue.latest.op("dead", _LATEST, glance=True, number=row.of("dead"))
+    if not {"dying", "dead"}.isdisjoint(rules):
+        new = not_acknowledged(row, now_ms) if "dead" in rules else None
+        most = min(_LATEST, new or _LATEST)
+        reads["dead"] = queue.latest.op("dead", most, glance=True, number=row.of("dead"))
     if "stalled" in rules:
         reads["pending"] = queue.page.op("pending", None, _HELD, glance=True)
         reads["rate"] = queue.rate_limit()

@@ -243,7 +243,7 @@ class RollingOverview:
         due += sorted(later, key=lambda one: one.examined_ms or 0)[: EXAMINED - len(due)]
         now, asked = self._now, [_rules(one.found) for one in due]
         seen = await together(
-            attempt(evidence(one.queue, one.row, set(rules)))
+            attempt(evidence(one.queue, one.row, rules, now))
             for one, rules in zip(due, asked, strict=True)
             if one.queue is not None
         )

@@ -24,22 +24,32 @@ def dying(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[Finding]:
 
 def dead(row: QueueRow, now_ms: int, limits: Thresholds) -> Iterator[Finding]:
     """Dead letters that nobody has dealt with, however long ago they died."""
-    dead, known = row.counts.of("dead") if row.counts else None, row.acknowledged
-    if dead is None:
+    dead = not_acknowledged(row, now_ms)
+    if dead is None or dead < limits.dead_letters:
         return
     lately = row.activity.dead_lately if row.activity else None
-    words = "dead"
-    if known is not None and known.holds(now_ms):
-        since = row.activity.dead_since if row.activity else None
-        dead = max(0, dead - known.dead) if since is None else min(since, dead)
+    number, words = count(dead), "dead"
+    if row.acknowledged is not None and row.acknowledged.holds(now_ms):
         words = "dead since acknowledged"
-    if dead < limits.dead_letters:
-        return
+        if row.activity and not row.activity.dead_since_exact:
+            number = f"at least {number}"
     severity = Severity.CRITICAL if dead >= limits.many_dead_letters else None
     if lately is None or lately < limits.dead:
-        yield Finding(f"{count(dead)} {words}{_mostly(row, dead)}", dead, severity=severity)
+        yield Finding(f"{number} {words}{_mostly(row, dead)}", dead, severity=severity)
     elif dead > lately:  # those of the latest minutes have a reason of their own
-        yield Finding(f"{count(dead)} {words} in all", dead, severity=severity)
+        yield Finding(f"{number} {words} in all", dead, severity=severity)
+
+
+def not_acknowledged(row: QueueRow, now_ms: int) -> int | None:
+    """How many dead letters nobody has acknowledged; None: unknown."""
+    dead, known, seen = row.of("dead"), row.acknowledged, row.activity
+    if dead is None or known is None or not known.holds(now_ms):
+        return dead
+    # Where deaths can't be counted by time, more may have died than the latest ones tell.
+    more = max(0, dead - known.dead)
+    if seen is None or seen.dead_since is None:
+        return more
+    return min(dead, seen.dead_since if seen.dead_since_exact else max(seen.dead_since, more))
 
 
 def _mostly(row: QueueRow, counted: int) -> str:
