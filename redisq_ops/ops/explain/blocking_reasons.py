@@ -145,12 +145,11 @@ class BlockingReasons(ReasonParts):
         held = self._lease_live and position.group is None
         if held and not any(one.rule == UNASKED for one in self.observed.broken):
             if silent is not None:
-                n = self.observed.counts.pending
                 yield Reason(
                     "busy",
-                    f"all workers seem to be busy: {count(n)} pending, and no worker has asked for "
-                    f"more for {age(silent)}",
-                    facts=facts | {"pending": n},
+                    f"all workers seem to be busy: {self._number('pending')} pending, and no "
+                    f"worker has asked for more for {age(silent)}",
+                    facts=facts | {"pending": self.observed.counts.of("pending")},
                     **work,
                 )
             return
@@ -165,7 +164,7 @@ class BlockingReasons(ReasonParts):
         else:
             evidence = f"no consumer has asked {source} for work for {age(silent)}{examined}"
         if held:
-            evidence += f"; {count(self.observed.counts.pending)} pending, perhaps of dead workers"
+            evidence += f"; {self._number('pending')} pending, perhaps of dead workers"
         yield Reason("no-worker", f"no worker is taking: {evidence}", facts=facts, **work)
 
     def _rated(self) -> Iterator[Reason]:

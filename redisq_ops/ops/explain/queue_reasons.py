@@ -76,49 +76,55 @@ class QueueReasons(PeriodicReasons):
         ``next_ms``: when the first delayed entry is ready; ``ready``: it is ready now.
         """
         counts, rate, expired = self.observed.counts, self._rate, self._first_expired
-        waiting, pending = f"{count(counts.waiting)} waiting", f"{count(counts.pending)} pending"
+        waiting, pending = (
+            f"{self._number('waiting')} waiting",
+            f"{self._number('pending')} pending",
+        )
+        delayed = f"{self._entries('delayed')} delayed"
+        known = {state: counts.of(state) for state in ("waiting", "pending", "delayed", "dead")}
         if next_ms is not None and ready and not self._may_wait and not counts.pending:
             return Reason(
                 "due",
-                f"{entries(counts.delayed)} delayed; the first became ready "
-                f"{age(self.now - next_ms)} ago: the next take delivers it",
-                facts={"delayed": counts.delayed, "next_ms": next_ms},
+                f"{delayed}; the first became ready {age(self.now - next_ms)} ago: the next take "
+                "delivers it",
+                facts={"delayed": known["delayed"], "next_ms": next_ms},
             )
         if rate is not None:
             return self._moving(rate, f"{waiting}, {pending}")
-        if counts.pending and expired is None:
+        first_pending = "pending" in counts.unknown and self.observed.first["pending"]
+        if (counts.pending or first_pending) and expired is None:
             settled = "settled entries are not counted"
             if self.observed.rates.settled:
                 settled = f"none settled in the last {RATE_MINUTES} minutes"
             return Reason(
                 "pending",
                 f"{pending}, {waiting}; {settled}",
-                facts={"pending": counts.pending, "waiting": counts.waiting},
+                facts={"pending": known["pending"], "waiting": known["waiting"]},
             )
         if counts.waiting:
             oldest = counts.oldest_ms
             since = "" if oldest is None else f", the oldest for {age(self.now - oldest)}"
             return Reason(
                 "waiting",
-                f"{entries(counts.waiting)} waiting{since}",
-                facts={"waiting": counts.waiting, "oldest_ms": oldest},
+                f"{self._entries('waiting')} waiting{since}",
+                facts={"waiting": known["waiting"], "oldest_ms": oldest},
             )
-        if counts.delayed:
+        if counts.delayed or (next_ms is not None and not ready):
             first = "" if next_ms is None else f"; the first is ready {self._until(next_ms)}"
             return Reason(
                 "delayed",
-                f"{entries(counts.delayed)} delayed, none ready{first}",
+                f"{delayed}, none ready{first}",
                 eta_ms=next_ms,
-                facts={"delayed": counts.delayed, "next_ms": next_ms},
+                facts={"delayed": known["delayed"], "next_ms": next_ms},
             )
         if expired is not None:
             return None
-        if self._may_wait:
-            return Reason(
-                "unknown", f"{kind_of(self.queue.kind)} does not show how many entries wait in it"
-            )
+        unknown = [state for state, number in known.items() if number is None and state != "dead"]
+        if unknown:
+            kind, states = kind_of(self.queue.kind), " and ".join(unknown)
+            return Reason("unknown", f"{kind} does not show how many entries are {states} in it")
         dead = f"; {entries(counts.dead)} dead" if counts.dead else ""
-        return Reason("empty", f"it has no work to do{dead}", facts={"dead": counts.dead})
+        return Reason("empty", f"it has no work to do{dead}", facts={"dead": known["dead"]})
 
     def _failures(self) -> Iterator[Reason]:
         """Entries die or fail again and again. Failing attempts are named only if no other rule
@@ -231,7 +237,7 @@ class QueueReasons(PeriodicReasons):
                 **command,
             )
 
-    def _moving(self, rate: float, counts: str) -> Reason:
+    def _moving(self, rate: float, numbers: str) -> Reason:
         """The queue moves: how fast, and when it will be empty."""
         rates = self.observed.rates
         out = rate * 60_000
@@ -239,14 +245,16 @@ class QueueReasons(PeriodicReasons):
         if rates.arrived:
             come = sum(rates.arrived) / max(1, sum(rates.settled)) * out
             added = f"≈ {come:,.1f} added"
-        left = self.observed.counts.waiting + self.observed.counts.pending
+        counts = self.observed.counts
+        known = counts.unknown.isdisjoint(("waiting", "pending"))
+        left = counts.waiting + counts.pending if known else 0
         eta: dict[str, Any] = {}
         if come is not None and come < out and left:
             at = self.now + int(left / (rate - come / 60_000))
             eta = {"eta_ms": at, "estimate": True, "basis": f"{count(left)} left, at these rates"}
         return Reason(
             "moving",
-            f"≈ {out:,.1f} settled and {added} per minute (last {took(self._span_ms)}); {counts}",
+            f"≈ {out:,.1f} settled and {added} per minute (last {took(self._span_ms)}); {numbers}",
             facts={"out_per_min": round(out, 2), "in_per_min": come and round(come, 2)},
             **eta,
         )

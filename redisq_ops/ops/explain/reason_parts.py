@@ -14,7 +14,7 @@ from ..change.audit_log import Operation
 from ..filter.fields import quoted
 from ..hint import hint
 from ..redaction import Redaction
-from ..terminal import age, count, date, took
+from ..terminal import age, count, date, entries, took
 from .observation import Observation
 
 FormatTime = Callable[[int], str]
@@ -57,6 +57,15 @@ class ReasonParts:
 
     def _setting(self, name: str) -> int:
         return int(self.observed.settings.get(name, getattr(DEFAULTS, name)))
+
+    def _number(self, state: State) -> str:
+        number = self.observed.counts.of(state)
+        return "an unknown number" if number is None else count(number)
+
+    def _entries(self, state: State) -> str:
+        """How many entries are in a state."""
+        number = self.observed.counts.of(state)
+        return "an unknown number of entries" if number is None else entries(number)
 
     def _can(self, verb: Verb, state: State) -> bool:
         changeable = self.observed.counts.only_shown is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import sys
 import time
@@ -946,6 +947,42 @@ def test_trimmed_pending_entry(client: redis.Redis, redisq: Redisq) -> None:
     redisq("workers", "rm", "stream:orders", "web-1", "--yes", code=3)
     assert Answer(queue, gone).row["state"] is None
     assert Answer(queue, there).facts["consumer"] == "operator"
+
+
+def test_a_state_whose_number_is_unknown_does_not_count_as_empty(client: redis.Redis) -> None:
+    queue = SidekiqQueue(client, "sidekiq:default")
+    client.sadd("queues", "default")
+    soon = time.time() + 600
+    for n in range(600):
+        job = {"class": "Send", "args": [n], "jid": f"{n:024x}", "queue": "other", "retry": True}
+        client.zadd("schedule", {json.dumps(job): soon + n})
+    assert queue.counts().of("delayed") is None
+    answer = Answer(queue)
+    assert answer.rule == "unknown" and "how many entries are delayed" in answer.sentence
+    ours = {"class": "Send", "args": [], "jid": "f" * 24, "queue": "default", "retry": True}
+    client.zadd("schedule", {json.dumps(ours): soon - 60})
+    answer = Answer(queue)
+    assert answer.rule == "delayed" and answer.facts["delayed"] is None
+    assert "an unknown number of entries delayed, none ready; the first is" in answer.sentence
+    # Due, and nobody takes it: still no number.
+    client.zadd("schedule", {json.dumps(ours): time.time() - 60})
+    answer = Answer(queue)
+    assert "due" in (answer.rule, *answer.also)
+    assert "0 entries delayed" not in str(answer.row)
+
+
+def test_tasks_of_celery_that_may_be_pending_are_not_none(client: redis.Redis) -> None:
+    client.sadd("_kombu.binding.celery", "celery\x06\x16\x06\x16celery")
+    for n in range(600):
+        message = {"body": "W10=", "headers": {"id": f"t{n}", "task": "a.b"}, "properties": {}}
+        held = json.dumps([message, "", "other"])
+        client.hset("unacked", f"tag{n}", held)
+        client.zadd("unacked_index", {f"tag{n}": time.time()})
+    queue = CeleryQueue(client, "celery:celery")
+    assert queue.counts().of("pending") is None
+    answer = Answer(queue)
+    assert "it has no work to do" not in str(answer.row)
+    assert "0 pending" not in str(answer.row)
 
 
 def test_sidekiq_jobs(client: redis.Redis) -> None:
