@@ -78,6 +78,8 @@ class DeclaredFeatures:
         "deliveries here have no deadline: it stays pending until it is acknowledged or claimed"
     )
     """what becomes of a pending entry that has no deadline"""
+    after_deadline: ClassVar[str] = "what becomes of it is up to its own program"
+    """what becomes of a pending entry whose deadline, not a lease of ours, is over"""
     found: frozenset[bytes] | None = None
     """the queue's keys that a scan found, for a layout that keeps no index"""
 

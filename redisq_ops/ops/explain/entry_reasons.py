@@ -233,16 +233,18 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
             )
         else:
             late = self.now - entry.at_ms
-            max_lost = self._setting("max_lost")
-            becomes = "dead" if entry.lost + 1 >= max_lost else "waiting again"
+            becomes = self.queue.after_deadline
+            if not self.queue.owner or entry.receipt is not None:  # the lease is one of ours
+                facts["max_lost"] = most = self._setting("max_lost")
+                state = "dead" if entry.lost + 1 >= most else "waiting again"
+                becomes = f"the next take, or a worker's maintenance every 30 s, makes it {state}"
             no_worker = self._no_worker_at_all()
             but = f", but {no_worker[0].sentence}" if no_worker else ""
             yield Reason(
                 "overdue",
                 f"{who} was silent for at least {age(late)}: it has had the entry{held}"
-                f"{claimed}, and its lease ended {self._ago(entry.at_ms)}; the next take, or a "
-                f"worker's maintenance every 30 s, makes it {becomes}{but}",
-                facts=facts | {"silent_ms": late, "max_lost": max_lost},
+                f"{claimed}, and its lease ended {self._ago(entry.at_ms)}; {becomes}{but}",
+                facts=facts | {"silent_ms": late},
                 **self._command("requeue", "pending"),
             )
             yield from no_worker
@@ -252,19 +254,20 @@ class EntryReasons(BlockingReasons, OutcomeReasons):
         position = self.observed.position
         active = position.heard_ms
         verb = self._command("requeue", "pending")
-        of = "" if position.group is None else f" of group {position.group}"
+        grouped = position.group is not None
+        of = f" of group {position.group}" if grouped else ""
         if entry.called == GONE:
             return self._trimmed(entry, f"{who}{of} has held its id{held}", facts)
         sentence = f"{who}{of} has had it{held}"
-        if entry.consumer is None:
+        if grouped and entry.consumer is None:
             sentence = f"nobody{of} has it: its consumer gave it back"
         facts |= {"group": position.group}
         long = entry.since_ms is not None and self.now - entry.since_ms >= SILENT_MS
-        if position.group is not None and (long or entry.consumer is None):
+        if grouped and (long or entry.consumer is None):
             options = {"group": position.group, "to": "NAME"}
             claim = hint("workers", "claim", self.queue.name, entry.consumer or NOBODY, **options)
             verb = {"verb": "claim", "command": claim}
-        if position.group is not None and entry.consumer is not None and active is not None:
+        if grouped and entry.consumer is not None and active is not None:
             sentence += f" and was last active {self._ago(active)}"
         rule: Rule = "pending" if active is None or self.now - active < SILENT_MS else "silent"
         sentence += f"; {self.queue.without_deadline}{self._why_not('requeue', 'pending')}"

@@ -179,9 +179,8 @@ class QueueReasons(PeriodicReasons):
     def _expired(self, entry: Entry, deadline_ms: int) -> Reason:
         """A lease has expired. The command is for all entries of its consumer, which is silent."""
         silence, command = age(self.now - deadline_ms), {}
-        sentence = (
-            f"{entry.id} is overdue: consumer {entry.consumer} was silent for at least {silence}"
-        )
+        who = f"consumer {entry.consumer}" if entry.consumer else "an unknown consumer"
+        sentence = f"{entry.id} is overdue: {who} was silent for at least {silence}"
         held = next((n for _, one, n in self._holding() if one.name == entry.consumer), 0)
         if held > 1:
             sentence += f" and holds {entries(held)}"

@@ -16,6 +16,7 @@ import redis
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.foreign.celery import CeleryQueue
 from redisq_ops.core.foreign.resque import ResqueQueue
+from redisq_ops.core.foreign.rq import RqQueue
 from redisq_ops.core.foreign.ruby_jobs.job import Job
 from redisq_ops.core.foreign.sidekiq import SidekiqQueue
 from redisq_ops.core.foreign.streams import StreamQueue
@@ -947,6 +948,33 @@ def test_trimmed_pending_entry(client: redis.Redis, redisq: Redisq) -> None:
     redisq("workers", "rm", "stream:orders", "web-1", "--yes", code=3)
     assert Answer(queue, gone).row["state"] is None
     assert Answer(queue, there).facts["consumer"] == "operator"
+
+
+def test_a_job_of_another_program_is_told_by_the_rules_of_that_program(
+    client: redis.Redis,
+) -> None:
+    client.sadd("rq:queues", "rq:queue:mail")
+    started: dict[Any, Any] = {"origin": "mail", "status": "started", "description": "app.f()"}
+    client.hset(
+        "rq:job:one", mapping=started | {"created_at": "2026-01-01T00:00:00Z", "data": b"x"}
+    )
+    client.zadd("rq:wip:mail", {"one": time.time() - 600})
+    answer = Answer(RqQueue(client, "rq:mail"), "one")
+    assert answer.rule == "overdue" and "max_lost" not in answer.facts
+    assert "RQ's workers, which look when they start and every 10 minutes" in answer.sentence
+    assert "the next take" not in answer.sentence
+    answer = Answer(RqQueue(client, "rq:mail"))
+    assert "overdue" in answer.also and "consumer None" not in str(answer.row)
+
+
+def test_a_running_task_of_celery_was_not_given_back(client: redis.Redis) -> None:
+    client.sadd("_kombu.binding.celery", "celery\x06\x16\x06\x16celery")
+    message = {"body": "W10=", "headers": {"id": "t", "task": "a.b"}, "properties": {}}
+    client.hset("unacked", "tag", json.dumps([message, "", "celery"]))
+    client.zadd("unacked_index", {"tag": time.time()})
+    answer = Answer(CeleryQueue(client, "celery:celery"), "t")
+    assert answer.rule == "pending"
+    assert answer.sentence.startswith("an unknown consumer has had it")
 
 
 def test_a_state_whose_number_is_unknown_does_not_count_as_empty(client: redis.Redis) -> None:

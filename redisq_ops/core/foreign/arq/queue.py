@@ -102,6 +102,7 @@ class ArqQueue(SendsCommands[C_co], HasEdits[C_co], HasTimeline[C_co], HasDoneEn
         "all workers of a queue write one health check, once an hour unless it is set: a worker"
         " was there then. How many there are, and what they do, is unknown"
     )
+    after_deadline: ClassVar[str] = "the next worker that looks for a job runs it again"
     layout_faults: ClassVar[tuple[str, ...]] = (
         "a job that expired while it waited (a day after it was due) leaves its id, and a result"
         " `job expired` when a worker comes to it",

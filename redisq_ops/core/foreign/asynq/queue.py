@@ -117,6 +117,10 @@ class AsynqQueue(
         ("quiet", "stop"), "asynq's servers heed only signals: TSTP quiets one, TERM ends it"
     )
     without_deadline: ClassVar[str] = "it has no lease: asynq won't notice if its server is killed"
+    after_deadline: ClassVar[str] = (
+        "asynq's servers, which look every minute, retry it, or archive it if its retries are used"
+        " up"
+    )
     layout_faults: ClassVar[tuple[str, ...]] = (
         "a task that comes into its group from `scheduled`, or back from a set that no server"
         " aggregated in time, is in no list until another task joins the group: asynq leaves it"

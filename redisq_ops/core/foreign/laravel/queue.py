@@ -97,6 +97,10 @@ class LaravelQueue(HasEdits[C_co], HasTimeline[C_co], HasDoneEntries[C_co]):
         "purge pending": "a worker has them; requeue them once `retry_after` is over",
         "purge done": "Horizon forgets them an hour after their end, unless it is set otherwise",
     }
+    after_deadline: ClassVar[str] = (
+        "the next worker that looks for a job makes it waiting again, and fails it if its tries are"
+        " used up"
+    )
     layout_faults: ClassVar[tuple[str, ...]] = (
         "a job that runs for longer than `retry_after` is run a second time meanwhile",
         "failed jobs are in a table of the database; in Redis only with Horizon, for a week",

@@ -162,6 +162,10 @@ class RqQueue(
     no_commands: ClassVar[Mapping[WorkerWord, str]] = {
         "quiet": "RQ can't quiet one worker: `redisq queue pause` suspends all"
     }
+    after_deadline: ClassVar[str] = (
+        "RQ's workers, which look when they start and every 10 minutes, let it wait again if it has"
+        " retries left, or else move it to the failed ones"
+    )
     layout_faults: ClassVar[tuple[str, ...]] = (
         "a replayed job keeps the time at which its failure would have been forgotten: RQ's own"
         " requeue lets it vanish then, waiting or not; replay from here removes that time",
