@@ -225,6 +225,7 @@ def _report_row(report: ConsumerReport) -> ConsumerReportOutput:
             {
                 "name": one.name,
                 "pending": one.pending,
+                "exact": one.exact,
                 "idle_ms": one.idle_ms,
                 "oldest_age_ms": one.oldest_ms,
                 "late": one.late,
@@ -244,6 +245,7 @@ def _report_row(report: ConsumerReport) -> ConsumerReportOutput:
 
 
 def _print_report(report: ConsumerReport, poison: int) -> None:
+    from redisq_ops.ops.filter.scan import at_least
     from redisq_ops.ops.inspect.consumers import DELIVERIES
 
     inside = f", group {report.group}" if report.group else ""
@@ -265,7 +267,7 @@ def _print_report(report: ConsumerReport, poison: int) -> None:
             [
                 [
                     one.name,
-                    one.pending,
+                    one.pending if one.exact else at_least(one.pending, exact=False),
                     age_or_none(one.idle_ms),
                     age_or_none(one.oldest_ms),
                     one.late,

@@ -24,6 +24,9 @@ class ConsumerStatus(TypedDict):
     """consumer"""
     pending: int
     """entries it holds"""
+    exact: bool
+    """`false`: it may hold more, and more of its leases may have expired: not all pending entries
+    were read"""
     idle_ms: Duration | None
     """time since its last command"""
     oldest_age_ms: Duration | None

@@ -181,9 +181,9 @@ class QueueReasons(PeriodicReasons):
         silence, command = age(self.now - deadline_ms), {}
         who = f"consumer {entry.consumer}" if entry.consumer else "an unknown consumer"
         sentence = f"{entry.id} is overdue: {who} was silent for at least {silence}"
-        held = next((n for _, one, n in self._holding() if one.name == entry.consumer), 0)
-        if held > 1:
-            sentence += f" and holds {entries(held)}"
+        holder = next((one for _, one in self._holding() if one.name == entry.consumer), None)
+        if holder is not None and holder.pending > 1:
+            sentence += f" and holds {holder.holds}"
             command = self._requeue_all_of(entry.consumer or "-")
         else:
             command = self._command("requeue", "pending", f"{self.queue.name}/{entry.id}")
@@ -194,27 +194,27 @@ class QueueReasons(PeriodicReasons):
                 "id": entry.id,
                 "consumer": entry.consumer,
                 "deadline_ms": deadline_ms,
-                "pending": held or None,
+                "pending": holder.pending if holder is not None and holder.exact else None,
             },
             **command,
         )
 
-    def _holding(self) -> Iterator[tuple[str | None, ConsumerStatus, int]]:
-        """(group, consumer, number of held entries) of silent consumers; if nothing moves in the
+    def _holding(self) -> Iterator[tuple[str | None, ConsumerStatus]]:
+        """(group, consumer) of silent consumers; if nothing moves in the
         queue, also of consumers that have held an entry for `SILENT_MS`."""
         stuck = self._rate is None and bool(self.observed.rates.settled)
         for report in self.observed.reports:
             for one in report.consumers:
                 long = stuck and one.oldest_ms is not None and one.oldest_ms >= SILENT_MS
                 if one.pending and (one.silent_ms is not None or long):
-                    yield report.group, one, one.pending
+                    yield report.group, one
 
     def _holders(self, besides: str | None) -> Iterator[Reason]:
         """Who holds entries in silence, or for long while nothing is settled."""
         found = [row for row in self._holding() if row[1].name != besides]
-        for group, one, held in sorted(found, key=lambda row: -(row[1].oldest_ms or 0))[:NAMED]:
+        for group, one in sorted(found, key=lambda row: -(row[1].oldest_ms or 0))[:NAMED]:
             of = f" of group {group}" if group else ""
-            holds = f"holds {entries(held)}, the oldest for {age(one.oldest_ms or 0)}"
+            holds = f"holds {one.holds}, the oldest for {age(one.oldest_ms or 0)}"
             silent = (
                 "" if one.silent_ms is None else f"has been silent for {age(one.silent_ms)} and "
             )
@@ -229,7 +229,7 @@ class QueueReasons(PeriodicReasons):
                 facts={
                     "consumer": one.name,
                     "group": group,
-                    "pending": held,
+                    "pending": one.pending if one.exact else None,
                     "silent_ms": one.silent_ms,
                     "oldest_age_ms": one.oldest_ms,
                 },

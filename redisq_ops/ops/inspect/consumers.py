@@ -22,6 +22,8 @@ from redisq_ops.core.model.entry import Consumer, Failure
 from redisq_ops.core.model.errors import NotFound
 from redisq_ops.core.redis.operation import together
 
+from ..terminal import entries
+
 DELIVERIES = (1, 2, 3, 5, 10)
 """rows of the heat map: entries with at least this many deliveries, below the next row's"""
 AGES_MS = (60_000, 600_000, 3_600_000, 86_400_000)
@@ -46,6 +48,13 @@ class ConsumerStatus:
     """how many of its leases have expired; None: this kind of queue has no leases"""
     silent_ms: int | None
     """how long it has been silent; None: it is not silent, or holds nothing"""
+    exact: bool = True
+    """False: it may hold more, as not all deliveries were looked at"""
+
+    @property
+    def holds(self) -> str:
+        """How many entries it holds, in words."""
+        return f"{'' if self.exact else 'at least '}{entries(self.pending)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +122,7 @@ async def _report(
         queue.name,
         group or None,
         tuple(loads),
-        tuple(_statuses(rows, known, silent_ms)),
+        tuple(_statuses(rows, known, silent_ms, all=len(rows) >= held.total)),
         tuple(map(tuple, heat)),
         tuple(row for row in rows if row.deliveries is None or row.deliveries >= poison),
         len(rows),
@@ -138,7 +147,7 @@ async def consumers_of(queue: Queue[Any], group: str) -> list[Consumer]:
 
 
 def _statuses(
-    rows: Sequence[PendingDelivery], known: Sequence[Consumer], silent_ms: int
+    rows: Sequence[PendingDelivery], known: Sequence[Consumer], silent_ms: int, *, all: bool
 ) -> Iterator[ConsumerStatus]:
     held: dict[str, list[PendingDelivery]] = {consumer.name: [] for consumer in known}
     for row in rows:
@@ -158,4 +167,5 @@ def _statuses(
             max((row.age_ms for row in pending_deliveries if row.age_ms is not None), default=None),
             sum(late > 0 for late in lates) if lates else None,
             silence if pending and silence is not None and silence >= silent_ms else None,
+            all or consumer is not None,
         )

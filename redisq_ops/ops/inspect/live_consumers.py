@@ -41,7 +41,8 @@ async def live_consumers(queue: Queue[Any], group: str | None = None) -> list[Li
                 idle = "" if status.idle_ms is None else f", active {age(status.idle_ms)} ago"
                 # Without heartbeats, only this tells a dead consumer from a busy one.
                 since = "" if status.oldest_ms is None else f" for up to {age(status.oldest_ms)}"
-                found[status.name] = f"holds {count(status.pending)}{of}{since}{idle}"
+                number = f"{'' if status.exact else 'at least '}{count(status.pending)}"
+                found[status.name] = f"holds {number}{of}{since}{idle}"
     return [LiveConsumer(name, sign) for name, sign in sorted(found.items())]
 
 

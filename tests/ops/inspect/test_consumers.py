@@ -193,6 +193,27 @@ def test_examined_window_is_reported(
     assert [one.pending for one in seen.consumers] == [7, 3]  # the group's own numbers are whole
 
 
+def test_what_a_consumer_holds_is_at_least_what_was_looked_at(
+    client: redis.Redis, redisq: Redisq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redisq_ops.ops.inspect.consumers.PENDING_PAGE", 4)
+    jobs = DelaySet(client, "jobs", clock=FakeClock(int(time.time() * 1000) - 3_600_000))
+    jobs.schedule([(f"e{n}", b"") for n in range(9)])
+    jobs.take(9, consumer="w1")
+    (row,) = redisq.rows("workers", "ls", "jobs")
+    assert [(one["pending"], one["exact"]) for one in row["consumers"]] == [(4, False)]
+    assert "≥4" in redisq("workers", "ls", "jobs")
+    said = redisq("explain", "jobs")
+    assert "w1 was silent for at least" in said and "and holds at least 4 entries" in said
+    explained = run(client, explain(DelaySet(client, "jobs")))
+    (overdue,) = [one for one in (explained.reason, *explained.also) if one.rule == "overdue"]
+    assert overdue.deed == "Requeue what w1 has"
+    monkeypatch.setattr("redisq_ops.ops.inspect.consumers.PENDING_PAGE", 9)
+    assert "and holds 9 entries" in redisq("explain", "jobs")
+    (row,) = redisq.rows("workers", "ls", "jobs")
+    assert [(one["pending"], one["exact"]) for one in row["consumers"]] == [(9, True)]
+
+
 def test_ls_as_text_and_json(
     orders: StreamQueue[redis.Redis], client: redis.Redis, redisq: Redisq
 ) -> None:
