@@ -84,33 +84,19 @@ def _shown(at: Address) -> tuple[Callable[[Session], None], str]:
 
 def show_queue(s: Session, queue: Queue[Any]) -> None:
     """Show a queue, as ``inspect`` does."""
-    from redisq_ops.ops.change.unfinished import unfinished
     from redisq_ops.ops.inspect.details import queue_details
-    from redisq_ops.ops.inspect.overview import QueueRow
+    from redisq_ops.ops.inspect.overview import queue_rates, queue_row
     from redisq_ops.ops.inspect.queue_fields import QueueFields
 
     view = s.run(queue_details(queue))
-    rates = view.rates if view.rates.counted else None
-    left = tuple(one.operation.id for one in s.run(unfinished(queue)))
+    rates = queue_rates(queue, view.now_ms, 60)
+    seen = s.run(queue_row(queue, queue.name, queue.kind, view.now_ms, rates, None, None))
+    fields = QueueFields.of(replace(seen, counts=view.counts), view.now_ms)
     periodic = [periodic_row(queue.name, one) for one in view.periodic or ()]
-    overdue = sum(bool(one["overdue"]) for one in periodic)
-    counted = None if view.periodic is None else (len(periodic), overdue)
-    fields = QueueFields.of(
-        QueueRow(
-            queue.name,
-            queue.kind,
-            view.counts,
-            rates,
-            unfinished=left,
-            periodic=counted,
-            resize=s.run(queue.open_resize.op()),
-        ),
-        view.now_ms,
-    )
     if s.json:
         emit(_queue_row(view, fields, periodic))
     else:
-        row = row_of(fields) | {"unfinished": " ".join(left) or None}
+        row = row_of(fields) | {"unfinished": " ".join(fields.unfinished) or None}
         _print_queue(s, view, row, periodic)
 
 

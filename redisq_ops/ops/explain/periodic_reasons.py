@@ -101,7 +101,7 @@ class PeriodicReasons(BlockingReasons):
     def _overdue(self, periodic: Sequence[PeriodicStatus]) -> Iterator[Reason]:
         """Of a queue: which periodic entries missed runs, or are corrupt."""
         late = [one for one in periodic if one.overdue]
-        corrupt = [one.name for one in periodic if one.entry.problem]
+        corrupt = [one.name for one in periodic if one.entry.problem and one.name]
         if late:
             yield Reason(
                 "periodic-overdue",
@@ -117,6 +117,17 @@ class PeriodicReasons(BlockingReasons):
                 "periodic",
                 hint("periodic", "ls", self.queue.name),
                 facts={"corrupt": corrupt},
+            )
+
+    def _unseen_periodic(self, periodic: Sequence[PeriodicStatus]) -> Iterator[Reason]:
+        """Of a queue: which of its periodic entries could not be read, or are too many."""
+        for problem in (one.entry.problem for one in periodic if not one.name):
+            yield Reason(
+                "unread",
+                f"not all periodic entries of {self.queue.name} were looked at: {problem}",
+                "periodic",
+                hint("periodic", "ls", self.queue.name),
+                facts={"problem": problem},
             )
 
     def _next_periodic(self, periodic: Sequence[PeriodicStatus]) -> Iterator[Reason]:

@@ -55,6 +55,7 @@ class QueueReasons(PeriodicReasons):
             yield progress
         yield from self._owners_limit(known=False)
         yield from self._next_periodic(self.observed.periodic)
+        yield from self._unseen_periodic(self.observed.periodic)
         yield from self._dead_letters()
 
     @property

@@ -16,7 +16,6 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.attachment import Attachment
 from redisq_ops.core.model.entry import Checkup, Clients, Consumer, Counts, Entry, Level, Request
 from redisq_ops.core.model.errors import NotFound
-from redisq_ops.core.model.rates import Rates
 from redisq_ops.core.queues.request.records import found
 from redisq_ops.core.queues.request.stream import PendingSubRequest
 from redisq_ops.core.redis.operation import attempt, together
@@ -36,12 +35,11 @@ LISTED = 100
 
 @dataclass(frozen=True, slots=True)
 class QueueDetails:
-    """A queue: counts, rates of the last hour, settings, and requests if it has any."""
+    """A queue: counts, settings, and requests if it has any."""
 
     queue: Queue[Any]
     now_ms: int
     counts: Counts
-    rates: Rates
     settings: tuple[QueueSetting, ...]
     history: int
     """number of history events"""
@@ -110,9 +108,8 @@ class EntryDetails:
 async def queue_details(queue: Queue[Any]) -> QueueDetails:
     """Read a queue, in a few round trips."""
     now = await queue.now.op()
-    counts, rates, settings, history = await together(
+    counts, settings, history = await together(
         queue.full_counts.op(now),
-        queue.rates.op(now, 60),
         queue_settings(queue),
         queue.history_length.op(),
     )
@@ -132,7 +129,6 @@ async def queue_details(queue: Queue[Any]) -> QueueDetails:
         queue,
         now,
         counts,
-        rates,
         tuple(settings),
         history,
         tuple(requests),

@@ -457,6 +457,14 @@ def test_the_number_left_out_is_shown(
     ]
     said = redisq.refusal("periodic", "rm", f"{of.queue}/unseen", *YES, code=1)
     assert all(words in said for words in left), "it may be among them"
+    (listed,) = (row for row in redisq.rows("ls") if row["name"] == of.queue)
+    (details,) = redisq.rows("inspect", of.queue)
+    for number in ("periodic", "periodic_overdue"):
+        assert details[number] == listed[number], "unknown is never 0"
+    (why,) = redisq.rows("explain", of.queue)
+    unread = [one["sentence"] for one in (why, *why["also"]) if one["rule"] == "unread"]
+    assert all(any(words in one for one in unread) for words in left)
+    assert "corrupt periodic entries: \n" not in redisq("explain", of.queue) + "\n"
 
 
 @pytest.mark.alike
