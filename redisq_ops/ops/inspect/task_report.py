@@ -229,14 +229,15 @@ class TaskReader:
         self._runs = dict.fromkeys(run for run in kept if run.ended_ms >= since)
         self._since_ms = since
         sums = _sums(self._runs)
-        counted = any(not run.failed for run in kept)
+        # Of a task without a success nobody knows whether its owner keeps any.
+        counted = {run.task for run in kept if not run.failed}
         remembered = not self._runs.keys() <= seen.keys()
         words = [read.words for read in (done, dead) if read.words]
         words += [f"{count(len(self._runs))} seen before and now"] if remembered else []
         source = f"{' and '.join(words)} entries" if words else "no done or dead entries"
         left_out = {run for run in dead.runs if begin <= run.ended_ms < since and run.task in sums}
         remarks = (EARLIER.format(quantity(len(left_out), "failed run")),) if left_out else ()
-        figures = [sum.figures(task, counted=counted) for task, sum in sums.items()]
+        figures = [sum.figures(task, counted=task in counted) for task, sum in sums.items()]
         # Tasks that failed only before the window: how often they ran then is unknown.
         before = _sums(
             run for run in dead.runs if begin <= run.ended_ms < since and run.task not in sums
@@ -297,7 +298,8 @@ def _with_error(figures: TaskFigures, errors: dict[str | None, _Sum]) -> TaskFig
 
 
 def _rank(figures: TaskFigures) -> tuple[bool, int, int, str]:
-    return not figures.every, -(figures.ended or 0), -(figures.failed or 0), figures.task or ""
+    failed = figures.failed or 0
+    return not figures.every, -(figures.ended or failed), -failed, figures.task or ""
 
 
 def rate_words(per_min: float | None) -> str | None:

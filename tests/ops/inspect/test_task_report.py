@@ -66,13 +66,14 @@ def test_done_and_dead_entries_tell_runs_failures_run_times_and_the_latest_error
     ended(client, "f2", NOW - 3 * MINUTE, "ship", error="no address")
     ended(client, "old", NOW - 90 * MINUTE, "ship", error="too old")
     found = report(client, mail(client))
-    assert figures(found) == {"send": (20, 0, 100, 190, 20), "ship": (2, 2, None, None, 0)}
+    assert figures(found) == {"send": (20, 0, 100, 190, 20), "ship": (None, 2, None, None, 0)}
     send, ship = found.tasks
     assert found.per_min(send) == pytest.approx(20 / 19)
     assert ship.error is not None and ship.error.line == "Error: no address"
     assert ship.error_ms == NOW - 3 * MINUTE
     assert window_words(found) == "all 20 done and all 3 dead entries, 19m 00s"
-    assert found.remarks == ()
+    (remark,) = found.remarks
+    assert "removeOnComplete" in remark, "it may be why no success of `ship` is kept"
 
 
 def test_a_window_ends_where_the_owner_or_the_read_cuts_the_list(client: Client) -> None:
@@ -98,6 +99,17 @@ def test_what_is_not_kept_is_unknown_and_the_setting_is_named(client: Client) ->
     assert any("removeOnComplete" in remark for remark in found.remarks)
     nothing = report(client, BullmqQueue(client, "bullmq:none"))
     assert nothing.tasks == () and any("removeOnComplete" in one for one in nothing.remarks)
+
+
+def test_what_is_not_kept_is_unknown_of_each_task(client: Client) -> None:
+    ended(client, "kept", NOW - 2_000, task="kept")
+    for n in range(5):
+        ended(client, f"f{n}", NOW - n, task="removed", error="no")
+    ended(client, "f", NOW, task="kept", error="no")
+    found = report(client, mail(client))
+    of = {one.task: (one.ended, one.failed) for one in found.tasks}
+    assert of == {"kept": (2, 1), "removed": (None, 5)}
+    assert any("removeOnComplete" in remark for remark in found.remarks)
 
 
 def test_a_reader_remembers_runs_that_the_owner_has_removed(client: Client) -> None:
@@ -157,7 +169,8 @@ def test_rqs_times_and_functions(client: Client) -> None:
     task = next(t for t in found.tasks if t.task and t.task.endswith("fine"))
     assert (task.ended, task.failed, task.timed) == (4, 0, 4) and task.p95_ms is not None
     bad = next(t for t in found.tasks if t.task and t.task.endswith("fails"))
-    assert bad.ended == bad.failed and bad.error is not None and bad.error.type == "ValueError"
+    assert (bad.ended, bad.failed) == (None, 3)
+    assert bad.error is not None and bad.error.type == "ValueError"
 
 
 def test_sidekiqs_latest_error_is_of_its_retries_too(client: Client) -> None:
@@ -230,7 +243,8 @@ def test_celerys_results_have_no_run_times_and_names_only_if_kept(client: Client
     result(client, "b", NOW - MINUTE, **bad)
     client.set("celery-task-meta-pickled", b"\x80\x04N.")
     found = report(client, queue)
-    assert figures(found) == {"shop.fine": (4, 0, None, None, 0), "shop.pay": (1, 1, None, None, 0)}
+    fine, pay = (4, 0, None, None, 0), (None, 1, None, None, 0)
+    assert figures(found) == {"shop.fine": fine, "shop.pay": pay}
     assert found.since_ms == NOW - 3 * MINUTE
     assert found.tasks[1].error is not None and found.tasks[1].error.line == "ValueError: no card"
     assert any("not JSON" in one or "corrupt" in one for one in found.remarks)
