@@ -319,12 +319,12 @@ def _row(reply: list[bytes | None]) -> dict[str, str]:
 
 async def last(queue: Queue[Any], max: int) -> list[Operation]:
     """A queue's latest operations, newest first, without corrupt ones."""
-    return (await _last(queue, max))[0]
+    return (await latest_and_corrupt(queue, max))[0]
 
 
 async def corrupt(queue: Queue[Any], max: int = 100) -> list[str]:
     """Which of a queue's latest operations are corrupt, in words."""
-    return (await _last(queue, max))[1]
+    return (await latest_and_corrupt(queue, max))[1]
 
 
 async def known(queue: Queue[Any], id: str) -> Operation | None:
@@ -335,7 +335,8 @@ async def known(queue: Queue[Any], id: str) -> Operation | None:
     return None if isinstance(operation, Exception) else operation
 
 
-async def _last(queue: Queue[Any], max: int) -> tuple[list[Operation], list[str]]:
+async def latest_and_corrupt(queue: Queue[Any], max: int) -> tuple[list[Operation], list[str]]:
+    """A queue's latest operations, newest first, and which of as many are corrupt, in words."""
     operations, corrupt, seen = list[Operation](), list[str](), dict[str, None]()
     while len(seen) < max:
         low, size = len(seen), min(_PAGE, max - len(seen))
@@ -367,13 +368,15 @@ async def log(deployment: Deployment, max: int = 50, queue: str | None = None) -
     """The latest operations over all queues, or of one."""
     if queue:
         one = await deployment.queue(queue)
-        operations, corrupt = await _last(one, max)
+        operations, corrupt = await latest_and_corrupt(one, max)
         unread = {one.name: Unreadable("; ".join(corrupt))} if corrupt else {}
         return Log(_newest(operations, max), unread)
     queues, refused = await deployment.registered()
     known: list[Operation] = []
     missing: dict[str, Exception] = dict(refused)
-    for q, found in zip(queues, await together(apart(_last(q, max)) for q in queues), strict=True):
+    for q, found in zip(
+        queues, await together(apart(latest_and_corrupt(q, max)) for q in queues), strict=True
+    ):
         if isinstance(found, (Unreachable, Forbidden, Unreadable, WrongKind)):
             missing[q.name] = found
             continue

@@ -109,7 +109,9 @@ class Observation:
     """the pending entry with the earliest deadline, the delayed entry with the earliest time"""
     history: EntryHistory
     operations: tuple[Operation, ...]
-    """latest audit log entries, newest first"""
+    """latest audit log entries, newest first; and older ones that concern it"""
+    log_ms: int | None
+    """from when on all audit log entries are among these; 0: all are; None: some are corrupt"""
     same_error: SameErrorEntries | None
     unfinished: tuple[Unfinished, ...]
     """unfinished moves from this queue to others"""
@@ -151,7 +153,7 @@ async def observe(queue: Queue[Any], id: str | None) -> Observation:
         _entry_or_request(queue, address),
         together(queue.page.op(state, None, 1, glance=True) for state in _FIRST_OF),
         history_of(queue, address),
-        audit_log.last(queue, OPERATIONS),
+        audit_log.latest_and_corrupt(queue, OPERATIONS),
         unfinished(queue),
         _broken(queue, id, now),
         queue.open_resize.op(),
@@ -166,7 +168,7 @@ async def observe(queue: Queue[Any], id: str | None) -> Observation:
         (entry, request),
         first,
         history,
-        operations,
+        (operations, corrupt),
         moves,
         (broken, signs),
         resize,
@@ -174,6 +176,7 @@ async def observe(queue: Queue[Any], id: str | None) -> Observation:
     ) = await together(reads)
     if id and entry is None and request is None and not history.events:
         history = await history_of(queue, address, HISTORY_EVENTS)
+    log_ms = 0 if len(operations) < OPERATIONS else operations[-1].started_ms
     same_error = None
     if entry is not None and entry.state == "dead" and entry.error is not None:
         same_error = await _same_error(queue, entry)
@@ -211,6 +214,7 @@ async def observe(queue: Queue[Any], id: str | None) -> Observation:
         first_entries,
         history,
         tuple(operations),
+        None if corrupt else log_ms,
         same_error,
         tuple(moves),
         blockers,

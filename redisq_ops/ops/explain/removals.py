@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from redisq_ops.core.model.states import EDIT
 
 from ..change.audit_log import Operation
-from .observation import OPERATIONS, Observation
+from .observation import Observation
 
 _REMOVED = ("trash", "gone")
 
@@ -36,7 +36,7 @@ def removals(observed: Observation, id: str) -> tuple[list[Operation], list[Oper
         return [], [o for o in later if o.target in _REMOVED or o.verb == "cancel"]
     # Only changes take an entry out of the dead letters, if the audit log goes back that far.
     out = [o for o in later if o.source in ("dead", "")]
-    complete = len(observed.operations) < OPERATIONS or observed.operations[-1].started_ms <= since
+    complete = observed.log_ms is not None and observed.log_ms <= since
     removed = [o for o in out if o.target in _REMOVED or o.verb == "cancel"]
     if len(out) != 1 or not removed or not complete:
         # A replayed entry may have reached any state since.

@@ -8,6 +8,7 @@ import re
 import sys
 import time
 from collections.abc import Generator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -29,11 +30,13 @@ from redisq_ops.core.queues.fair import FairQueue
 from redisq_ops.core.queues.request import RequestQueue, ShardedRequestQueue
 from redisq_ops.core.queues.request.digest import Digest
 from redisq_ops.core.redis.operation import Round, arun, run
-from redisq_ops.ops.change import control
+from redisq_ops.ops.change import audit_log, control
 from redisq_ops.ops.change.audit_log import Author, read
 from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.change.undo import UndoSteps
+from redisq_ops.ops.change.unfinished import Unfinished
 from redisq_ops.ops.deployment import Deployment
+from redisq_ops.ops.explain import observation
 from redisq_ops.ops.explain.explanation import explain, explain_text
 from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.filter.selection import select
@@ -521,6 +524,27 @@ def test_possible_removals_are_listed(client: redis.Redis, clock: FakeClock) -> 
     other = named(later, "dead", "hard", "s7")
     assert other not in Answer(later, "s0").sentence
     assert Answer(later, "s7").rule == "removed"
+
+
+def test_a_removal_is_not_certain_where_the_log_was_not_read_so_far(
+    client: redis.Redis, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observation, "OPERATIONS", 1)
+    later = dying(client, clock, "s0", "s1")
+    for _ in range(2):
+        change = entry_change(run(client, select(later, "dead", Filter(max=1))), "hard", ADA)
+        while run(client, change.step()):
+            pass
+        clock.advance(1)
+    older = run(client, audit_log.last(later, 5))[-1]
+    older = replace(older, id="move-old", source="waiting", started_ms=0)
+
+    async def unfinished(queue: Any) -> list[Unfinished]:
+        return [Unfinished(older, 0)]
+
+    monkeypatch.setattr(observation, "unfinished", unfinished)
+    answer = Answer(later, "s0")
+    assert answer.rule == "gone" and "changes may have removed it" in answer.sentence
 
 
 def test_replay_is_a_possible_cause_of_absence(client: redis.Redis, clock: FakeClock) -> None:
