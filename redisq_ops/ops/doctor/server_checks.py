@@ -264,6 +264,14 @@ def _scripts(report: ServerReport) -> Iterator[Diagnosis]:
             _advice(report),
             facts=facts,
         )
+    elif p99 is None and any(report.info.get(f"cmdstat_{name}") for name in _SCRIPTS):
+        yield Diagnosis(
+            "scripts",
+            "unknown",
+            f"the server does not measure how long scripts take{rest}",
+            "set latency-tracking yes",
+            facts=facts,
+        )
     elif p99 is None:
         yield Diagnosis("scripts", "ok", f"no script ran yet{rest}", facts=facts)
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import redis
 
 from redisq_ops.ops.doctor.diagnosis import Diagnosis
 from redisq_ops.ops.doctor.server_checks import server_findings
@@ -120,6 +121,24 @@ def test_slow_scripts_are_named_by_their_digest() -> None:
         "scripts in the slow log: 2, the longest 30.0 ms: def",
     )
     assert "the slow log can't be read" in verdict("scripts", findings(slow=None))[1]
+
+
+def test_scripts_that_are_not_measured_are_not_none(client: redis.Redis) -> None:
+    client.config_set("latency-tracking", "no")
+    client.config_resetstat()
+    try:
+        assert scripts(client) == ("ok", "no script ran yet")
+        sha = client.script_load("return 1")
+        client.evalsha(sha, 0)
+        found = scripts(client)
+        assert found == ("unknown", "the server does not measure how long scripts take")
+    finally:
+        client.config_set("latency-tracking", "yes")
+
+
+def scripts(client: redis.Redis) -> tuple[str, str]:
+    info: Any = client.info("everything")
+    return verdict("scripts", findings(info, without=("latency_percentiles_usec_evalsha",)))
 
 
 def test_state_of_a_cluster() -> None:
