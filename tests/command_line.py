@@ -72,10 +72,12 @@ def everywhere(
     return queue
 
 
-def dead_letters(client: redis.Redis, n: int, name: str = "mail") -> RequestQueue[redis.Redis]:
-    """A request r1 of ``n`` dead entries."""
+def dead_letters(
+    client: redis.Redis, n: int, name: str = "mail", id: str = "r1"
+) -> RequestQueue[redis.Redis]:
+    """A request of ``n`` dead entries."""
     queue = RequestQueue(client, name)
-    queue.submit([b"x"] * n, id="r1", limit=1000)
+    queue.submit([b"x"] * n, id=id, limit=1000)
     while taken := queue.take(500, consumer="w1").deliveries:
         queue.settle([Settlement(delivery, "reject", ERROR.encoded()) for delivery in taken])
     return queue

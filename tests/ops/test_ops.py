@@ -41,7 +41,7 @@ from redisq_ops.ops.fsck import QueueCheck
 from redisq_ops.ops.inspect.history import history_of
 
 from ..changes import entry_change
-from ..command_line import dead_letters, everywhere
+from ..command_line import Redisq, dead_letters, everywhere
 from ..model.wire import picture
 
 ME = Author("ada", "desk", "because")
@@ -219,7 +219,7 @@ def test_one_target_per_queue(client: redis.Redis) -> None:
     ]
     with pytest.raises(BadInput, match="mail stands for the whole queue"):
         meant("mail/r1/2", "mail")
-    assert meant("r1/2", "mail/r1/3", queue="mail") == [
+    assert meant("r1/2", "r1/3", queue="mail") == [
         ("mail", "dead", Filter(("r1/2", "r1/3"), max=9))
     ]
     assert meant("later/e1", states=("waiting", "delayed"))[0][1] == "delayed"
@@ -231,6 +231,23 @@ def test_one_target_per_queue(client: redis.Redis) -> None:
             meant(*addresses, states=both)
     with pytest.raises(NotFound):
         meant("mail/r1/3", "mail/r2")
+
+
+def test_in_a_named_queue_an_address_is_an_id_even_one_like_the_queue_s_name(
+    client: redis.Redis, redisq: Redisq
+) -> None:
+    queue = dead_letters(client, 3)
+    dead_letters(client, 2, id="mail")
+    dead_letters(client, 2, id="1")
+    for address, taken in (("mail", 2), ("mail/1", 1)):
+        (plan,) = redisq.rows("dlq", "purge", "--queue", "mail", address, "--dry-run")
+        assert plan["matched"] == taken, address
+        assert {id.partition("/")[0] for id in plan["sample"]} == {"mail"}
+    (plan,) = redisq.rows("dlq", "purge", "--queue", "mail", "r1/1", "mail", "--dry-run")
+    assert plan["matched"] == 3
+    redisq("dlq", "purge", "--queue", "mail", "mail/r1", "--yes", code=1)
+    redisq("dlq", "purge", "--queue", "mail", "", "--yes", code=1)
+    assert queue.counts().dead == 3 + 2 + 2
 
 
 # --- bulk moves ---------------------------------------------------------------

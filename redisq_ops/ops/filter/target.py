@@ -38,7 +38,8 @@ async def targets(
 ) -> list[Target]:
     """A target for each queue addressed; every queue, request and entry named must exist.
 
-    With ``queue`` the addresses are ids in it; with neither it is the queue `default`. If several
+    With ``queue`` the addresses are ids in it, whatever they look like; with neither it is the
+    queue `default`. If several
     ``states`` are possible, the named entries or the filter's expression decide; if they don't, it
     is `BadInput`. Before that, ``check`` may refuse a queue, and a kind of queue without the
     ``verb`` is `Refused`.
@@ -47,9 +48,8 @@ async def targets(
         places = await together(deployment.resolve(address) for address in addresses)
     else:
         in_queue = await deployment.queue(queue or "default")
-        prefix = f"{in_queue.name}/"
-        ids = [address.removeprefix(prefix) for address in addresses if address != in_queue.name]
-        places = [Address(in_queue, in_queue.typed_id(id)) for id in ids] or [Address(in_queue)]
+        typed = map(in_queue.typed_id, addresses)
+        places = [Address(in_queue, id) for id in typed] or [Address(in_queue)]
     queues = {place.queue.name: place.queue for place in places}
     found = []
     for name, each in queues.items():
