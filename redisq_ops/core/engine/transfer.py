@@ -199,15 +199,22 @@ def _arriving(
 
 async def import_entries(
     queue: Queue[Any], op: str, step: int, entries: Sequence[Entry]
-) -> list[str]:
+) -> dict[str, str]:
     """Add entries of an export, each in its state, as one step of operation ``op``.
 
-    Returns one word per entry: ``ok``; ``exists``: its id is taken, and nothing was changed. The
-    same step sent again has the same results. Raises `QueueFull` or `QueueClosed`.
+    Returns id -> ``ok``, or ``exists``: the id is taken, and nothing was changed. The same step
+    sent again has the same results. Where the queue is full or closed, those of the entries that
+    were sent before; if there are none, it raises `QueueFull` or `QueueClosed`.
     """
     cargo = [_of_file(queue, entry) for entry in entries]
-    results = await accept_entries(queue, op, step, cargo, RESENT_MS, "file")
-    return [results[entry.id] for entry in entries]
+    try:
+        return await accept_entries(queue, op, step, cargo, RESENT_MS, "file")
+    except Refused:
+        results = await read_results(queue, op, step, former=False)
+        known = {entry.id: results[entry.id] for entry in entries if entry.id in results}
+        if not known:
+            raise
+        return known
 
 
 def _of_file(queue: Queue[Any], entry: Entry) -> TransferEntry:

@@ -185,7 +185,7 @@ class ImportSteps(ChangeSteps):
         rows = self._next()
         if not rows:
             return False
-        fresh, skipped = _distinct(rows)
+        fresh, _ = _distinct(rows)
         if self._keep:
             coming = (self._inverse("importing", row) for row in fresh.values())
             await audit_log.note(self.queue, self.op, **self._fields(*coming))
@@ -193,7 +193,9 @@ class ImportSteps(ChangeSteps):
         words = await import_entries(
             self.queue, self.op, rows[0].number, [self._as(r.entry) for r in fresh.values()]
         )
-        taken = [row for row, word in zip(fresh.values(), words, strict=True) if word == "exists"]
+        # Where the queue was full, or closed, after a part of them, the others stay ahead.
+        fresh, skipped = _distinct([row for row in rows if row.entry.id in words])
+        taken = [row for id, row in fresh.items() if words[id] == "exists"]
         found = await self.queue.get_many.op([row.entry.id for row in taken])
         for row, there in zip(taken, found, strict=True):
             del fresh[row.entry.id]
@@ -209,7 +211,8 @@ class ImportSteps(ChangeSteps):
                 why = f"its id is here ({there.state}), with another payload"
                 skipped.append((row, "exists", why))
         inverses = [self._inverse("imported", row) for row in fresh.values()]
-        done, ahead = self.outcome.done + len(fresh), self._ahead[len(rows) :]
+        left = [row for row in rows if row.entry.id not in words]
+        done, ahead = self.outcome.done + len(fresh), left + self._ahead[len(rows) :]
         # Assigned without a call between them: Ctrl+C must not find them counted and still ahead.
         self.outcome.done, self._ahead = done, ahead
         if self._keep:
@@ -255,6 +258,7 @@ class ImportSteps(ChangeSteps):
             await self._compared(queue, now.places)
             return True
         except (QueueFull, QueueClosed) as refusal:
+            await self._looked_at(now)  # of the chunks in the step, one may be in
             there = max(now.job.sent, now.before)
             self._over(now, there > now.before)
             self._problem(now.first.number, now.job.id, f"{refusal}; {count(there)} of it are in")

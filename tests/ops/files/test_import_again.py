@@ -11,8 +11,11 @@ import pytest
 import redis
 
 from redisq_ops.core.engine.registry import ensure_registered
+from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.core.queues.request.submission import CHUNK
 from redisq_ops.core.redis import operation as core_io
 from redisq_ops.core.redis.operation import run
+from redisq_ops.ops.change import control
 from redisq_ops.ops.change.audit_log import Author
 from redisq_ops.ops.change.runner import ChangeRun
 from redisq_ops.ops.deployment import Deployment
@@ -158,6 +161,54 @@ def test_an_import_in_a_process_that_is_killed(redisq: Redisq, receiver: Receive
             redisq("undo", change.op, "--yes")
         assert receiver.waiting() == 0
     assert nth > 3
+
+
+@pytest.mark.parametrize("end", ["full", "closed"])
+@pytest.mark.parametrize("shards", [1, 2])
+def test_an_undo_knows_a_batch_that_was_put_in_in_part(
+    client: redis.Redis, redisq: Redisq, file: str, shards: int, end: str
+) -> None:
+    """A batch of large payloads, or for several shards, is several calls."""
+    receiver = Receiver(client, file, "delay", shards)
+    rows = [entry(f"e{n}", f"{n}" * 100_000) for n in (0, 1, 2, 3, 1, 2)]
+    write(file, head("q", "delay"), *rows)
+    cut = set[int]()
+    for nth in range(4 if end == "full" else 30):
+        receiver.fresh()
+        change = receiver.change()
+        if end == "full":
+            receiver.queue.configure("op", 1, {"max_waiting": str(nth % 4 + 1)})
+        else:
+            with suppress(Killed):
+                run_until(client, change.step(), nth, heard=True)
+                break
+            run(client, control.drain(receiver.queue, ME))
+        while run(client, change.step()):
+            pass
+        came, outcome = receiver.waiting(), change.outcome
+        cut.add(came)
+        assert (outcome.done, outcome.handled) == (came, len(rows)), outcome
+        assert outcome.skipped.keys() <= {end, "same"}, outcome
+        if came:
+            redisq("undo", change.op, "--yes")
+        assert receiver.waiting() == 0, f"{came} came"
+    assert cut & {1, 2, 3}
+
+
+def test_of_a_request_too_large_for_its_queue_what_came_is_counted(
+    client: redis.Redis, redisq: Redisq, file: str
+) -> None:
+    """Its chunks are sent by twos, of which one may be in."""
+    queue = RequestQueue(client, "q")
+    run(client, ensure_registered("q", "request", 1))
+    queue.configure("op", 1, {"max_waiting": str(2 * CHUNK)})
+    rows = 3 * CHUNK
+    write(file, head("q", "request"), *(entry(f"r/{n}", total=rows) for n in range(1, rows + 1)))
+    *_, outcome = redisq.rows("import", file, "--yes", code=3)
+    assert queue.counts().waiting == outcome["done"] == 2 * CHUNK
+    assert outcome["skipped"] == {"full": CHUNK}
+    redisq("undo", outcome["op"], "--yes")
+    assert queue.counts().waiting == 0
 
 
 def test_what_was_there_before_a_killed_import_stays(
