@@ -31,6 +31,7 @@ SKIPPED = {
     OTHERS: "were put back by another undo",
     "corrupt": "can't be read",
     "gone": "are not there any more",
+    "partly": "may match what is excluded: they are too long to be read as a whole",
     "whole": "have their records: in this state only ids without one can be purged",
     "due": "are due within a minute: their own scheduler may be at them",
     "limited": "have a rate limit: only their own program enqueues them",

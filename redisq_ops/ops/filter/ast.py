@@ -14,7 +14,7 @@ from typing import cast
 from redisq_ops.core.model.entry import STATES, Entry, State
 
 from .comparison import Test
-from .fields import NO_CONTEXT, EntryContext, EntryFields, Field, FilterValue, Need, Path
+from .fields import FIELDS, NO_CONTEXT, EntryContext, EntryFields, Field, FilterValue, Need, Path
 
 States = frozenset[State]
 _ANY: States = frozenset(STATES)
@@ -112,6 +112,8 @@ class Query:
     """whether it uses fields, which only entries have"""
     compared: tuple[Field, ...] = attribute(compare=False)
     """the fields that it compares with a value: no entry without them matches"""
+    negated: tuple[Field, ...] = attribute(compare=False)
+    """the fields below a ``not``, which holds for an entry without them"""
 
     @classmethod
     def of(cls, node: Node, text: str) -> Query:
@@ -129,11 +131,19 @@ class Query:
             _named(top, "request"),
             bool(fields),
             tuple(dict.fromkeys(leaf.field for leaf in leaves if isinstance(leaf, Compare))),
+            tuple(
+                FIELDS["error"] if isinstance(leaf, Word) else leaf.field
+                for leaf in _leaves(node, negated=True)
+            ),
         )
 
     def accepts(self, entry: Entry, now_ms: int, context: EntryContext = NO_CONTEXT) -> bool:
         """Whether an entry matches; ``context`` is its queue and the priorities of requests."""
         return self.node.holds(EntryFields(entry, now_ms, context))
+
+    def unsure(self, entry: EntryFields) -> bool:
+        """Whether it may match an entry, of which a part was not read, only because of that."""
+        return any(each.need == "payload" or not each.among(entry) for each in self.negated)
 
     def accepts_text(self, words: Sequence[str]) -> bool:
         """Whether a row that is no entry matches; it has only ``words`` to search."""
@@ -158,13 +168,14 @@ def _masked(node: Node, hides: Callable[[Path], bool], mask: str) -> Node:
     return node
 
 
-def _leaves(node: Node) -> Iterator[Node]:
+def _leaves(node: Node, negated: bool = False) -> Iterator[Compare | Has | Word]:
+    """The comparisons in a tree; ``negated``: only those below a ``not``."""
     if isinstance(node, Not):
         yield from _leaves(node.part)
     elif isinstance(node, (And, Or)):
         for part in node.parts:
-            yield from _leaves(part)
-    else:
+            yield from _leaves(part, negated)
+    elif not negated:
         yield node
 
 

@@ -29,11 +29,17 @@ _PRIORITIES = 10_000
 """priorities cached during a scan"""
 _LOOKUP_COST = 20
 """reading one entry by id costs about this many times its share of a page"""
+_PARTLY = "partly"
+"""entries that match because what the filter excludes was not read"""
 WHOLE = "whole"
 """entries with a record in a state of which only orphans can be purged"""
 _UNREADABLE = {
     "corrupt": ("entry has a corrupt record", "entries have corrupt records"),
     "long": ("entry is too long to be read", "entries are too long to be read"),
+    _PARTLY: (
+        "entry may match what is excluded: it is too long to be read as a whole",
+        "entries may match what is excluded: they are too long to be read as a whole",
+    ),
     WHOLE: ("entry has its record, and stays", "entries have their records, and stay"),
     GONE: (
         "entry is only an id without a record, and can only be purged",
@@ -79,7 +85,7 @@ class Scan:
         """what of the state can't be read, with ``partly``"""
         self.unreadable: dict[str, list[str]] = {name: [] for name in _UNREADABLE}
         """why -> ids of entries that are left out: the record is corrupt, too long to be read, or
-        gone (with ``partly`` these stay); or the entry is `WHOLE`"""
+        gone (with ``partly`` these stay, as do those `_PARTLY` read); or the entry is `WHOLE`"""
         self.partly: list[str] = []
         """ids of records whose too long fields were not read"""
         self.elsewhere: list[Entry] = []
@@ -129,6 +135,11 @@ class Scan:
         if self._needs_priorities:
             await self._learn_priorities(entries)
         accepted = [e for e in entries if self.filter.accepts(e, self.now_ms, self._context)]
+        where = self.filter.where
+        if where is not None and not self._partly:
+            unsure = {e.id for e in accepted if e.partly and where.unsure(self.fields(e))}
+            self.unreadable[_PARTLY] += sorted(unsure)
+            accepted = [entry for entry in accepted if entry.id not in unsure]
         if self._only_orphans:
             self.unreadable[WHOLE] += [entry.id for entry in accepted if not entry.orphan]
             accepted = [entry for entry in accepted if entry.orphan]

@@ -313,6 +313,25 @@ def test_no_look_reads_a_huge_record(
             assert "not read" in said + redisq.err or "too long" in redisq.err
 
 
+def test_a_change_leaves_alone_what_it_may_exclude(client: redis.Redis, redisq: Redisq) -> None:
+    """A `not` holds for what was not read, so that it proves nothing there."""
+    client.hset("bull:big:meta", "version", "bullmq:6.7.0")
+    for id, data in (("huge", json.dumps({"test": HUGE})), ("test", '{"test":true}'), ("x", "{}")):
+        client.hset(f"bull:big:{id}", mapping={"name": "n", "data": data, "timestamp": 1})
+        client.lpush("bull:big:wait", id)
+    where = ("purge", "bullmq:big", "--state", "waiting", "--where")
+    for excluding in ("-arg.test=true", "-payload~true", "-(arg.test=true task=n)", "-error~x"):
+        said = redisq(*where, excluding, "--dry-run") + redisq.err
+        assert "1 entry may match what is excluded" in said and "(huge)" in said, excluding
+    (outcome,) = redisq.rows(*where, "-arg.test=true", "--yes", code=3)
+    assert (outcome["done"], outcome["skipped"]) == (1, {"partly": 1})
+    assert client.lrange("bull:big:wait", 0, -1) == [b"test", b"huge"]
+    (plan,) = redisq.rows(*where, "task=n", "--dry-run")
+    assert plan["matched"] == 2
+    (plan,) = redisq.rows(*where, "-task=m", "--dry-run")
+    assert plan["matched"] == 2
+
+
 SMALL = 150
 
 
