@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import random
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import redis
 import rq
 from rq.job import JobStatus
 from rq.rate_limit import RateLimit
+from rq.serializers import JSONSerializer
 
 from redisq_ops.core.foreign.call_descriptions import call_of
 from redisq_ops.core.foreign.rq import RqQueue
@@ -261,6 +263,45 @@ def test_nothing_is_unpickled(
 def test_a_call_is_read_out_of_a_description(description: str, call: tuple[Any, ...]) -> None:
     found = tuple(call_of(description).values())
     assert found[: len(call)] == call and bool(found) is bool(call)
+
+
+@pytest.mark.parametrize("description", ["cleanup(daily)", "Nightly"])
+def test_a_change_finds_the_same_tasks_as_select(
+    client: Client, redisq: Redisq, description: str
+) -> None:
+    """The function is in the job's JSON, whatever its description says."""
+    theirs = rq.Queue("mail", connection=client, serializer=JSONSerializer)
+    theirs.enqueue("shop.charge", 1, job_id="one", description=description)
+    for where, found in (
+        ("task=cleanup", 0),
+        ("task=shop.charge", 1),
+        ("-task=shop.charge", 0),
+        ("task=shop.charge has:payload", 1),
+    ):
+        assert len(redisq.rows("select", "rq:mail", "--where", where)) == found, where
+        (plan,) = redisq.rows("waiting", "purge", "rq:mail", "--where", where, "--dry-run")
+        assert plan["matched"] == found, where
+    (glanced,) = ours(client).page("waiting", glance=True).entries
+    assert glanced.task == "shop.charge"
+
+
+@pytest.mark.parametrize(
+    "filling", [random.Random(1).randbytes(100_000).hex(), "x" * 300_000], ids=["long", "packed"]
+)
+def test_a_change_does_not_take_what_it_excludes_and_cannot_read(
+    client: Client, redisq: Redisq, filling: str
+) -> None:
+    theirs = rq.Queue("mail", connection=client, serializer=JSONSerializer)
+    for id, more in (("eu", filling), ("us", "")):
+        theirs.enqueue("shop.charge", more, region=id, job_id=id, description="Nightly")
+    where = ("rq:mail", "--where", "-arg.region=eu")
+    (plan,) = redisq.rows("waiting", "purge", *where, "--dry-run")
+    assert plan["matched"] == 1 and plan["sample"] == ["us"]
+    assert "eu" in redisq("waiting", "purge", *where, "--yes", code=3) + redisq.err
+    assert client.lrange("rq:queue:mail", 0, -1) == [b"eu"]
+    (entry,) = entries(ours(client), "waiting")
+    assert entry.partly is not None and entry.partly.startswith("data: ")
+    redisq("waiting", "purge", "rq:mail/eu", "--yes")
 
 
 def test_a_suspended_deployment_is_paused(client: Client, queue: rq.Queue) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 
 from ...model.entry import Failure, State
 from ...model.errors import Unfit
-from ..call_descriptions import call_of
+from ..call_descriptions import call_of, function_of
 from ..iso_times import iso_ms
-from ..job_hashes import JobHash
+from ..job_hashes import JobHash, Note
 from ..json_text import decoded, encoded
 from ..tracebacks import failure_of
 
@@ -35,12 +35,16 @@ class Record(JobHash):
     size: int
     results: list[Any] | str
     """its latest result, if it has one; or why it was not read"""
-    data: bytes | None = None
-    """what it calls, in its serializer's bytes; None: not read"""
+    data: bytes = b""
+    """what it calls, unpacked; empty: a pickle, or not read"""
 
     def notes(self) -> list[str]:
-        unread = isinstance(self.results, str)
-        return JobHash.notes(self) + ([f"results: {self.results}"] if unread else [])
+        notes = JobHash.notes(self)
+        if isinstance(self.results, str):
+            notes.append(f"results: {self.results}")
+        if len(self.data) >= MOST:
+            notes.append("data: too long to be unpacked")
+        return notes
 
     @property
     def gone(self) -> bool:
@@ -57,11 +61,15 @@ class Record(JobHash):
     def json(self) -> tuple[Any, Any, Any, Any] | None:
         """Function, instance, args and kwargs, as RQ's `JSONSerializer` writes them (``rq/job.py``,
         `Job._serialize_data`); None: not read, or a pickle."""
-        data = _unpacked(self.data) if self.data else b""
-        match decoded(data) if data[:1] == b"[" else None:
+        match decoded(self.data) if self.data else None:
             case [str(function), instance, list(args), dict(kwargs)]:
                 return function, instance, args, kwargs
         return None
+
+    @property
+    def function(self) -> str | None:
+        """The function of its `call`."""
+        return function_of(self.text("description")) if (call := self.json) is None else call[0]
 
     def call(self) -> dict[str, Any]:
         """What it calls: by its JSON, or as `call_of` reads its description."""
@@ -73,14 +81,15 @@ class Record(JobHash):
         """Fields of the job with other arguments, before and after: also the description, if it is
         the one that RQ makes of them. Raises `Unfit` for a pickle."""
         if (call := self.json) is None:
-            raise Unfit("its arguments are in a pickle" if self.data else "too large")
+            long = self.data or isinstance(self.values["data"], Note)
+            raise Unfit("too large" if long else "its arguments are in a pickle")
         function, instance, *now = call
         then = [
             json.loads(values[name]) if name in values else each
             for name, each in zip(("args", "kwargs"), now, strict=True)
         ]
         data = zlib.compress(json.dumps([function, instance, *then]).encode())
-        fields = {"data": (self.data or b"", data)}
+        fields = {"data": (self.values["data"] or b"", data)}
         if self.values["description"] == (told := _description(function, *now)):
             fields["description"] = (told, _description(function, *then))
         return fields
@@ -147,8 +156,13 @@ def _traceback(packed: bytes | None, plain: bytes) -> str:
     return _unpacked(data).decode("utf-8", "backslashreplace")
 
 
-def _unpacked(data: bytes) -> bytes:
+def json_of(data: bytes) -> bytes:
+    """The first `MOST` bytes of a job's data, if that is JSON; else empty."""
+    return _unpacked(data) if _unpacked(data, 1) == b"[" else b""
+
+
+def _unpacked(data: bytes, most: int = MOST) -> bytes:
     try:
-        return zlib.decompressobj().decompress(data, MOST)
+        return zlib.decompressobj().decompress(data, most)
     except zlib.error:
         return b""

@@ -33,13 +33,13 @@ from ...redis.operation import (
 from ...redis.parsers import optional
 from ...redis.whole_keys import set_members
 from ..attachments import attached, fields, python_value
-from ..call_descriptions import call_of, function_of
+from ..call_descriptions import call_of
 from ..changes import JOB_VERBS, PURGED_DONE, RUN_AGAIN
 from ..declarations import Declared, List, Zset
 from ..edits import HasEdits, Rewrite
 from ..elements import Element
 from ..iso_times import iso_ms, span_ms
-from ..job_hashes import JobHash, JobHashQueue, hash_fields
+from ..job_hashes import JobHash, JobHashQueue, Note, hash_fields
 from ..json_text import encoded
 from ..list_place import DEPTH
 from ..long_records import LONG_RECORD, bytes_used, not_read, whole_sizes
@@ -49,7 +49,7 @@ from ..releases import Releases
 from ..schedules import HasSchedules, ScheduleProgram
 from ..worker_commands import Order, SendsCommands
 from .dependencies import links
-from .job import Record, ended, error_of, returned
+from .job import Record, ended, error_of, json_of, returned
 from .recogniser import OF_A_QUEUE
 from .schedules import RqCron, RqScheduler
 from .workers import order, workers
@@ -200,7 +200,7 @@ class RqQueue(
     async def read_hashes(
         self, place: Place, keys: Sequence[bytes], sizes: Sequence[int]
     ) -> Sequence[Mapping[str, bytes | None] | Exception]:
-        """With the job's data, or, if that is too long, its size as the field `DATA_BYTES`."""
+        """With the job's data, or, if that is too long, a `Note`, and its size as `DATA_BYTES`."""
         long = [key for key, size in zip(keys, sizes, strict=True) if size > LONG_RECORD]
         found, apart = await together(
             hash_fields(keys, self.fields, sizes, place.reads, of_short=("data",)),
@@ -216,25 +216,23 @@ class RqQueue(
     async def _data(self, key: bytes) -> dict[str, bytes | None]:
         size = await Call(("HSTRLEN", key, "data"), int, key=key)
         if size > LONG_RECORD:
-            return {DATA_BYTES: b"%d" % size}
+            return {"data": Note(not_read(size).encode()), DATA_BYTES: b"%d" % size}
         return {"data": await Call(("HGET", key, "data"), optional, key=key)}
 
     async def read_beside(self, place: Place, state: State, ids: Sequence[bytes]) -> Sequence[Any]:
-        """The latest result of each job that may have failed, and whether its data is shown."""
+        """The latest result of each job that may have failed, and whether its data is unpacked."""
         failed = state in ("dead", "delayed") and not place.brief
         results = [bytes_of(self.keys["t_results_"]) + id for id in ids] if failed else []
         latest = await self._latest(place, results) or [[]] * len(ids)
-        opened = place.whole and place.payloads and not place.brief
-        return [(each, opened) for each in latest]
+        return [(each, not place.brief) for each in latest]
 
     def job(self, values: Mapping[str, bytes | None], beside: Any) -> Record | Exception:
         latest, opened = beside
         if isinstance(latest, Exception):
             return latest
         data = values.get("data") or b""
-        return Record(
-            values, int(values.get(DATA_BYTES) or len(data)), latest, data if opened else None
-        )
+        size = int(values.get(DATA_BYTES) or len(data))
+        return Record(values, size, latest, json_of(data) if opened else b"")
 
     async def _latest(self, place: Place, keys: Sequence[bytes]) -> Sequence[Any]:
         """The latest result in each of these streams, or why it can't be read; a note if its stream
@@ -261,7 +259,7 @@ class RqQueue(
             at_ms=since_ms if state == "dead" else at_ms,
             since_ms=since_ms,
             payload=None if call is None else job.shown(call),
-            task=function_of(job.text("description")) if call is None else call.get("function"),
+            task=job.function if call is None else call.get("function"),
             failures=failures,
             lost=lost,
             called=place.called,
