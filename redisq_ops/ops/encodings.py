@@ -140,9 +140,16 @@ def _from_pickle(payload: bytes) -> Decoded | None:
     return Decoded("pickle", text, "disassembled, never loaded", tuple(names))
 
 
+def like_msgpack(payload: bytes) -> bool:
+    """Whether it begins as a map or list in msgpack; other values can't be told from any bytes."""
+    first = payload[:1]
+    begins = b"\x80" <= first <= b"\x9f" or b"\xdc" <= first <= b"\xdf"
+    return begins and not is_text(payload)
+
+
 def _from_msgpack(payload: bytes) -> Decoded | None:
-    """A map or a list; other values can't be told from any bytes. Needs ``redisq-ops[msgpack]``."""
-    if not (0x80 <= payload[0] <= 0x9F or 0xDC <= payload[0] <= 0xDF) or is_text(payload):
+    """One map or list. Needs ``redisq-ops[msgpack]``."""
+    if not like_msgpack(payload):
         return None
     try:
         import msgpack

@@ -27,7 +27,7 @@ from typing import Any
 from redisq_ops.core.model.entry import Entry, Failure
 from redisq_ops.core.model.errors import BadInput
 
-from .encodings import MOST, Decoded, decoded, too_large
+from .encodings import MOST, Decoded, decoded, like_msgpack, too_large
 from .filter.regex import BadRegex, Regex, any_of, regex
 from .json_numbers import JsonNumber, dumps
 from .redaction_encodings import (
@@ -106,15 +106,22 @@ class Redaction:
 
     def payload(self, data: bytes) -> bytes:
         """A payload as it may be shown; the same bytes if nothing in it is hidden. What is encoded
-        is hidden whole if something in it is, or if it is too large to be decoded."""
+        is hidden whole if something in it is, or if it is too large to be decoded, or can't be."""
         if not self or not data:
             return data
-        if too_large(data):
+        if too_large(data) or len(data) > LARGEST:
             return MASK.encode()
         inner = decoded(data)[-1:]
-        if len(data) > LARGEST or any(self.decoded(one) != one.content for one in inner):
+        if any(self.decoded(one) != one.content for one in inner):
+            return MASK.encode()
+        if not inner and self._unsearchable(data):
             return MASK.encode()
         return self._searched(data)
+
+    def _unsearchable(self, data: bytes) -> bool:
+        """Whether a hidden key's value may be in it where no search finds it: in msgpack that
+        wasn't decoded, a value follows its name without a separator."""
+        return bool(self.keys) and like_msgpack(data)
 
     def _searched(self, data: bytes) -> bytes:
         """The payload, redacted without decoding it."""
@@ -143,7 +150,7 @@ class Redaction:
         if not self:
             return inner.content
         named = any(means(name, key[-1]) for key in self.keys for name in inner.names)
-        if named or len(inner.content) > MOST:
+        if named or len(inner.content) > MOST or self._unsearchable(inner.content):
             return MASK.encode()
         return self._searched(inner.content)  # not `payload`: a quine decodes to itself
 

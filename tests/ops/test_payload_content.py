@@ -161,3 +161,31 @@ def test_a_map_of_msgpack_with_keys_of_bytes_is_redacted_too() -> None:
     packed = msgpack.packb({b"password": "hunter2", 7: "x"}, use_bin_type=True)
     hidden = payload_content(packed, HIDDEN)
     assert b"hunter2" not in hidden.content and b"***" in hidden.content
+
+
+@pytest.mark.parametrize("around", [bytes, gzipped, zlib.compress])
+@pytest.mark.parametrize("installed", [True, False])
+@pytest.mark.parametrize(
+    "packed",
+    [
+        msgpack.packb(ORDER),
+        msgpack.packb([ORDER] * 20),
+        msgpack.packb(ORDER) + b"\n",
+        msgpack.packb(ORDER) * 2,
+        msgpack.packb(ORDER)[:-1],
+    ],
+    ids=["map", "list", "end", "two", "cut"],
+)
+def test_msgpack_that_is_not_decoded_is_hidden_whole(
+    packed: bytes,
+    installed: bool,
+    around: Callable[[bytes], bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if not installed:
+        monkeypatch.setitem(sys.modules, "msgpack", None)
+    payload = around(packed)
+    assert HIDDEN.payload(payload) == MASK.encode()
+    assert b"hunter2" not in payload_content(payload, HIDDEN).content
+    patterns_only = Redaction.read([({"patterns": {"digits": "[0-9]{9}"}}, "")])
+    assert patterns_only.payload(payload) == payload
