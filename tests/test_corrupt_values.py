@@ -156,6 +156,24 @@ def test_a_corrupt_operation_hides_no_other(redisq: Redisq, client: redis.Redis)
     assert row["faults"] == [f"operation {first} of queue mail is corrupt in the audit log"]
 
 
+@pytest.mark.parametrize(
+    ("key", "field", "value"), [("", "span", "x-y"), ("", "steps", "x"), (".0", "steps", "x")]
+)
+def test_an_operation_with_a_corrupt_part_or_end_ends_no_log(
+    redisq: Redisq, client: redis.Redis, key: str, field: str, value: str
+) -> None:
+    everywhere(client, "mail")
+    redisq("delay", "requeue", "--queue", "mail", "--yes")
+    redisq("dlq", "purge", "--queue", "mail", "--yes")
+    first, second = (row["id"] for row in redisq.rows("log"))
+    client.hset(f"redisq:{{mail}}:op:{first}", "parts", "1")
+    client.hset(f"redisq:{{mail}}:op:{first}{key}", field, value)
+    why = f"operation {first} of queue mail is corrupt in the audit log"
+    assert [row["id"] for row in redisq.rows("log", code=3)] == [second]
+    assert why in redisq.err
+    assert why in redisq.refusal("undo", first, "--yes", code=1)
+
+
 def test_what_nobody_foresaw_is_one_line(
     redisq: Redisq, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,8 @@ import getpass
 import os
 import secrets
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -270,9 +271,20 @@ async def _counted(entries: list[str], name: str) -> list[int]:
 async def reached(queue: Queue[Any], part: str) -> tuple[int, int, int]:
     """How far a part of an operation came: (steps, entries moved, entries put back)."""
     rows = await _rows(queue, part)
-    steps = max(int(row["steps"] or 0) for row in rows)
-    done, undone = (sum(int(row[name] or 0) for row in rows) for name in ("done", "undone"))
+    with _readable(queue, part.partition(".")[0]):
+        steps = max(int(row["steps"] or 0) for row in rows)
+        done, undone = (sum(int(row[name] or 0) for row in rows) for name in ("done", "undone"))
     return steps, done, undone
+
+
+@contextmanager
+def _readable(queue: Queue[Any], id: str) -> Iterator[None]:
+    """Raises `Unreadable` where a value of an operation is no number."""
+    try:
+        yield
+    except ValueError as corrupt:
+        problem = f"operation {id} of queue {queue.name} is corrupt in the audit log"
+        raise Unreadable(problem) from corrupt
 
 
 async def _rows(queue: Queue[Any], id: str) -> list[dict[str, str]]:
@@ -288,11 +300,8 @@ async def read(queue: Queue[Any], id: str) -> Operation | None:
     if not rows[0]["verb"]:
         return None
     words = {k: v for k, v in rows[0].items() if k not in _NUMBERS | _OWN}
-    try:
+    with _readable(queue, id):
         numbers = {name: [int(row[name] or 0) for row in rows] for name in _NUMBERS}
-    except ValueError as corrupt:
-        problem = f"operation {id} of queue {queue.name} is corrupt in the audit log"
-        raise Unreadable(problem) from corrupt
     counted = {
         name: max(values) if name in _HIGHEST else sum(values) for name, values in numbers.items()
     }
@@ -305,10 +314,11 @@ async def read(queue: Queue[Any], id: str) -> Operation | None:
     # lower end are done for sure, later ones are checked again.
     ends = [row["span"] for row in rows if int(row["steps"] or 0) == counted["steps"]]
     last = [end.split("-")[:2] for end in ends]  # the third part names the run
-    span = min([(int(span[0]), int(span[1])) for span in last if len(span) == 2], default=(0, 0))
+    with _readable(queue, id):
+        spans = [(int(span[0]), int(span[1])) for span in last if len(span) == 2]
     ended = rows[0]["ended"] == "1"
     by_name: dict[str, Any] = {**words, **counted}
-    return Operation(id, queue.name, **by_name, ended=ended, span=span)
+    return Operation(id, queue.name, **by_name, ended=ended, span=min(spans, default=(0, 0)))
 
 
 def _row(reply: list[bytes | None]) -> dict[str, str]:
