@@ -118,7 +118,10 @@ def test_an_edit_that_was_made_meanwhile_is_not_overwritten(
     assert payloads(queue) == [b"fixed-by-a-colleague", *PAYLOADS[1:]]
 
 
-@pytest.mark.parametrize(("named", "said"), [("vi '", "EDITOR=vi '"), ("/no/such", "No such")])
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [("vi '", "EDITOR=vi '"), ("/no/such", "No such"), ("rm", "no file to read: No")],
+)
 def test_an_editor_that_is_none(
     redisq: Redisq, queue: Any, monkeypatch: pytest.MonkeyPatch, named: str, said: str
 ) -> None:

@@ -53,7 +53,11 @@ def edited(payload: bytes) -> bytes:
             raise Refused(f"{editor[0]}: {error.strerror}; set EDITOR") from error
         if code:
             raise Refused(f"{editor[0]} ended with {code}: nothing was changed")
-        after = path.read_bytes()
+        try:
+            after = path.read_bytes()
+        except OSError as error:
+            why = f"{editor[0]} left no file to read: {error.strerror}"
+            raise Refused(f"{why}; nothing was changed") from error
     if after == payload + b"\n":
         return payload
     return after.removesuffix(b"\n") if not payload.endswith(b"\n") else after
