@@ -107,9 +107,9 @@ class FileContents:
             more = f" (and {count(len(wrong) - 1)} more lines)" if len(wrong) > 1 else ""
             raise BadInput(f"{wrong[0]}{more}; nothing was imported")
         if redacted:
-            why = "it was redacted when it was exported: its payload isn't what it was"
-            way = "(export with --raw-payloads); nothing was imported"
-            raise Refused(at_line(name, redacted, f"{why} {way}"))
+            why = "its payload or error was redacted when it was exported"
+            way = "export with --raw-payloads; nothing was imported"
+            raise Refused(at_line(name, redacted, f"{why}: {way}"))
         if content is None:
             raise BadInput(f"{name} is not an export: it has no line that says so")
         whole_file.whole = whole_file.whole and inside is None
@@ -145,7 +145,7 @@ def _ordered(content: Content) -> None:
 
 
 class _Redacted(Exception):
-    """A line whose payload was redacted."""
+    """A line with redacted values."""
 
 
 def own(file: BinaryIO, content: Content) -> Iterator[ImportRow]:

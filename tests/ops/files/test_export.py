@@ -517,7 +517,7 @@ def test_another_kind_is_refused(client: redis.Redis, redisq: Redisq, file: str)
         (
             'HEAD\n{"id": "a", "state": "waiting", "payload": "***", "redacted": true}\n',
             1,
-            "was redacted",
+            "its payload or error was redacted",
         ),
     ],
 )
