@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.transfer_recovery import recover
-from redisq_ops.core.model.entry import Entry, State
+from redisq_ops.core.model.entry import State
 from redisq_ops.core.model.errors import BadInput
 from redisq_ops.core.model.exit_codes import INTERRUPTED
 from redisq_ops.core.model.states import VERBS, Verb
@@ -20,6 +20,7 @@ from redisq_ops.ops.change.plan import free
 from redisq_ops.ops.change.prepare import ChangeRequest, PreparedChange, prepare
 from redisq_ops.ops.change.transfer_plan import Route, route_to
 from redisq_ops.ops.change.watched_replay import check_watchable
+from redisq_ops.ops.filter.selection import Keep
 from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.hint import hint
 
@@ -123,7 +124,7 @@ def prepared_for(
     s: Session,
     request: ChangeRequest,
     rate: str | None,
-    keep: Callable[[list[Entry]], None] | None = None,
+    keep: Keep | None = None,
 ) -> PreparedChange:
     """Prepare a change, with a progress line, at the rate of ``--scan-rate``."""
     with reading(f"looking through {request.queue.name}", rate=rate) as meter:

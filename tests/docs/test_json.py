@@ -32,7 +32,8 @@ from .json_scenario import Collector, Rows, every_look, run
 
 NOT_PRINTED = {
     "Outcome": {"halted"},  # the target of a move is filled while a plan is applied
-    "PlanFileEntry": {"at_ms", "orphan"},  # of delayed entries; of ids without a record
+    # of delayed entries; of ids without a record; of other programs' entries
+    "PlanFileEntry": {"at_ms", "orphan", "stamp"},
     "ReportFileTrailer": {"unnamed"},  # of an undo
     "ConfigurationValue": {"others[].value", "others[].origin"},  # two sources that protect
     "RequestDetails": {  # a queue that somebody damaged

@@ -65,6 +65,8 @@ class PlanFileEntryOutput(TypedDict):
     """only delayed and waiting entries: ready time, or creation of the request"""
     orphan: NotRequired[bool]
     """true if only the id was left; if it has a record by now, it is skipped as `changed`"""
+    stamp: NotRequired[str]
+    """only of other programs: an entry that has another one by now is skipped as `changed`"""
     digest: str
     """digest of the line and all lines above"""
 

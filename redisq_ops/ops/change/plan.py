@@ -1,8 +1,8 @@
 """Plan files: which entries a change is about and what it will do.
 
 A sealed file of `ndjson`. The first line says what, where and by whom (`PlanHeader`), the second
-what will come of it, then one line per entry, ``{"id", "since_ms"}``, and last the number of
-entries.
+what will come of it, then one line per entry, ``{"id", "since_ms"}`` and what else distinguishes
+it, and last the number of entries.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import IO, Any
 
@@ -90,16 +90,18 @@ class Draft:
         with suppress(OSError):  # what could not be written can't be flushed either
             self._entries.close()
 
-    def add(self, entries: Iterable[Entry]) -> None:
-        """The next entries, in the server's order."""
+    def add(self, entries: Iterable[Entry], stamps: Iterable[bytes] = ()) -> None:
+        """The next entries, in the server's order, and of each its `selected_stamp`."""
         lines = []
-        for entry in entries:
+        for entry, stamp in zip(entries, chain(stamps, repeat(b"")), strict=False):
             row: dict[str, Any] = {"id": entry.id, "since_ms": entry.since_ms}
             # A later entry of that id may have no record, and so no time at which it came.
             if entry.at_ms is not None and entry.state in TIMED:
                 row["at_ms"] = entry.at_ms
             if entry.orphan:
                 row["orphan"] = True
+            if stamp:
+                row["stamp"] = stamp.decode()
             lines.append(ndjson.line(row))
         self.count += len(lines)
         with named(self.path):
@@ -181,7 +183,10 @@ def _pick(row: dict[str, Any]) -> Pick:
         raise BadInput("an entry lacks its id")
     if type(row.get("at_ms", 0)) is not int:
         raise BadInput("an entry's time is no number")
-    return Pick(row["id"], row.get("at_ms"), row.get("orphan") is True)
+    stamp = row.get("stamp", "")
+    if not (isinstance(stamp, str) and stamp.isascii()):
+        raise BadInput("an entry's stamp is no text")
+    return Pick(row["id"], row.get("at_ms"), row.get("orphan") is True, stamp.encode())
 
 
 def check_header(header: PlanHeader) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.model.entry import Entry
+from redisq_ops.core.model.states import VERBS
 
 from .entry_steps import Pick
 from .impact import Consequences
@@ -40,7 +41,7 @@ async def look_at(
         entries = await queue.get_many.op([pick.id for pick in batch], plan.header.state)
         there = list[Entry]()
         for pick, entry in zip(batch, entries, strict=True):
-            word = _word(plan.header, pick, entry, now)
+            word = _word(queue, plan.header, pick, entry, now)
             found[word] += 1
             if entry is not None and word == plan.header.state:
                 there.append(entry)
@@ -50,7 +51,9 @@ async def look_at(
     return found, impact
 
 
-def _word(header: PlanHeader, pick: Pick, entry: Entry | None, now_ms: int) -> str:
+def _word(
+    queue: Queue[Any], header: PlanHeader, pick: Pick, entry: Entry | None, now_ms: int
+) -> str:
     if entry is None:
         return "gone"
     if entry.state != header.state:
@@ -60,4 +63,7 @@ def _word(header: PlanHeader, pick: Pick, entry: Entry | None, now_ms: int) -> s
     # (A time in the future is from a clock that ran ahead, and says nothing.)
     late = came is not None and header.high_water_ms < came <= now_ms
     other = None not in (pick.at_ms, entry.at_ms) and entry.at_ms != pick.at_ms
+    if pick.stamp:
+        target = VERBS[header.verb][1]
+        other |= queue.selected_stamp(entry, target, header.high_water_ms) != pick.stamp
     return "late" if late or other else entry.state

@@ -23,7 +23,7 @@ from redisq_ops.core.model.states import VERBS, Verb
 from ..deployment import Deployment
 from ..filter.filter import Filter
 from ..filter.scan import WHOLE
-from ..filter.selection import Selection
+from ..filter.selection import Keep, Selection
 from ..terminal import age, count, date
 from . import transfer_plan
 from .allowed import allowed, ensure_changeable
@@ -170,7 +170,7 @@ async def prepare(
     request: ChangeRequest,
     *,
     progress: Progress | None = None,
-    keep: Callable[[list[Any]], None] | None = None,
+    keep: Keep | None = None,
     shown: Callable[[str], str] = str,
 ) -> PreparedChange:
     """Select the entries of a change and say what it will do to them. Reads only.

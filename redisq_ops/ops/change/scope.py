@@ -16,7 +16,7 @@ from redisq_ops.core.model.states import Verb
 from redisq_ops.core.redis.operation import together
 
 from ..filter.filter import Filter
-from ..filter.selection import Selection, select
+from ..filter.selection import Keep, Selection, select
 from .impact import Consequences
 
 LARGE = 10_000
@@ -68,7 +68,7 @@ async def select_entries(
     state: State,
     filter: Filter,
     progress: Progress | None = None,
-    keep: Callable[[list[Entry]], None] | None = None,
+    keep: Keep | None = None,
     shown: Callable[[str], str] = str,
     target: str = "",
 ) -> tuple[Selection, Consequences]:

@@ -20,6 +20,10 @@ TIMED = ("waiting", "delayed")
 same id"""
 
 
+Keep = Callable[[list[Entry], list[bytes]], None]
+"""gets some entries, and of each its `selected_stamp`"""
+
+
 def _identity(entry: Entry) -> str:
     timed = entry.at_ms is not None and entry.state in TIMED
     line = f"{entry.id} {entry.at_ms}" if timed else entry.id
@@ -42,8 +46,6 @@ class Selection:
     """lines of ``ID``, in `TIMED` states ``ID TIME``; behind them `GONE` for an orphan"""
     stamps: list[bytes] = field(default_factory=list)
     """for each page the entries' `selected_stamp`, as lines; empty where no entry has one"""
-    target: str = ""
-    """the state to which the entries will go; empty: unknown"""
     count: int = 0
     scanned: int = 0
     total: int = 0
@@ -60,20 +62,19 @@ class Selection:
     remarks: tuple[str, ...] = ()
     """sentences: why nothing matched, how far the window reached, what was left out"""
 
-    def add(self, entries: list[Entry]) -> None:
+    def keep(self, entries: list[Entry], stamps: list[bytes]) -> None:
+        """Store the identities of entries that were added."""
         if entries:
             self.pages.append(bytes_of("\n".join(map(_identity, entries))))
-            stamps = [self._stamp(entry) for entry in entries] if self.target else []
             self.stamps.append(b"\n".join(stamps) if any(stamps) else b"")
+
+    def add(self, entries: list[Entry]) -> None:
         self.count += len(entries)
         self.sample += entries[: max(0, 10 - len(self.sample))]
         for entry in entries:
             reason = entry.reason or (entry.error.type if entry.error else None)
             if reason:
                 self.reasons[reason] = self.reasons.get(reason, 0) + 1
-
-    def _stamp(self, entry: Entry) -> bytes:
-        return self.queue.selected_stamp(entry, self.target, self.high_water_ms)
 
     def identities(self) -> Iterator[tuple[str, int | None, bool, bytes]]:
         """Every id in the server's order, in `TIMED` states the entry's time (ms), whether it is an
@@ -99,7 +100,7 @@ async def select(
     progress: Callable[[int, int | None], None] | None = None,
     *,
     each: Callable[[list[Entry]], Awaitable[None]] | None = None,
-    keep: Callable[[list[Entry]], None] | None = None,
+    keep: Keep | None = None,
     now_ms: int | None = None,
     orphans: bool = False,
     target: str = "",
@@ -109,11 +110,12 @@ async def select(
     ``progress`` is called with (scanned, total or None) after each page; an exception from it ends
     the scan. ``each`` gets the selected entries page by page. ``keep`` gets them too; then the
     selection itself has no ids, and what is in memory doesn't grow with it. ``orphans``: as of
-    `Scan`. ``target``: as of `Selection`.
+    `Scan`. ``target``: the state to which the entries will go; empty: unknown.
     """
     now = await queue.now.op() if now_ms is None else now_ms
     scan = Scan(queue, state, filter, now, orphans=orphans, brief=True)
-    selection = Selection(queue, state, filter, now, target=target if keep is None else "")
+    selection = Selection(queue, state, filter, now)
+    keep = keep or selection.keep
     while not scan.over:
         found = await scan.step()
         if found and found[0].state == "waiting":
@@ -123,10 +125,7 @@ async def select(
         if each is not None:
             await each(found)
         selection.add(found)
-        if keep is not None:
-            keep(found)
-            selection.pages.clear()
-            selection.stamps.clear()
+        keep(found, [queue.selected_stamp(entry, target, now) for entry in found])
         if progress is not None:
             progress(scan.scanned, scan.expected)
     selection.scanned, selection.total, selection.exact = scan.scanned, scan.total, scan.exact

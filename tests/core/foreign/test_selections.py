@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import starmap
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from redisq_ops.ops.change.entry_steps import EntryAction, Pick
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.filter.filter import Filter
 from redisq_ops.ops.filter.selection import Selection, select
+
+from ...command_line import Redisq
 
 RECORDS: dict[str, tuple[Any, ...]] = {
     "rq": ("HSET", "rq:job:d0", "ended_at", "2026-01-02T00:00:00.000000Z"),
@@ -48,6 +51,21 @@ def test_a_record_that_changed_since_it_was_selected_stays(client: Any, kind: st
     client.execute_command(*RECORDS[kind])
     first = "w" if kind == "arq" else "d"
     assert words(client, chosen) == {f"{first}0": "changed", f"{first}1": "moved"}
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("kind", RECORDS)
+def test_a_record_that_changed_since_it_was_planned_stays(
+    client: Any, redisq: Redisq, kind: str, tmp_path: Path
+) -> None:
+    fill(client, kind, 2)
+    state, plan = "waiting" if kind == "arq" else "dead", str(tmp_path / "plan")
+    redisq("purge", NAMES[kind], "--state", state, "--plan", plan)
+    client.execute_command(*RECORDS[kind])
+    (look,) = redisq.rows("apply", plan, "--dry-run")
+    (outcome,) = redisq.rows("apply", plan, "--yes", code=None)
+    assert (outcome["done"], outcome["skipped"]) == (1, {"changed": 1})
+    assert look["now"] == {state: 1, "late": 1}
 
 
 @pytest.mark.alike
