@@ -10,7 +10,7 @@ from redisq_ops.core.model.errors import BadInput
 from ..redaction import MASK, NO_REDACTION, Redaction
 from ..terminal import age, count
 from .ast import Query
-from .fields import NO_CONTEXT, EntryContext
+from .fields import NO_CONTEXT, EntryContext, EntryFields
 from .regex import BadRegex, Regex, regex
 
 
@@ -55,11 +55,8 @@ class Filter:
             entry.since_ms is None or now_ms - entry.since_ms < self.older_than_ms
         ):
             return False
-        if self.match is not None:
-            error = entry.error
-            words = (entry.id,) if error is None else (entry.id, error.type, error.message)
-            if not any(map(self.match.search, words)):
-                return False
+        if self.match is not None and not any(map(self.match.search, EntryFields(entry, 0).words)):
+            return False
         return self.where is None or self.where.accepts(entry, now_ms, context)
 
     def state_mismatch(self, state: State) -> str:
