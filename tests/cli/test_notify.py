@@ -158,6 +158,31 @@ def test_queues_that_are_gone_are_told(redisq: Redisq, client: redis.Redis, hook
     assert ", the data is gone. Before: paused: db migration. Type: redisq doctor" in hook.lines[3]
 
 
+@pytest.mark.parametrize("names", [(), ("ma*",), ("mail",)])
+def test_that_everything_is_gone_is_told_though_nothing_was_in_trouble(
+    names: tuple[str, ...], redisq: Redisq, client: redis.Redis, hook: Hook
+) -> None:
+    redisq("check", *names, "--notify", code=3)
+    for name in ("mail", "main"):
+        DelaySet(client, name).schedule([("e", b"x")], after=3600)
+    redisq("check", *names, "--notify")
+    assert hook.got == []
+    client.flushall()
+    for _ in range(2):
+        redisq("check", *names, "--notify", code=3)
+    (line,) = hook.lines
+    named = f" named {names[0]}" if names else ""
+    there = "1 queue" if names == ("mail",) else "2 queues"
+    assert line == f"Fix the server: {there} gone, none{named} is left. Type: redisq doctor"
+    redisq("check", "other*", "--notify", code=3)  # it says nothing of these
+    DelaySet(client, "mail").schedule([("e", b"x")], after=3600)
+    for _ in range(3):
+        redisq("check", *names, "--notify")
+        time.sleep(0.002)
+    (_, end) = hook.lines
+    assert end.startswith("Resolved the server after ")
+
+
 def test_a_queue_that_was_made_anew_resolves_nothing(
     redisq: Redisq, client: redis.Redis, hook: Hook
 ) -> None:

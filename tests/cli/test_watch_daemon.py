@@ -17,6 +17,7 @@ from urllib.request import urlopen
 import pytest
 import redis
 
+from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops.recording.file import state_at
 
@@ -107,6 +108,20 @@ def test_it_does_all_in_one_process_and_sigterm_ends_it(
 
 
 @pytest.mark.slow
+def test_it_says_that_everything_is_gone_though_nothing_was_in_trouble(
+    url: str, client: redis.Redis, hook: Hook, tmp_path: Path
+) -> None:
+    DelaySet(client, "later").schedule([("e", b"x")], after=3600)
+    with watching(url, tmp_path) as daemon:
+        until(lambda: daemon.lines)
+        assert daemon.lines[0].startswith("OK: 1 queue")
+        client.flushall()
+        until(lambda: len(daemon.lines) == 2 and hook.got)
+        assert daemon.lines[1].startswith("UNKNOWN: no queue is registered")
+        assert hook.lines[0].startswith("Fix the server: 1 queue gone, none is left. Type: ")
+
+
+@pytest.mark.slow
 def test_it_outlives_its_server(hook: Hook, tmp_path: Path) -> None:
     with EmbeddedServer(BINARIES["valkey"]) as server, ExitStack() as stack:
         server.kill()
@@ -163,7 +178,11 @@ def test_its_memory_does_not_grow(
             until(lambda: daemon.lines[-1].startswith("UNKNOWN: no queue is registered"))
             sizes.append(daemon.resident)
         (file,) = told.glob("*.json")
-        until(lambda: json.loads(file.read_text()) == {"team": []})
+
+        def kept() -> list[str]:
+            return [one["rule"] for one in json.loads(file.read_text())["recipients"]["team"]]
+
+        until(lambda: kept() == ["gone"])
         assert sizes[-1] - sizes[0] < 8_000
 
 

@@ -128,10 +128,10 @@ class Check:
                 unknown(self._s.json, known, " ".join(str(known).split()))
             self._shown = failure
             return
-        broken = {(one.identity, one.severity) for one in checked.broken}
-        if self._shown != broken:
+        shown = (checked.code, {(one.identity, one.severity) for one in checked.broken})
+        if self._shown != shown:
             checked.print(self._s.json)
-        self._shown = broken
+        self._shown = shown
 
 
 class Recording:

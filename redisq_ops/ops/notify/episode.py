@@ -17,11 +17,14 @@ from typing import Literal
 from ..check.evaluation import broken_rules
 from ..check.standing import Standing
 from ..queue_names import is_named
+from ..terminal import quantity
 from ..trouble.finding import Severity
 from .settings import Recipient
 
 UNREAD = "unread"
 """the rule that a check could read everything"""
+GONE = "gone"
+"""the rule that not all queues go: who has lost everything has nothing else that is in trouble"""
 _ALWAYS = (UNREAD, "registry")
 """rules of the server that every check judges; it says nothing of those that hold"""
 End = Literal["resolved", "acknowledged", "eased", "lost", "unchecked"]
@@ -40,6 +43,11 @@ class Checked:
     """when each queue that has its data was created, ms; 0: unknown"""
     complete: bool = True
     """False: it failed, and ``found`` says why"""
+
+    @property
+    def queues(self) -> int:
+        """How many of these queues have their data."""
+        return sum(is_named(queue, self.names) for queue in self.births)
 
     @classmethod
     def failed(cls, why: str) -> Checked:
@@ -109,6 +117,14 @@ def seen(
         if not _over(episode, recipient, now_ms) or (episode.steps and recipient.resolved):
             after.append(episode)
     return after
+
+
+def any_left(checked: Checked, before: int) -> Standing:
+    """How the rule stands that not all queues go; ``before``: how many an earlier check found."""
+    names = " ".join(checked.names)
+    gone = f"{quantity(before, 'queue')} gone, none{names and f' named {names}'} is left"
+    reason = gone if before and not checked.queues else None
+    return Standing(None, GONE, Severity.CRITICAL, reason, condition=names)
 
 
 def news(episodes: Sequence[Episode], recipient: Recipient, now_ms: int) -> list[News]:

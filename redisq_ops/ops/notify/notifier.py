@@ -10,7 +10,7 @@ from pathlib import Path
 from redisq_ops.core.model.clock import wall_ms
 from redisq_ops.core.model.errors import BadInput, RedisqError
 
-from .episode import Checked, news, seen, told
+from .episode import Checked, any_left, news, seen, told
 from .message import Message, message, test_message
 from .sending import Sender, service
 from .settings import Recipient
@@ -75,25 +75,30 @@ class Notifier:
             return read(self._path)
         except BadInput as error:
             damaged.append(f"notify: {error}: all is told again")
-            return {}
+            return Told()
 
     def _write(self, kept: Told) -> None:
         self._known = kept
         write(self._path, kept)
 
     def _tell(self, checked: Checked, kept: Told, keep: Callable[[Told], None]) -> list[str]:
-        now, messages = self._clock(), dict[Recipient, Message]()
+        now, messages, known = self._clock(), dict[Recipient, Message](), kept.recipients
+        if checked.complete:
+            names = " ".join(checked.names)
+            before = kept.queues.get(names, 0)
+            checked = replace(checked, found=[*checked.found, any_left(checked, before)])
+            kept.queues[names] = checked.queues or before
         for recipient in self.recipients:
             if recipient.fault is not None:
                 continue
-            kept[recipient.name] = seen(kept.get(recipient.name, ()), checked, recipient, now)
-            if found := news(kept[recipient.name], recipient, now):
+            known[recipient.name] = seen(known.get(recipient.name, ()), checked, recipient, now)
+            if found := news(known[recipient.name], recipient, now):
                 messages[recipient] = message(found, self._where, now)
         keep(kept)  # an error is found before anything is sent
         failed = self._sender.send(messages)
         for recipient in messages:
             if failed[recipient.name] is None:
-                kept[recipient.name] = told(kept[recipient.name], recipient, now)
+                known[recipient.name] = told(known[recipient.name], recipient, now)
         problems = [
             f"notify {name}: {why}; tried again with the next check"
             for name, why in failed.items()

@@ -11,11 +11,10 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
-from typing import TypeAlias
 
 from redisq_ops.core.model.bounded_read import bounded_read
 from redisq_ops.core.model.errors import BadInput
@@ -25,8 +24,15 @@ from ..trouble.finding import Severity
 from ..typed_json import json_object, typed
 from .episode import Episode
 
-Told: TypeAlias = dict[str, list[Episode]]
-"""recipient -> the episodes that it knows"""
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is known from one check to the next."""
+
+    recipients: dict[str, list[Episode]] = field(default_factory=dict)
+    """recipient -> the episodes that it knows"""
+    queues: dict[str, int] = field(default_factory=dict)
+    """names and patterns, as a check has them -> how many queues there were, when there were any"""
 
 
 def told_path(deployment: str, environment: Mapping[str, str] = os.environ) -> Path:
@@ -36,25 +42,24 @@ def told_path(deployment: str, environment: Mapping[str, str] = os.environ) -> P
 
 
 def read(path: Path) -> Told:
-    """The episodes of each recipient, none if there is no file yet; `BadInput`: it is damaged."""
+    """What was kept, nothing if there is no file yet; `BadInput`: it is damaged."""
     if not path.exists():
-        return {}
+        return Told()
     with open_regular(path) as file:
         content = bounded_read(file, str(path))
     try:
         found: Told = typed(Told, json_object(content), "told")
-        for episode in chain(*found.values()):
+        for episode in chain(*found.recipients.values()):
             Severity(episode.severity)
     except (BadInput, ValueError) as error:
         raise BadInput(f"{path} is damaged: {error}") from error
     return found
 
 
-def write(path: Path, recipients: Told) -> None:
+def write(path: Path, told: Told) -> None:
     """Replace the file at once."""
-    kept = {name: [asdict(one) for one in episodes] for name, episodes in recipients.items()}
     with atomic_write(path) as out:
-        out.write(json.dumps(kept).encode())
+        out.write(json.dumps(asdict(told)).encode())
 
 
 @contextmanager

@@ -129,7 +129,7 @@ def test_a_damaged_file_is_named_and_all_is_told_again(
 def test_a_severity_that_there_is_not_is_damage(hook: Hook, path: Path) -> None:
     notifier(hook, path).tell(BROKEN)
     kept = json.loads(path.read_text())
-    kept["team"][0]["severity"] = 7
+    kept["recipients"]["team"][0]["severity"] = 7
     path.write_text(json.dumps(kept))
     assert "is damaged" in notifier(hook, path).tell(BROKEN)[0]
 
