@@ -32,6 +32,7 @@ from redisq_ops.core.queues.request import RequestQueue, stream
 from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.server import EmbeddedServer
 
+from ..core.foreign.specimens import SPECIMENS
 from ..proxy import FlakyProxy
 from ..queue_steps import eventually
 
@@ -862,6 +863,58 @@ def test_waiters_go_on_through_a_restart_of_the_server(
             out, err = process.communicate()
         assert (process.returncode, err) == (0, b"the server answers again\n")
         assert b"1 done" in out
+
+
+Loss = Callable[[RequestQueue[redis.Redis]], object]
+LOSSES: dict[str, Loss] = {
+    "flushed": lambda queue: queue.client.flushall(),
+    "removed": lambda _: cli.run(["queue", "rm", "default", "--hard", "--yes"]),
+    "keys lost": lambda queue: queue.client.delete(*queue.client.scan_iter("redisq:{default}*")),
+    "created again": lambda queue: (
+        queue.client.flushall(),
+        RequestQueue(queue.client).submit([], id="other"),
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+@pytest.mark.parametrize("until", [(), ("--until", "done>5")], ids=["default", "until"])
+def test_a_queue_that_is_gone_is_not_done(
+    until: Sequence[str],
+    loss: Loss,
+    queue: RequestQueue[redis.Redis],
+    started: Callable[..., subprocess.Popen[bytes]],
+) -> None:
+    queue.submit([b"1"], id="r")
+    queue.client.config_resetstat()
+    process = started("wait", "default", "--timeout", "20s", *until)
+    eventually(lambda: is_waiting(queue.client))
+    loss(queue)
+    out, err = process.communicate()
+    assert (process.returncode, out) == (1, b"")
+    assert err.startswith(b"redisq: queue default is gone, or was created again: ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", [0, 1], ids=["emptied", "gone"])
+def test_a_registered_queue_of_another_program_is_done_when_emptied_and_not_when_gone(
+    code: int,
+    queue: RequestQueue[redis.Redis],
+    started: Callable[..., subprocess.Popen[bytes]],
+) -> None:
+    client = queue.client
+    SPECIMENS["resque"].fill(client)
+    assert cli.run(["discover", "--register", "--yes"]) == 0
+    client.config_resetstat()
+    process = started("wait", "resque:low", "--until", "waiting=0", "--timeout", "20s")
+    eventually(lambda: client.info("commandstats").get("cmdstat_llen", {}).get("calls", 0) > 2)
+    if code:
+        client.flushall()
+    else:
+        client.delete("resque:queue:low")
+    out, err = process.communicate()
+    assert process.returncode == code, (out, err)
 
 
 @pytest.mark.slow

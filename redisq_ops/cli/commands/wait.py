@@ -11,8 +11,9 @@ import typer
 
 from redisq_ops.core.model.clock import countdown
 from redisq_ops.core.model.entry import STATES, Counts, EntryOutcome, Request
-from redisq_ops.core.model.errors import BadInput, TimedOut, Unreachable
+from redisq_ops.core.model.errors import BadInput, NotFound, TimedOut, Unreachable
 from redisq_ops.core.model.exit_codes import DONE, FAILED, PARTLY_DONE
+from redisq_ops.core.redis.operation import together
 from redisq_ops.ops.filter.time import duration_ms
 
 from ..options import argument, command, option
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from redisq_ops.core.engine.queue import Queue
     from redisq_ops.core.engine.wait import HasEnds
     from redisq_ops.core.queues.request import RequestQueue
+    from redisq_ops.ops.deployment import Deployment
 
     Waitable = RequestQueue[Any] | EntryResults[Any]
     Ended = Request | EntryOutcome
@@ -50,12 +52,13 @@ def wait(
 ) -> int:
     """Wait until requests or entries end, or counts meet a condition.
 
-    For a queue, the default condition is that nothing is left to do. Of entries, those of delay
+    For a queue, the default condition is that nothing is left to do; a queue that is gone, or was
+    created again, ends the wait. Of entries, those of delay
     sets and fair queues can be waited for, so jobs of redisq_ops.tasks, too. The wait goes on after
     a restart of the server.
 
-    Exit 0: all are done. 3: some are dead or have dead entries. 1: one was cancelled or purged.
-    124: timed out.
+    Exit 0: all are done. 3: some are dead or have dead entries. 1: one was cancelled or purged, or
+    the queue is gone. 124: timed out.
 
     The condition is an expression of the filter language whose fields are the counts: waiting,
     pending, delayed, dead, trash and done. It is checked five times a second.
@@ -215,14 +218,21 @@ def _wait_for_counts(
     timeout_s: float | None,
 ) -> int:
     name, outage = watched.name, _Outage(timeout_s)
+    created: int | None = None
     with progress(f"waiting until {expression}") as meter:
         while True:
             try:
-                counts = s.run(watched.counts.op())
+                counts, now = s.run(_counted(s.deployment, watched))
             except Unreachable as error:
                 outage.pause(error)
                 continue
             outage.over()
+            created = now if created is None else created
+            if now != created:
+                raise NotFound(
+                    f"queue {name} is gone, or was created again: nothing says that its entries "
+                    "are done"
+                )
             if holds(counts):
                 break
             meter(counts.done, counts.done + counts.waiting + counts.pending + counts.delayed)
@@ -237,6 +247,18 @@ def _wait_for_counts(
     else:
         tell(_numbers(name, counts))
     return 0
+
+
+async def _counted(deployment: Deployment, queue: Queue[Any]) -> tuple[Counts, int | None]:
+    """Its counts, and when it was created, which tells whether these are of the same entries as
+    before; None: a queue of another program that isn't registered, or a queue that is gone."""
+    from redisq_ops.core.engine.queue_types import KINDS
+    from redisq_ops.core.engine.registration_marks import marked
+    from redisq_ops.core.engine.registry import find
+
+    look = marked if queue.kind in KINDS else find
+    counts, entry = await together(queue.counts.op(), look(queue.name, deployment.prefix))
+    return counts, None if entry is None else entry.created_ms
 
 
 def _numbers(name: str, counts: Counts) -> str:
