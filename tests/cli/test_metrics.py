@@ -94,24 +94,30 @@ def test_mistakes_are_one_line(redisq: Redisq, tmp_path: Path) -> None:
     assert "No such file" in redisq.refusal("metrics", "--file", str(missing), code=2)
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("on_path")
-def test_nothing_is_written_of_a_server_that_does_not_answer(tmp_path: Path) -> None:
+@pytest.mark.parametrize("names", [(), ("mail",)])
+@pytest.mark.usefixtures("queues")
+def test_a_textfile_says_that_the_server_is_away(
+    names: tuple[str, ...], redisq: Redisq, tmp_path: Path
+) -> None:
     file = tmp_path / "redisq.prom"
-    done = subprocess.run(
-        [
-            "redisq",
-            "--url",
-            f"redis://127.0.0.1:{free_port()}",
-            "metrics",
-            "--file",
-            str(file),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 4 and done.stderr.count("\n") == 1 and not file.exists()
+    words = ("metrics", *names, "--file", str(file))
+    redisq(*words)
+    assert "\nredisq_up 1.0\n" in file.read_text()
+    redisq.url = f"redis://127.0.0.1:{free_port()}"
+    assert "can't reach the server" in redisq.refusal(*words, code=4)
+    assert "\nredisq_up 0.0\n" in file.read_text() and "queue=" not in file.read_text()
+
+
+def test_a_textfile_keeps_no_figures_of_a_queue_that_is_gone(
+    redisq: Redisq, client: redis.Redis, tmp_path: Path
+) -> None:
+    file = tmp_path / "redisq.prom"
+    DelaySet(client, "later").schedule([("e", b"x")])
+    redisq("metrics", "later", "--file", str(file))
+    assert 'queue="later"' in file.read_text()
+    client.flushall()
+    assert "no queue matches" in redisq.refusal("metrics", "later", "--file", str(file), code=1)
+    assert "\nredisq_up 1.0\n" in file.read_text() and "queue=" not in file.read_text()
 
 
 @needs_prometheus

@@ -52,7 +52,7 @@ def metrics(
 
     Anyone who reaches the address sees the queues' names: there is no password. A scrape takes at
     most five round trips to the server, whatever the number of queues. Read permission is enough.
-    Exit 4: the server can't be reached at the start; later, redisq_up is 0.
+    Exit 4: the server can't be reached at the start; later, and in FILE, redisq_up is 0.
 
     Examples:
       redisq metrics
@@ -65,20 +65,19 @@ def metrics(
     if file is not None and once:
         raise BadInput("--file or --once: give one of them")
     _host_and_port(listen)
-    if names or not (once or file):
-        _read(s).of(names or ())  # a wrong address, password or name is reported now
-    registry = _registry(s, names or ())
     if once or file is not None:
-        text = generate_latest(registry).decode()
-        if "\nredisq_up 0.0\n" in text:
-            _read(s)  # raises the error
+        text = generate_latest(_registry(s, names or ())).decode()
+        if file is not None:
+            _replace(file, text)  # before an error: old figures would be taken for new ones
+        down = "\nredisq_up 0.0\n" in text
+        if names or down:
+            _read(s).of(names or ())  # raises the error
+        if down:
             raise Unreachable("the server could not be read")
-        if file is None:
-            for line in text.splitlines():
-                tell(line)
-        else:
-            _replace(file, text)
+        for line in text.splitlines() if file is None else ():
+            tell(line)
         return 0
+    _read(s).of(names or ())  # a wrong address, password or name is reported now
     with closing(serve(s, names or (), listen)) as server:
         say(served(server, listen))
         stopped = Event()
