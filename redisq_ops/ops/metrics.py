@@ -99,11 +99,11 @@ def _families(rows: list[QueueRow], now_ms: int) -> Iterator[Metric]:
         "Entries of the last 60 seconds, estimated from two per-minute counters.",
         "event",
     )
-    flags = (
-        _gauge("redisq_queue_readable", "Whether everything of the queue could be read: 1 or 0."),
-        _gauge("redisq_queue_paused", "Whether the queue is paused: 1 or 0."),
-        _gauge("redisq_queue_draining", "Whether the queue refuses new entries: 1 or 0."),
+    readable = _gauge(
+        "redisq_queue_readable", "Whether everything of the queue could be read: 1 or 0."
     )
+    paused = _gauge("redisq_queue_paused", "Whether the queue is paused: 1 or 0.")
+    draining = _gauge("redisq_queue_draining", "Whether the queue refuses new entries: 1 or 0.")
     unfinished = _gauge(
         "redisq_queue_unfinished_operations",
         "Moves to other queues that were interrupted and hold entries.",
@@ -125,16 +125,17 @@ def _families(rows: list[QueueRow], now_ms: int) -> Iterator[Metric]:
             trouble.add_metric([*labels, rule, severity.name.lower()], 1)
         counts = row.counts
         faultless = counts is not None and not (row.problem or counts.problem)
-        values = (faultless, counts and counts.paused, counts and counts.closed)
-        for flag, value in zip(flags, values, strict=True):
-            flag.add_metric(labels, float(value is not None and value is not False))
-        unfinished.add_metric(labels, len(row.unfinished))
+        readable.add_metric(labels, float(faultless))
+        if row.unfinished or row.problem is None:
+            unfinished.add_metric(labels, len(row.unfinished))
         if row.periodic is not None:
             for family, its_entries in zip((periodic, overdue), row.periodic, strict=True):
                 if its_entries is not None:
                     family.add_metric(labels, its_entries)
         if counts is None:
             continue
+        paused.add_metric(labels, float(counts.paused is not None))
+        draining.add_metric(labels, float(counts.closed is not None))
         for state in STATES:
             number = counts.of(state)
             if number is not None and state == "done":
@@ -150,4 +151,5 @@ def _families(rows: list[QueueRow], now_ms: int) -> Iterator[Metric]:
             for event, number in zip(EVENTS, row.rates.last_minute(now_ms), strict=True):
                 if number is not None:
                     minute.add_metric([*labels, event], number)
-    yield from (entries, done, oldest, minute, *flags, unfinished, periodic, overdue, trouble)
+    yield from (entries, done, oldest, minute, readable, paused, draining)
+    yield from (unfinished, periodic, overdue, trouble)
