@@ -19,6 +19,7 @@ from redisq_ops.core.model.errors import RedisqError
 
 from .inspect.overview import Overview, QueueRow
 from .queue_names import is_named
+from .terminal import printable
 from .trouble.judgement import troubles
 
 MAX_QUEUES = 1000
@@ -119,7 +120,7 @@ def _families(rows: list[QueueRow], now_ms: int) -> Iterator[Metric]:
         "severity",
     )
     for row in rows:
-        labels = [row.name, row.kind]
+        labels = [printable(row.name), printable(row.kind)]  # an odd byte would end the scrape
         found = reversed(troubles(row, now_ms))  # the worst of a rule's findings counts
         for rule, severity in {one.rule: one.severity for one in found}.items():
             trouble.add_metric([*labels, rule, severity.name.lower()], 1)

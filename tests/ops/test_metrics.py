@@ -85,6 +85,14 @@ def test_the_number_of_queues_is_bounded_and_the_others_are_counted() -> None:
     assert named == {"q0", "q1", "q2"} and found["queues_omitted"] == 2
 
 
+def test_a_name_that_is_not_utf_8_is_escaped_and_spoils_no_scrape(client: redis.Redis) -> None:
+    DelaySet(client, "later").schedule([("e", b"x")])
+    client.hset("redisq:registry", b"\xff", b"{}")
+    found = scraped(run(client, overview(Deployment(client))))
+    assert found['queue_entries{kind="delay",queue="later",state="waiting"}'] == 1
+    assert found[r'queue_readable{kind="unknown",queue="\\xff"}'] == 0
+
+
 def test_a_server_that_does_not_answer_is_a_metric() -> None:
     found = scraped(Unreachable("refused"))
     assert found["up"] == 0 and not [name for name in found if name.startswith("queue")]
