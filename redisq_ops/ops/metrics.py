@@ -14,6 +14,8 @@ from time import perf_counter
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from redisq_ops.core.engine.optional_features import HasDoneEntries
+from redisq_ops.core.engine.queue_classes import queue_class
 from redisq_ops.core.model.entry import STATES
 from redisq_ops.core.model.errors import RedisqError
 
@@ -137,9 +139,11 @@ def _families(rows: list[QueueRow], now_ms: int) -> Iterator[Metric]:
             continue
         paused.add_metric(labels, float(counts.paused is not None))
         draining.add_metric(labels, float(counts.closed is not None))
+        made = queue_class(row.kind)
+        keeps_done = made is not None and issubclass(made, HasDoneEntries)
         for state in STATES:
             number = counts.of(state)
-            if number is not None and state == "done":
+            if number is not None and state == "done" and not keeps_done:
                 done.add_metric(labels, number)
             elif number is not None:
                 entries.add_metric([*labels, state], number)

@@ -8,14 +8,18 @@ import pytest
 import redis
 from prometheus_client import CollectorRegistry, generate_latest
 
+from redisq_ops.core.engine.registry import Registered, adopt
 from redisq_ops.core.model.entry import Counts, Settlement
 from redisq_ops.core.model.errors import Unreachable
 from redisq_ops.core.model.rates import Rates
 from redisq_ops.core.queues.delay import DelaySet
+from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.deployment import Deployment
 from redisq_ops.ops.inspect.overview import Overview, QueueRow, overview
 from redisq_ops.ops.metrics import QueueCollector
+
+from ..core.foreign.specimens import SPECIMENS
 
 NOW = 1_000_000_060_000
 
@@ -71,6 +75,25 @@ def test_what_is_unknown_is_left_out_and_never_zero() -> None:
         'queue_trouble{kind="request",queue="bad",rule="unreadable",severity="critical"}': 1,
         'queue_readable{kind="request",queue="bad"}': 0,
     }
+
+
+@pytest.mark.slow
+def test_done_entries_that_are_kept_for_a_while_are_no_counter(client: redis.Redis) -> None:
+    """A counter that falls is taken for one that began again."""
+    SPECIMENS["rq"].fill(client)
+    RequestQueue(client, "mail").submit([b"x"], id="r")
+    deployment = Deployment(client)
+    run(client, adopt(Registered("rq:low", "rq", 1, at="rq:")))
+
+    def kept() -> dict[str, float]:
+        found = scraped(run(client, overview(deployment)))
+        return {name: number for name, number in found.items() if "done" in name}
+
+    low = 'queue_entries{kind="rq",queue="rq:low",state="done"}'
+    mail = 'queue_done_entries_total{kind="request",queue="mail"}'
+    assert kept() == {low: 4, mail: 0}
+    client.zremrangebyrank("rq:finished:low", 0, 0)
+    assert kept() == {low: 3, mail: 0}
 
 
 def test_an_empty_queue_has_age_zero_so_that_an_alert_ends() -> None:
