@@ -198,6 +198,20 @@ def test_only_queues_of_a_pattern_are_checked(redisq: Redisq, client: redis.Redi
     assert redisq("check", "nothing*", code=3).startswith("UNKNOWN: no queue matches 'nothing*' (")
 
 
+def test_a_name_that_is_absent_hides_no_trouble_of_the_others(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    dead_letters(client, 3, "web")
+    said = "no queue matches 'mail' (redisq ls shows what there is)"
+    sentence, numbers = line(redisq, "mail", "web", "--set", "dead_letters=2", code=1)
+    assert sentence == f"WARNING: web: 3 dead, mostly SMTP; {said}" and numbers["queues"] == "1"
+    (row,) = redisq.rows("check", "mail", "web", "--critical", "dead>0", code=2)
+    assert (row["status"], row["error"]["message"]) == ("critical", said)
+    assert {one["queue"] for one in row["findings"]} == {"web"}
+    redisq("dlq", "purge", "web", "--yes")
+    assert redisq("check", "mail", "web", code=3) == f"UNKNOWN: {said}\n"
+
+
 def test_names_and_patterns_choose_queues_in_every_list(
     redisq: Redisq, client: redis.Redis
 ) -> None:

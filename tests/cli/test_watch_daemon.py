@@ -18,6 +18,7 @@ import pytest
 import redis
 
 from redisq_ops.core.queues.delay import DelaySet
+from redisq_ops.core.queues.request import RequestQueue
 from redisq_ops.demo.server import EmbeddedServer
 from redisq_ops.ops.recording.file import state_at
 
@@ -119,6 +120,23 @@ def test_it_says_that_everything_is_gone_though_nothing_was_in_trouble(
         until(lambda: len(daemon.lines) == 2 and hook.got)
         assert daemon.lines[1].startswith("UNKNOWN: no queue is registered")
         assert hook.lines[0].startswith("Fix the server: 1 queue gone, none is left. Type: ")
+
+
+@pytest.mark.slow
+def test_a_queue_that_is_gone_hides_no_later_trouble_of_the_others(
+    url: str, client: redis.Redis, tmp_path: Path
+) -> None:
+    for name in ("mail", "web"):
+        RequestQueue(client, name).submit([], id="r")
+    with watching(url, tmp_path, "mail", "web", *RULES) as daemon:
+        until(lambda: daemon.lines)
+        client.delete(*client.scan_iter("redisq:{mail}*"))
+        client.hdel("redisq:registry", "mail")
+        until(lambda: len(daemon.lines) == 2)
+        assert daemon.lines[1].startswith("UNKNOWN: no queue matches 'mail' (")
+        dead_letters(client, 1, "web")
+        until(lambda: len(daemon.lines) == 3)
+        assert daemon.lines[2].startswith("WARNING: web: 1 dead, mostly SMTP; no queue matches ")
 
 
 @pytest.mark.slow

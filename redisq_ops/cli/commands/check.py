@@ -114,8 +114,8 @@ class Examined:
     broken: list[Standing]
     unused: list[str]
     """patterns of rules that match no queue"""
-    queues: tuple[str, ...]
-    """the names of all queues"""
+    absent: NotFound | None
+    """why a name means no queue"""
 
     @property
     def code(self) -> int:
@@ -131,6 +131,7 @@ class Examined:
             sentence = NO_QUEUES.format(finds=hint("discover"))
             if self.seen.rows or self.broken:
                 sentence = _sentence(self.broken, len(self.seen.rows)) + _unknown_numbers(self.seen)
+            sentence += f"; {self.absent}".replace("|", "/") if self.absent else ""
             tell(f"{word}: {sentence} | {_perfdata(self.seen, self.broken)}")
             return
         findings = [
@@ -143,17 +144,18 @@ class Examined:
             for one in self.broken
         ]
         queues = len(self.seen.rows)
-        emit({"status": word.lower(), "queues": queues, "findings": findings, "error": None})
+        error = self.absent and error_fields(self.absent, str(self.absent))
+        emit({"status": word.lower(), "queues": queues, "findings": findings, "error": error})
 
 
 def examined(s: Session, judging: Judging, rules: Rules, tell: Teller | None) -> Examined:
-    """Check the queues; ``tell`` is called also when the check fails, but for bad input.
+    """Check the queues; ``tell`` is called also when the check fails, but for bad input. Raises
+    `NotFound` for a name that means no queue, unless other queues are in trouble.
 
     What goes wrong with telling is a line on stderr, and changes nothing else."""
     from redisq_ops.core.redis.server_errors import translate
     from redisq_ops.ops.notify.birth import births
     from redisq_ops.ops.notify.episode import Checked
-    from redisq_ops.ops.queue_names import check_named
 
     names = tuple(judging.names or ())
     try:
@@ -173,7 +175,8 @@ def examined(s: Session, judging: Judging, rules: Rules, tell: Teller | None) ->
             if row.acknowledged is not None and row.acknowledged.holds(checked.seen.now_ms)
         }
         say_each(tell(Checked(checked.found, names, known_dead, born)))
-    check_named(names, checked.queues)
+    if checked.absent is not None and not checked.broken:
+        raise checked.absent
     return checked
 
 
@@ -181,15 +184,19 @@ def _examined(s: Session, names: Sequence[str], server_too: bool, rules: Rules) 
     from redisq_ops.ops.check.evaluation import broken_rules, server_standings, standings
     from redisq_ops.ops.doctor.examination import examine, registry_diagnoses
     from redisq_ops.ops.inspect.overview import overview
-    from redisq_ops.ops.queue_names import is_named
+    from redisq_ops.ops.queue_names import check_named, is_named
 
     seen = s.run(overview(s.deployment, lambda name: rules.of(name).limits))
-    unused = rules.unused([row.name for row in seen.rows])
-    queues = tuple(row.name for row in seen.rows)
+    queues = [row.name for row in seen.rows]
+    unused, absent = rules.unused(queues), None
+    try:
+        check_named(names, queues)
+    except NotFound as error:
+        absent = error
     seen = replace(seen, rows=tuple(row for row in seen.rows if is_named(row.name, names)))
     server = s.run(examine(s.deployment) if server_too else registry_diagnoses(s.deployment))
     found = [_shown(s, one) for one in standings(seen, rules)] + server_standings(server)
-    return Examined(seen, found, broken_rules(found), unused, queues)
+    return Examined(seen, found, broken_rules(found), unused, absent)
 
 
 def notifier(s: Session, *, lasting: bool = False) -> Notifier:

@@ -128,7 +128,8 @@ class Check:
                 unknown(self._s.json, known, " ".join(str(known).split()))
             self._shown = failure
             return
-        shown = (checked.code, {(one.identity, one.severity) for one in checked.broken})
+        broken = {(one.identity, one.severity) for one in checked.broken}
+        shown = (checked.code, str(checked.absent), broken)
         if self._shown != shown:
             checked.print(self._s.json)
         self._shown = shown

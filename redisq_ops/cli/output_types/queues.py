@@ -209,7 +209,7 @@ class MonitorCheckOutput(TypedDict):
     findings: list[BrokenRule]
     """broken rules, the worst first"""
     error: CommandError | None
-    """why the status is unknown"""
+    """why the status is unknown, or a name means no queue"""
 
 
 RuleStandingOutput = Standing
