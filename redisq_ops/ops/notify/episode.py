@@ -74,7 +74,10 @@ class Episode:
     steps: int = 0
     """how many steps of the recipient are told"""
     told: int = 0
-    """the worst severity that was told; 0: none"""
+    """the worst severity that was told; 0: none. Once it was milder for `Recipient.calm_ms`, the
+    milder one: as bad as before is then worse again"""
+    milder_ms: int | None = None
+    """since when it is milder than what was told"""
     birth: int | None = None
     """when the queue was created: one of that name that was created later is another one"""
     end: End | None = None
@@ -108,7 +111,8 @@ def seen(
             severity, reason = one.severity, one.reason or ""
             birth = checked.births.get(one.queue or "")
             episode = replace(episode, severity=severity, reason=reason, birth=birth)
-            after.append(replace(episode, gone_ms=None, end=None))
+            episode = replace(episode, gone_ms=None, end=None)
+            after.append(_with_milder(episode, recipient, now_ms))
     standings = {one.identity: one for one in checked.found}
     for episode in known.values():
         if not _over(episode, recipient, now_ms) and (end := _end(episode, checked, standings)):
@@ -147,9 +151,20 @@ def told(episodes: Sequence[Episode], recipient: Recipient, now_ms: int) -> list
     return after
 
 
+def _with_milder(one: Episode, recipient: Recipient, now_ms: int) -> Episode:
+    if one.severity >= one.told:
+        return replace(one, milder_ms=None)
+    since_ms = now_ms if one.milder_ms is None else one.milder_ms
+    if now_ms - since_ms < recipient.calm_ms:
+        return replace(one, milder_ms=since_ms)
+    return replace(one, told=one.severity, milder_ms=None)
+
+
 def _past(one: Episode, now_ms: int) -> Episode:
     gone_ms = one.gone_ms and min(one.gone_ms, now_ms)
-    return replace(one, since_ms=min(one.since_ms, now_ms), gone_ms=gone_ms)
+    milder_ms = one.milder_ms and min(one.milder_ms, now_ms)
+    since_ms = min(one.since_ms, now_ms)
+    return replace(one, since_ms=since_ms, gone_ms=gone_ms, milder_ms=milder_ms)
 
 
 def _end(

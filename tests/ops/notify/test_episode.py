@@ -112,6 +112,20 @@ def test_worse_is_told_at_once_and_better_is_not() -> None:
     assert team.check(7 * MINUTE, [standing()]) == ""  # it was as bad before
 
 
+def test_critical_again_after_a_calm_time_of_a_warning_is_told_again() -> None:
+    warning, day = standing(severity=Severity.WARNING), 24 * 60 * MINUTE
+    team = Told()
+    found = {0: standing(), 6 * MINUTE: standing(), 70 * MINUTE: standing()}
+    assert [team.check(at, [each]) for at, each in found.items()] == ["new mail"] + [
+        "still mail"
+    ] * 2
+    assert {team.check(day + n * MINUTE, [warning]) for n in range(3)} == {""}
+    assert team.check(2 * day, [standing()]) == "worse mail"
+    assert team.check(2 * day + 1, [standing()]) == ""
+    flaps = [team.check(2 * day + n * 20_000, [warning if n % 3 else standing()]) for n in range(9)]
+    assert set(flaps) == {""}
+
+
 def test_a_target_of_critical_trouble_hears_of_nothing_else() -> None:
     warning = standing(severity=Severity.WARNING)
     pager = Told(replace(RECIPIENT, severity=Severity.CRITICAL))
