@@ -26,6 +26,7 @@ from redisq_ops.ops.filter.target import Target, targets
 from redisq_ops.ops.filter.time import duration_ms, moment_ms
 from redisq_ops.ops.hint import hint
 from redisq_ops.ops.inspect.cancelled_trash import cancelled_trash
+from redisq_ops.ops.queue_names import has_pattern
 from redisq_ops.ops.required_features import done_unlisted
 from redisq_ops.ops.terminal import kind_of, no_list
 
@@ -63,11 +64,11 @@ def chosen_states(verb: str, possible: Sequence[State], given: str | None) -> Se
 def targets_to_list(
     s: Session, state: State, selecting: Selecting, *, everything: bool = False
 ) -> tuple[list[Target], dict[str, str]]:
-    """The queues, requests and entries to list: those named, those that match a name with ``*``;
+    """The queues, requests and entries to list: those named, those that match a pattern;
     with ``everything`` all queues if nothing is named. Also why queues can't be looked at."""
     names = selecting.addresses or ([selecting.queue] if selecting.queue else [])
     some = bool(names) or not everything or s.config.values["queue"].origin != "default"
-    if some and not any("*" in name for name in names):
+    if some and not has_pattern(name for name in names if "/" not in name):
         return targets_of(s, (state,), selecting), {}
     filter = replace(filtered(selecting.conditions, s.utc), redaction=s.redaction)
     queues, unread = queues_named(s, names)

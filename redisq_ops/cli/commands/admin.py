@@ -56,7 +56,7 @@ def ls(
 
     queues, unread = queues_named(s, names or ())
     with_requests = [one for one in queues if isinstance(one, HasRequests)]
-    if names and not with_requests:
+    if names and queues and not with_requests:
         requests_of(queues[0])  # says that it has none
     states = ("waiting", "pending", "delayed", "dead", "done", "total")
     rows: list[list[object]] = []

@@ -11,6 +11,7 @@ import typer
 from redisq_ops.core.model.entry import STATES, Entry, State
 from redisq_ops.core.model.errors import Refused, Unreachable, Unreadable, WrongKind
 from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
+from redisq_ops.ops.queue_names import has_pattern
 from redisq_ops.ops.terminal import entries, percent
 
 from ..address import every_queue, queue_named, queues_named, tell_unread_queues
@@ -67,8 +68,9 @@ def select(s: Session, given: SelectOptions) -> int:
     filter = replace(filtered(given.conditions, s.utc), max=most, redaction=s.redaction)
     scans: list[Scan] = []
     rows: list[list[Any]] = []
-    queues, refused = _queues(s, given.names or ())
-    several = len(given.names or ()) > 1 or "*" in "".join(given.names or ())
+    names = given.names or ()
+    queues, refused = _queues(s, names)
+    several = len(names) > 1 or has_pattern(names)
     broken = tell_unread_queues(refused)
     for queue in queues:
         left = None if most is None else most - sum(scan.found for scan in scans)
