@@ -190,6 +190,16 @@ def test_more_entries_than_allowed_are_refused(
     assert queue.counts().dead == 2
 
 
+def test_max_entries_does_not_count_what_an_acknowledgement_leaves_alone(
+    redisq: Redisq, client: redis.Redis, file: Path
+) -> None:
+    dead_letters(client, 12)
+    prod(file, "max_entries = 10")
+    for words, code in (((), 0), (("--end",), 1)):
+        redisq("--context", "prod", "dlq", "acknowledge", "mail", "--yes", *words)
+        redisq("check", "--set", "dead=100", code=code)
+
+
 def test_max_entries_counts_all_queues_of_a_change(
     file: Path, redisq: Redisq, client: redis.Redis
 ) -> None:

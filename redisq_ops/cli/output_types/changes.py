@@ -97,7 +97,7 @@ class PlanOutput(TypedDict):
     value: NotRequired[int | None]
     """only `request …`, `client …`: new value"""
     entries: NotRequired[int]
-    """only `request cancel`, `queue rm`: entries affected"""
+    """only `request cancel`, `queue rm`, `dlq acknowledge`: entries affected"""
     until_ms: NotRequired[Time | None]
     """only `dlq acknowledge`: from when its dead letters are trouble again; null: never"""
     hard: NotRequired[bool]

@@ -48,6 +48,7 @@ def acknowledge_preview(
         until = "for good" if until_ms is None else f"until {date(until_ms)}"
         lines = [f"{count(dead)} dead: no trouble {until}; entries that die later are trouble"]
     facts = {"verb": ACKNOWLEDGE, "queue": queue.name, "matched": dead, "until_ms": until_ms}
+    facts |= {"entries": 0}  # none is touched
     return Preview(title, tuple(lines), facts=facts)
 
 
