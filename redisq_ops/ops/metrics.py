@@ -7,7 +7,9 @@ bounded: ``queue`` (at most `MAX_QUEUES`, the first by name), ``kind``, ``state`
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from threading import Lock
 from time import perf_counter
 
@@ -19,28 +21,36 @@ from redisq_ops.core.engine.queue_classes import queue_class
 from redisq_ops.core.model.entry import STATES
 from redisq_ops.core.model.errors import RedisqError
 
-from .inspect.overview import Overview, QueueRow
+from .check.evaluation import broken_rules, standings
+from .check.rules import Rules
+from .inspect.overview import Overview
 from .queue_names import is_named
 from .terminal import printable
-from .trouble.judgement import troubles
+from .trouble.finding import Severity
 
 MAX_QUEUES = 1000
 """queues that one scrape exports; the number of the others is a metric"""
+USUAL_RULES = Rules()
 EVENTS = ("arrived", "settled", "failed")
 
 
 class QueueCollector(Collector):
     """Reads all queues at each scrape and yields their metrics.
 
-    ``read``: reads the `Overview`. A scrape waits for the
+    ``read``: reads the `Overview`. ``rules``: what is trouble. A scrape waits for the
     one before it. A server that can't be reached is ``redisq_up 0``, not an error.
     """
 
     def __init__(
-        self, read: Callable[[], Overview], names: Sequence[str] = (), most: int = MAX_QUEUES
+        self,
+        read: Callable[[], Overview],
+        names: Sequence[str] = (),
+        rules: Rules = USUAL_RULES,
+        most: int = MAX_QUEUES,
     ) -> None:
         self._read = read
         self._names = names
+        self._rules = rules
         self._most = most
         self._lock = Lock()
 
@@ -60,7 +70,7 @@ class QueueCollector(Collector):
         up.add_metric([], float(overview is not None))
         yield from (up, took)
         if overview is not None:
-            yield from queue_metrics(overview, self._names, self._most)
+            yield from queue_metrics(overview, self._names, self._rules, self._most)
 
     def describe(self) -> Iterator[Metric]:
         """No metrics: registering the collector reads nothing."""
@@ -68,7 +78,7 @@ class QueueCollector(Collector):
 
 
 def queue_metrics(
-    overview: Overview, names: Sequence[str] = (), most: int = MAX_QUEUES
+    overview: Overview, names: Sequence[str], rules: Rules, most: int
 ) -> Iterator[Metric]:
     """The metrics of the queues of these names and patterns; without any, of all."""
     rows = [row for row in overview.rows if is_named(row.name, names)]
@@ -77,7 +87,7 @@ def queue_metrics(
     )
     omitted.add_metric([], max(0, len(rows) - most))
     yield omitted
-    yield from _families(rows[:most], overview.now_ms)
+    yield from _families(replace(overview, rows=tuple(rows[:most])), rules)
 
 
 _OF_QUEUE = ("queue", "kind")
@@ -88,7 +98,10 @@ def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, text, labels=(*_OF_QUEUE, *labels))
 
 
-def _families(rows: list[QueueRow], now_ms: int) -> Iterator[Metric]:
+def _families(overview: Overview, rules: Rules) -> Iterator[Metric]:
+    now_ms, broken = overview.now_ms, defaultdict[str | None, dict[str, Severity]](dict)
+    for one in reversed(broken_rules(standings(overview, rules))):  # the worst of a rule counts
+        broken[one.queue][one.rule] = one.severity
     entries = _gauge("redisq_queue_entries", "Entries in a state now.", "state")
     done = CounterMetricFamily(
         "redisq_queue_done_entries", "Entries done since the queue was created.", labels=_OF_QUEUE
@@ -121,10 +134,9 @@ def _families(rows: list[QueueRow], now_ms: int) -> Iterator[Metric]:
         "rule",
         "severity",
     )
-    for row in rows:
+    for row in overview.rows:
         labels = [printable(row.name), printable(row.kind)]  # an odd byte would end the scrape
-        found = reversed(troubles(row, now_ms))  # the worst of a rule's findings counts
-        for rule, severity in {one.rule: one.severity for one in found}.items():
+        for rule, severity in broken[row.name].items():
             trouble.add_metric([*labels, rule, severity.name.lower()], 1)
         counts = row.counts
         faultless = counts is not None and not (row.problem or counts.problem)

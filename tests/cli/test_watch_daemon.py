@@ -140,6 +140,31 @@ def test_a_queue_that_is_gone_hides_no_later_trouble_of_the_others(
 
 
 @pytest.mark.slow
+def test_its_metrics_and_its_line_have_the_same_rules(
+    url: str, client: redis.Redis, tmp_path: Path
+) -> None:
+    dead_letters(client, 3).configure("op", 1, {"paused": "db migration"})
+    rules = tmp_path / "check.toml"
+    rules.write_text("""
+        [[check]]
+        ignore = ["paused"]
+        critical = ["dead>2"]
+        warning = ["dead>1"]
+        dead_letters = 4
+        dead = 3
+    """)
+    with watching(url, tmp_path, "--rules", str(rules)) as daemon:
+        with urlopen(daemon.address, timeout=30) as reply:
+            metrics = reply.read().decode()
+        broken = r'^redisq_queue_trouble{.*rule="(.*)",severity="(.*)"} 1.0$'
+        assert sorted(re.findall(broken, metrics, re.M)) == [
+            ("condition", "critical"),
+            ("dying", "critical"),
+        ]
+        assert "dead>2" in daemon.lines[0] and "paused" not in daemon.lines[0]
+
+
+@pytest.mark.slow
 def test_it_outlives_its_server(hook: Hook, tmp_path: Path) -> None:
     with EmbeddedServer(BINARIES["valkey"]) as server, ExitStack() as stack:
         server.kill()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from redisq_ops.core.worker.health import PageServer
+    from redisq_ops.ops.check.rules import Rules
     from redisq_ops.ops.inspect.overview import Overview
 
 commands = typer.Typer()
@@ -62,23 +63,26 @@ def metrics(
     """
     from prometheus_client import generate_latest
 
+    from redisq_ops.ops.check.rules import Rules
+
+    rules = Rules()
     if file is not None and once:
         raise BadInput("--file or --once: give one of them")
     _host_and_port(listen)
     if once or file is not None:
-        text = generate_latest(_registry(s, names or ())).decode()
+        text = generate_latest(_registry(s, names or (), rules)).decode()
         if file is not None:
             _replace(file, text)  # before an error: old figures would be taken for new ones
         down = "\nredisq_up 0.0\n" in text
         if names or down:
-            _read(s).of(names or ())  # raises the error
+            _read(s, rules).of(names or ())  # raises the error
         if down:
             raise Unreachable("the server could not be read")
         for line in text.splitlines() if file is None else ():
             tell(line)
         return 0
-    _read(s).of(names or ())  # a wrong address, password or name is reported now
-    with closing(serve(s, names or (), listen)) as server:
+    _read(s, rules).of(names or ())  # a wrong address, password or name is reported now
+    with closing(serve(s, names or (), listen, rules)) as server:
         say(served(server, listen))
         stopped = Event()
         with handled(lambda *_: stopped.set()):
@@ -86,13 +90,14 @@ def metrics(
     return 0
 
 
-def serve(s: Session, names: Sequence[str], listen: str) -> PageServer:
-    """Serve the metrics of the queues whose name matches until the server is closed."""
+def serve(s: Session, names: Sequence[str], listen: str, rules: Rules) -> PageServer:
+    """Serve the metrics of the queues whose name matches until the server is closed; ``rules``
+    say what is trouble."""
     from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
     from redisq_ops.core.worker.health import PageServer
 
-    address, registry = _host_and_port(listen), _registry(s, names)
+    address, registry = _host_and_port(listen), _registry(s, names, rules)
     try:
         server = PageServer(
             *address, {"/metrics": lambda: (CONTENT_TYPE_LATEST, generate_latest(registry))}
@@ -116,20 +121,20 @@ def _host_and_port(listen: str) -> tuple[str, int]:
     return address
 
 
-def _registry(s: Session, names: Sequence[str]) -> CollectorRegistry:
+def _registry(s: Session, names: Sequence[str], rules: Rules) -> CollectorRegistry:
     from prometheus_client import CollectorRegistry
 
     from redisq_ops.ops.metrics import QueueCollector
 
     registry = CollectorRegistry()
-    registry.register(QueueCollector(lambda: _read(s), names))
+    registry.register(QueueCollector(lambda: _read(s, rules), names, rules))
     return registry
 
 
-def _read(s: Session) -> Overview:
+def _read(s: Session, rules: Rules) -> Overview:
     from redisq_ops.ops.inspect.overview import overview
 
-    return s.run(overview(s.deployment))
+    return s.run(overview(s.deployment, lambda name: rules.of(name).limits))
 
 
 def _replace(path: Path, text: str) -> None:

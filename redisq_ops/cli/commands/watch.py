@@ -82,7 +82,8 @@ def watch(s: Session, given: WatchOptions) -> int:
             written = RecordingFile(given.recording, given.most * 1_000_000)
             file = stack.enter_context(closing(written))
             tasks.append((SAMPLE_S, Recording(s, file)))
-        server = stack.enter_context(closing(serve(s, given.judging.names or (), given.listen)))
+        names = given.judging.names or ()
+        server = stack.enter_context(closing(serve(s, names, given.listen, rules)))
         if told is None:
             say("nobody is told of trouble: the configuration has no table [notify]")
         else:
