@@ -13,7 +13,6 @@ from redisq_ops.core.model.clock import countdown
 from redisq_ops.core.model.entry import STATES, Counts, EntryOutcome, Request
 from redisq_ops.core.model.errors import BadInput, NotFound, TimedOut, Unreachable
 from redisq_ops.core.model.exit_codes import DONE, FAILED, PARTLY_DONE
-from redisq_ops.core.redis.operation import together
 from redisq_ops.ops.filter.time import duration_ms
 
 from ..options import argument, command, option
@@ -255,6 +254,7 @@ async def _counted(deployment: Deployment, queue: Queue[Any]) -> tuple[Counts, i
     from redisq_ops.core.engine.queue_types import KINDS
     from redisq_ops.core.engine.registration_marks import marked
     from redisq_ops.core.engine.registry import find
+    from redisq_ops.core.redis.operation import together
 
     look = marked if queue.kind in KINDS else find
     counts, entry = await together(queue.counts.op(), look(queue.name, deployment.prefix))
