@@ -33,7 +33,7 @@ from redisq_ops.ops.terminal import kind_of, no_list
 from .address import queue_named, queues_named, tell_unread_queues
 from .filter_options import filtered, pages, reads_payloads
 from .options import Selecting, When
-from .output import age, emit, printable, say, when
+from .output import age, as_line, conclude, emit, printable, say, when
 from .payload_argument import payload_bytes
 from .rows import entries_found, entry_cells, entry_row, entry_table, tell_unread
 from .session import Session
@@ -192,9 +192,9 @@ def schedule(s: Session, address: str, payload: str, asked: When) -> int:
         restore = hint("trash", "restore", f"{queue.name}/{id}")
         raise Exists(f"{address} was there before and is in the trash: {restore} brings it back")
     if s.json:
-        emit({"queue": queue.name, **asdict(done)})
+        conclude(as_line({"queue": queue.name, **asdict(done)}))
     else:
         due = when(done.ready_ms, s.utc)
         word = "ready" if done.ready_ms > now_ms else "ready now, due"
-        print(f"{address} {word} {due}")
+        conclude(f"{address} {word} {due}")
     return 0

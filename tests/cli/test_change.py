@@ -874,6 +874,24 @@ def test_a_full_stdout_does_not_hide_what_was_done(
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("json_", ["", "--json"])
+@pytest.mark.parametrize(
+    "words",
+    ["workers requeue mail w1 --min-idle 0s --yes", "delay add later/e x --in 1h"],
+)
+@pytest.mark.usefixtures("on_path")
+def test_a_full_stdout_makes_no_change_look_like_a_failure(
+    words: str, json_: str, url: str, client: redis.Redis
+) -> None:
+    queue = RequestQueue(client, "mail")
+    queue.submit([b"x"], id="r")
+    queue.take(1, consumer="w1")
+    command = f"redisq --url {url} {words} {json_} >/dev/full"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "stdout: No space left on device" in done.stderr
+
+
 def kept_of(client: redis.Redis) -> list[bytes]:
     """Keys of the journal, and of what undoes its changes."""
     return [key for key in client.scan_iter() if re.search(rb":(op|undo|ops)\b", key)]

@@ -12,9 +12,9 @@ from redisq_ops.ops.change.outcome import ChangeOutcome
 from redisq_ops.ops.filter.time import per_second
 from redisq_ops.ops.hint import hint
 
-from ..confirm_and_run import agreed
+from ..confirm_and_run import agreed, ended
 from ..options import MOST, Go, command, flag, option, options
-from ..output import age_or_none, count, emit, printable, progress, quantity, say, table, tell
+from ..output import age_or_none, count, emit, progress, quantity, say, table, tell
 from ..session import Session
 
 if TYPE_CHECKING:
@@ -95,10 +95,10 @@ def discover(s: Session, given: DiscoverOptions) -> int:
         lines = (", ".join(e.name for e in new[:SHOWN]) + (", …" if len(new) > SHOWN else ""),)
         facts = {"verb": "register", "matched": len(new), "queues": [e.name for e in new]}
         if not new:
-            _ended(s, None, "nothing new to register")
+            ended(s, ChangeOutcome(None, 0), "nothing new to register")
         elif agreed(s, [Preview(title, lines, facts=facts)], given.go, given.rate):
             outcome = s.run(register(s.deployment, new))
-            _ended(s, outcome, "registered")
+            ended(s, outcome, "registered", undo=False)
             return outcome.exit_code or (PARTLY_DONE if broken else DONE)
     return PARTLY_DONE if broken else DONE
 
@@ -174,14 +174,3 @@ def _print(s: Session, rows: list[Discovered]) -> None:
                 tell(f"  {row.name}: only shown: {row.counts.only_shown}")
             if row.checkup.unseen:
                 tell(f"  {row.name}: not looked at: {row.checkup.unseen}")
-
-
-def _ended(s: Session, outcome: ChangeOutcome | None, what: str) -> None:
-    if s.json:
-        emit(outcome or ChangeOutcome(None, 0))
-    elif outcome is None:
-        tell(f"0 matched: {what}")
-    else:
-        skipped = ", ".join(f"{count(n)} {why}" for why, n in outcome.skipped.items())
-        done = f"{count(outcome.done)} of {count(outcome.matched)}"
-        print(printable(f"{what}: {done}" + (f", skipped {skipped}" if skipped else "")))

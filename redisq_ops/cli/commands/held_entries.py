@@ -15,7 +15,7 @@ from redisq_ops.ops.terminal import kind_of
 from ..completion import workers as workers_of
 from ..confirm_and_run import agreed, drive, ended, nothing_matched, tell_interrupted
 from ..options import PLAN, QUEUE, Go, argument, command, flag, option, options
-from ..output import count, emit, printable, reading, say, untouched
+from ..output import as_line, conclude, count, printable, reading, say, untouched
 from ..session import Session
 from .workers import commands, workers
 
@@ -274,13 +274,13 @@ def _changed(
         return 0
     finished = drive(s, change, preview.what, s.again)
     if s.json:
-        emit(asdict(outcome) | {"removed": steps.removed})
+        conclude(as_line(asdict(outcome) | {"removed": steps.removed}))
     else:
         skipped = ", ".join(f"{count(n)} {reason}" for reason, n in outcome.skipped.items())
         past = f"{'removed' if remove and steps.removed else 'took from'} {held.what} of {queue}"
         line = f"{past}: {count(outcome.done)} of {count(outcome.matched)} entries"
         line += f" to {to}" if to else " acknowledged" if acknowledge else " wait again"
-        print(printable(line + (f", skipped {skipped}" if skipped else "") + f" (op {outcome.op})"))
+        conclude(line + (f", skipped {skipped}" if skipped else "") + f" (op {outcome.op})")
         if outcome.done and outcome.op and steps.undoable:
             say(printable(f"undo with: {hint('undo', outcome.op)}"))
     if not finished:
