@@ -16,10 +16,15 @@ class KeepingModel(Model):
         self.results: dict[str, tuple[bytes, int]] = {}  # what handlers returned, and when
         super().__init__(*args, **options)
 
+    def shift(self, unit: Unit, to: str, at: int) -> None:
+        super().shift(unit, to, at)
+        if to in ("done", "gone"):  # an earlier run's is not this one's
+            self.results.pop(unit.id, None)
+
     def finish(self, unit: Unit, s: Settlement) -> None:
+        super().finish(unit, s)
         if s.outcome == "result":
             self.results[unit.id] = (s.value, self.now)
-        super().finish(unit, s)
 
     def check_room(self) -> None:
         kept = {k.decode(): v for k, v in self.client.hgetall(self.key("result")).items()}

@@ -38,6 +38,7 @@ local function storage_again(id)
   local at, content = row:match('^(%d+) (.*)$')
   if not at then corrupt_values_fail(next, id, 'a time and a payload') end
   begun[#begun + 1] = id
+  results_none({id})
   renewed[#renewed + 1], renewed[#renewed + 2] = id, content
   return tonumber(at)
 end
