@@ -486,13 +486,15 @@ class Dashboard(App[Exception]):
     # --- server ----------------------------------------------------------------------------------
 
     def switch_server(self, context: str) -> None:
-        """Switch to another context's server; queue, filters and notifications are dropped."""
+        """Switch to another context's server; screens, queue, filters and notifications of this one
+        are dropped."""
         if self.changes.running:
             self.refuse("A change is running here: Esc stops it, then :ctx leaves.")
             return
         source = self.host.open_context(context)
-        self.workers.cancel_group(self, "poller")
-        self.workers.cancel_group(self, "jump")
+        self.navigation.close_screens()
+        for group in ("poller", "jump", "marks"):
+            self.workers.cancel_group(self, group)
         self.source, self.snapshot, self.problem, self.seen_at = source, None, None, None
         self.queue, self.view = None, "overview"
         for view in self.views.values():

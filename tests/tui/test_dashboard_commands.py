@@ -283,10 +283,13 @@ def test_another_context_is_shown_with_nothing_of_the_one_before(
             await press(pilot, "space", "colon", *"ctx b", "tab", "enter")
             await see_line(pilot, "can't read password file /nowhere")
             assert "r/3" in text(app)
+            await press(pilot, "enter")
+            assert isinstance(app.screen, DetailScreen)
             await press(pilot, "colon", *"ctx", "enter")
             await see(pilot, "● -  ", "the server that the dashboard was started on  connected")
             await press(pilot, "down", "down", "enter")  # bad, prod
             await see(pilot, "PROD", other.url, "read-only")
+            assert len(app.screen_stack) == 1, "an entry of the server before"
             await press(pilot, "colon", *"ctx", "enter")
             await see(pilot, f"● prod  {other.url}  connected")
             await press(pilot, "escape")
