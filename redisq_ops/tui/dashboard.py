@@ -239,7 +239,6 @@ class Dashboard(App[Exception]):
             if self.answered:
                 self.current.show(seen.snapshot)
                 self.preview.show(seen.snapshot)
-                self.navigation.fetched()
             for screen in self.screen_stack:
                 if isinstance(screen, (OpenedScreen, ServerScreen)):
                     screen.show(seen.snapshot)

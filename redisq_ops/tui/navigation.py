@@ -30,8 +30,6 @@ class Navigation:
         self._history = NavigationHistory()
         self._left: VisitedPlace | None = None
         """the place that the present step leaves"""
-        self._row: str | None = None
-        """where the cursor goes once the rows are here"""
         self._back: View | None = None
         """the view whose row opened this one, where Esc leads back to"""
 
@@ -54,13 +52,7 @@ class Navigation:
         """The step that `leaving` began is over."""
         if self._left is not None and self._left != self.here:
             self._history.leave(self._left)
-        self._left = self._row = None
-
-    def fetched(self) -> None:
-        """The rows of the view are here."""
-        if self._row is not None:
-            self._app.current.table.go_to(self._row)
-            self._row = None
+        self._left = None
 
     def back(self) -> str:
         """Go to the place before; returns why not, empty if it worked."""
@@ -125,7 +117,6 @@ class Navigation:
         self._back = None
         if name == "overview" and app.queue is not None:
             app.current.table.go_to(app.queue)
-            app.current.keep(app.queue)  # where no row is loaded yet
         self.arrived()
         app.refresh_bindings()
         app.look()
@@ -235,7 +226,8 @@ class Navigation:
         if filter is not None:
             self._app.current.narrow(filter)
             self._app.look()
-        self._row = row
+        if row is not None:
+            self._app.current.table.go_to(row)
 
     def narrowed(self, view: View, expression: str) -> None:
         """Show another view, filtered by ``expression``; Esc leads back."""

@@ -442,6 +442,53 @@ def test_enter_searches_all_entries_for_a_filter_and_not_only_the_loaded(
 
 
 @pytest.mark.slow
+def test_cursor_and_marks_stay_when_a_search_ends_and_when_what_it_found_is_outdated(
+    url: str, client: redis.Redis
+) -> None:
+    bury(client, "r", 600)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        app.current.narrow(app.current.parsed("id~/5", utc=True))
+        app.poller.wake()
+        await see(pilot, "the 500 loaded of 600")
+        await press(pilot, "j", "j", "space", "j")
+        under, marks = app.current.table.identity, app.current.table.marks
+        assert under and marks
+        await press(pilot, "f")
+        await see(pilot, "all searched at")
+        assert (app.current.table.identity, app.current.table.marks) == (under, marks)
+        app.drop_scan(None)
+        app.poller.wake()
+        await see(pilot, "the 500 loaded of 600")
+        assert (app.current.table.identity, app.current.table.marks) == (under, marks)
+        assert not app.current.table.new
+
+    drive_in(url, body, "5", queue="mail")
+
+
+@pytest.mark.slow
+def test_cursor_and_marks_stay_when_all_dead_letters_have_been_grouped(
+    url: str, client: redis.Redis
+) -> None:
+    for number, name in enumerate(("A", "B", "C", "D")):
+        bury(client, f"r{name}", 160 + number, Failure(f"{name}Error", name))
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await see(pilot, "of 646 dead")
+        await press(pilot, "j", "space", "j")
+        under, marks = app.current.table.identity, app.current.table.marks
+        assert under and marks
+        await press(pilot, "f")
+        await see(pilot, "all 646 dead at")
+        assert (app.current.table.identity, app.current.table.marks) == (under, marks)
+        await press(pilot, "escape")
+        await see(pilot, "the latest 500")
+        assert (app.current.table.identity, app.current.table.marks) == (under, marks)
+
+    drive_in(url, body, "7", queue="mail")
+
+
+@pytest.mark.slow
 def test_a_filter_without_a_match_says_how_many_were_looked_at(
     url: str, client: redis.Redis
 ) -> None:

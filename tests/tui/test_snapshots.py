@@ -985,7 +985,7 @@ def at(queue: str) -> Action:
     """The cursor on a queue of the overview."""
 
     async def step(app: Top, source: Seeded) -> None:
-        app.current.keep(queue)
+        app.current.table.go_to(queue)
         if app.current.snapshot is not None:
             app.current.show(app.current.snapshot)
 

@@ -187,3 +187,33 @@ def test_every_view_fits_its_width(width: int) -> None:
                 assert " of " in lines[-2] or lines[-2].strip()[:40] in reason, lines[-2]
 
     show(Seeded, body, width)
+
+
+def test_the_cursor_is_not_pulled_back_by_rows_that_come_after_it_was_moved() -> None:
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        source = app.source
+        assert isinstance(source, Unanswered)
+
+        async def moved_before_an_answer(leave: str) -> None:
+            source.answers.clear()
+            await pilot.press(leave)
+            await pilot.pause()
+            left = app.current.table.identity
+            await pilot.press("j")
+            under = app.current.table.identity
+            assert under is not None and under != left
+            source.answers.set()
+            await settled(app, pilot)
+            assert app.current.table.identity == under
+
+        source.answers.set()
+        await settled(app, pilot)
+        app.current.table.go_to("mail")
+        await pilot.press("enter")
+        await settled(app, pilot)
+        await pilot.press("j", "j", "6")
+        await settled(app, pilot)
+        await moved_before_an_answer("less_than_sign")
+        await moved_before_an_answer("escape")
+
+    show(Unanswered, body)

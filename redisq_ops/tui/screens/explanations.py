@@ -73,4 +73,4 @@ class Explanations:
             app.navigation.narrowed(link.view, link.filter)
         else:
             app.navigation.show_view(link.view)
-            app.current.keep(link.row)
+            app.current.table.go_to(link.row)

@@ -168,6 +168,8 @@ class PagedTable(ScrollView, can_focus=True):
         self._kept: frozenset[str] | None = None
         self._left_out: frozenset[str] = frozenset()
         self._sort: tuple[str, str] = ("", "")
+        self._awaited: str | None = None
+        """the row that the cursor goes to with the next rows"""
         self._layout: tuple[tuple[TableColumn, int, int], ...] = ()
         self._asked: tuple[int, int] | None = None
         self._needs: dict[str, int] = {}
@@ -184,6 +186,11 @@ class PagedTable(ScrollView, can_focus=True):
     def held(self) -> str | None:
         """The entry on which the cursor stays; None while it follows the first line."""
         return self._cursor.held
+
+    @property
+    def awaited(self) -> str | None:
+        """The row that the cursor goes to with the next rows, if it is among them."""
+        return self._awaited
 
     @property
     def cursor(self) -> int:
@@ -277,12 +284,16 @@ class PagedTable(ScrollView, can_focus=True):
             self._bring_in_sight()
         self._repaint()
         self._ask()
+        if self._awaited is not None:
+            self.go_to(self._awaited)
+            self._awaited = None
         self._say_moved(before)
 
     def clear(self) -> None:
         """Drop rows, cursor and marks before another list is shown."""
         before = self.identity
         self._cursor, self._asked, self._needs = RowCursor(), None, {}
+        self._awaited = None
         self.mark(())
         self._resize_contents()
         self._bring_in_sight()
@@ -291,8 +302,11 @@ class PagedTable(ScrollView, can_focus=True):
         self._say_moved(before)
 
     def go_to(self, identity: str) -> None:
-        """Put the cursor on this entry, if it is loaded."""
-        if (line := self._cursor.line_of(identity)) is not None:
+        """Put the cursor on this entry: now or, if it isn't loaded, with the next rows, unless it
+        is moved before."""
+        line = self._cursor.line_of(identity)
+        self._awaited = identity if line is None else None
+        if line is not None:
             self._move_to(line)
 
     def see_all(self) -> None:
@@ -410,7 +424,7 @@ class PagedTable(ScrollView, can_focus=True):
         return 0 <= self.cursor - self.scroll_offset.y < self._page
 
     def _move_to(self, index: int) -> None:
-        before = self.identity
+        before, self._awaited = self.identity, None
         self._cursor.move_to(index)
         self._bring_in_sight()
         self._repaint()

@@ -154,8 +154,6 @@ class QueueView(Vertical):
         self._shown = 0
         self._item_of: dict[str, Any] = {}
         """the listed items, by the identities of their rows"""
-        self._kept: str | None = None
-        """the row that the cursor returns to, once it is loaded"""
 
     # --- for subclasses to override ------------------------------------------------------------
 
@@ -364,22 +362,27 @@ class QueueView(Vertical):
         """Show only the loaded rows that match; None: all. The cursor stays on its row if ``keep``
         is true or the filter is removed."""
         if query != self.filter:
-            self._kept = self.table.identity if keep or query is None else None
+            kept = self.table.identity if keep or query is None else None
             self.filter, self.everything = query, False
-            self.rearrange()
+            self.rearrange(kept)
 
-    def keep(self, identity: str) -> None:
-        """Put the cursor on this row as soon as it is loaded."""
-        self._kept = identity
-
-    def rearrange(self) -> None:
-        """Show the first rows of the changed order or filter; marks stay."""
+    def rearrange(self, kept: str | None = None) -> None:
+        """Show the rows of the changed order or filter, with the cursor on the row ``kept`` or else
+        on the first; marks stay."""
         marks = self.table.marks
         self.table.clear()
         self.table.mark(marks)
+        if kept is not None:
+            self.table.go_to(kept)
         self._say_order()
         if self.snapshot is not None:
             self.show(self.snapshot)
+
+    def show_again(self) -> None:
+        """Show other rows of the same snapshot; cursor and marks stay, and none counts as new."""
+        if self.snapshot is not None:
+            self.show(self.snapshot)
+            self.table.see_all()
 
     def forget(self) -> None:
         """Drop rows, marks and filter, because another queue is opened."""
@@ -408,9 +411,6 @@ class QueueView(Vertical):
         self.table.empty = self._nothing_here(snapshot)
         number = "" if self.local else listed.number
         self.table.show(RowWindow(start, total, rows, self.local or listed.exact, number))
-        if self._kept is not None:
-            self.table.go_to(self._kept)
-            self._kept = None
         self._say_order()
 
     def _draw_chart(self, snapshot: Snapshot) -> None:

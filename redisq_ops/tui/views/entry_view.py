@@ -86,7 +86,7 @@ class EntryView(QueueView):
     def take(self, found: SearchResult | None) -> None:
         """Show what a search has found; None: filter the loaded rows again."""
         self.found = found
-        self.rearrange()
+        self.show_again()
 
     def narrow(self, query: Query | None, keep: bool = False) -> None:
         if query != self.filter:

@@ -83,9 +83,7 @@ class GroupsView(NewGroupsView):
     def take(self, whole: Scanned | None) -> None:
         """Show the groups of a scan; None: of the latest dead letters again."""
         self.whole = whole
-        self.table.clear()
-        if self.snapshot is not None:
-            self.show(self.snapshot)
+        self.show_again()
 
     def acted_on(self, chosen: tuple[str, ...]) -> None:
         """Keep the groups of a scan on the screen, without those that the change handled."""
@@ -96,8 +94,7 @@ class GroupsView(NewGroupsView):
                 groups=tuple(group for group in self.whole.groups if group not in gone),
                 looked=self.whole.looked - sum(group.count for group in gone),
             )
-            if self.snapshot is not None:
-                self.show(self.snapshot)
+            self.show_again()
         elif self.whole is not None:
             self.take(None)
 

@@ -169,7 +169,7 @@ class OverviewView(QueueView):
 
     def _is_unfolded(self, fold: JudgedQueue) -> bool:
         """Whether its queues are listed; from now on, too, if one of them has the cursor."""
-        if any(queue.name in (self._kept, self.table.held) for queue in fold.members):
+        if any(queue.name in (self.table.awaited, self.table.held) for queue in fold.members):
             self._unfolded.add(fold.name)
         return fold.name in self._unfolded
 
@@ -181,9 +181,7 @@ class OverviewView(QueueView):
         else:
             self.table.go_to(identity)
             self._unfolded.discard(identity)
-        if self.snapshot is not None:
-            self.show(self.snapshot)
-            self.table.see_all()
+        self.show_again()
 
     def forget(self) -> None:
         super().forget()
