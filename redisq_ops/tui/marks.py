@@ -41,6 +41,12 @@ class Mark:
         return f"{self.view} {self.address}"
 
 
+def marks_in(view: QueueView, queue: str | None) -> list[Mark]:
+    """The marks of a view as it is now; ``queue``: the open one."""
+    of = None if view.of_all_queues else queue
+    return [Mark(of, view.name_, one) for one in sorted(view.table.marks)]
+
+
 class Marks:
     """Keeps the marks of a queue's views while another queue is open."""
 
@@ -61,10 +67,15 @@ class Marks:
     def all(self, queue: str | None, views: Sequence[QueueView]) -> Iterator[Mark]:
         """Every mark; ``queue``: the open one."""
         for view in views:
-            of = None if view.of_all_queues else queue
-            yield from (Mark(of, view.name_, one) for one in sorted(view.table.marks))
+            yield from marks_in(view, queue)
         for (name, view_name), marks in self._away.items():
             yield from (Mark(name, view_name, one) for one in sorted(marks))
+
+    def take_away(
+        self, marks: Iterable[Mark], queue: str | None, views: Sequence[QueueView]
+    ) -> None:
+        """Take these marks away, wherever they are by now; ``queue``: the open one."""
+        self.set(set(self.all(queue, views)) - set(marks), queue, views)
 
     def set(self, marks: Iterable[Mark], queue: str | None, views: Sequence[QueueView]) -> None:
         """Mark exactly these rows; ``queue``: the open one."""

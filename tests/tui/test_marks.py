@@ -84,6 +84,24 @@ def test_marks_of_several_queues_are_listed_opened_taken_away_and_acted_on(
     drive_in(url, body, "5", queue="mail", size=(140, 30))
 
 
+def test_a_change_takes_away_the_marks_it_was_made_of_and_no_others(
+    url: str, client: redis.Redis
+) -> None:
+    mail = bury(client, "a", 4)
+    bury(client, "b", 3, name="news")
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await on(app, pilot, "mail", "dead", "a/1", "a/2")
+        await asked(pilot, "P")
+        await press(pilot, "r", *"1", "y")  # one a second
+        await until(pilot, lambda: len(dead(mail)) == 3)
+        await on(app, pilot, "news", "dead", "b/1", "b/2", "b/3")
+        await told(pilot, "2 replayed")
+        assert app.marked == tuple(Mark("news", "dead", f"b/{n}") for n in (1, 2, 3))
+
+    drive_in(url, body, "5", queue="mail", size=(140, 30))
+
+
 @pytest.mark.parametrize("kind", ["sidekiq", "celery"])
 def test_many_marks_cost_one_look_at_each_state(client: redis.Redis, kind: str) -> None:
     fill(client, kind, 600)

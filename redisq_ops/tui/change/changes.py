@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from redisq_ops.ops.terminal import printable
 from redisq_ops.tui.keys.key_refusals import OF_CLIENTS, nothing_selected
+from redisq_ops.tui.marks import marks_in
 from redisq_ops.tui.views.consumers import parted
 
 if TYPE_CHECKING:
@@ -443,7 +444,8 @@ class Changes:
         return None
 
     async def _run(self, run: Callable[[], Awaitable[bool]], view: QueueView | None) -> None:
-        changed = False
+        changed, app = False, self._app
+        marks = [] if view is None else marks_in(view, app.queue)
         try:
             changed = await run()
         except Exception as error:  # a failed change must not end the dashboard
@@ -451,10 +453,10 @@ class Changes:
         finally:
             self.progress = ""
             if changed:
-                self._app.drop_scan(view)
+                app.drop_scan(view)
+                # Other marks stay, also those of another queue that is open by now.
+                app.marks.take_away(marks, app.queue, list(app.views.values()))
             if view is not None:
                 view.everything = False
-                if changed:  # after a No the marks stay
-                    view.table.mark(())
-            self._app.say_status()
-            self._app.poller.wake()
+            app.say_status()
+            app.poller.wake()
