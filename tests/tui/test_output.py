@@ -54,6 +54,23 @@ def test_commands_show_their_output_and_what_they_would_ask(url: str, client: re
     drive_in(url, body, "5", queue="mail", size=(120, 40))
 
 
+def test_a_command_and_an_id_that_look_like_markup_are_shown_as_they_are(
+    url: str, client: redis.Redis
+) -> None:
+    queue = RequestQueue(client, "mail")
+    queue.submit([b"x"], id="r[b]")
+    (taken,) = queue.take(1, consumer="w1").deliveries
+    queue.settle([Settlement(taken, "reject", Failure("E", "no").encoded())])
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await typed(app, pilot, "dlq ls mail --where 'error~[/]tmp'")
+        await see(pilot, "redisq dlq ls mail --where 'error~[/]tmp'", "ended with 0")
+        await press(pilot, "escape", "ctrl+p")
+        await see(pilot, "for r[b]/1")
+
+    drive_in(url, body, "5", queue="mail")
+
+
 def test_a_command_may_end_while_its_screen_is_taken_apart(url: str, client: redis.Redis) -> None:
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         screen = await typed(app, pilot, "ls --watch 100ms")

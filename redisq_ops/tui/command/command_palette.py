@@ -14,6 +14,7 @@ from textual import on
 from textual.actions import parse as parse_action
 from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
+from textual.markup import escape
 from textual.types import IgnoreReturnCallbackType
 from textual.widgets import Input
 
@@ -125,10 +126,11 @@ class PaletteEntries(Provider):
 
     async def discover(self) -> Hits:
         for one in self._entries:
-            yield DiscoveryHit(Content(one.words), one.run, one.words, one.help)
+            yield DiscoveryHit(Content(one.words), one.run, one.words, escape(one.help))
 
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)
         for one in self._entries:
             if (score := matcher.match(one.words)) > 0:
-                yield Hit(score, matcher.highlight(one.words), one.run, one.words, one.help)
+                words = matcher.highlight(one.words)
+                yield Hit(score, words, one.run, one.words, escape(one.help))

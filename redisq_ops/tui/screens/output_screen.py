@@ -16,6 +16,7 @@ from typing import ClassVar, Final
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Log
 
@@ -56,7 +57,7 @@ class OutputScreen(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         with self._sheet:
-            self._sheet.border_title = self._line
+            self._sheet.border_title = Content(self._line)  # it may look like markup
             yield self._log
         yield KeyFooter()
 
