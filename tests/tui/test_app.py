@@ -1091,6 +1091,41 @@ def test_hold_goes_on_where_one_of_the_marked_requests_has_ended(
 
 
 @pytest.mark.slow
+def test_hold_tells_of_what_a_colleague_held_meanwhile_and_names_only_its_own_change(
+    url: str, client: redis.Redis
+) -> None:
+    queue = RequestQueue(client, "mail")
+    for id in ("r1", "r2", "r3"):
+        queue.submit([b"x"], id=id)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        async def hold(id: str) -> str:
+            """What is told if this request is paused while the question is open."""
+            await asked(pilot, "H")
+            change = control.change_request(queue, id, "pause", Author("ada", "ops-1"))
+            await asyncio.to_thread(run, client, change)
+            app.clear_notifications()
+            await press(pilot, "y")
+            await told(pilot, "paused")
+            (note,) = app._notifications
+            return note.message
+
+        await press(pilot, "space", "j", "space")
+        said = await hold("r1")
+        assert app.changes.last_op is not None
+        assert said.split("\n") == [
+            "1 of 2 requests of mail paused, 1 so already",
+            f"{app.changes.last_op} · U undoes it",
+        ]
+        await until(pilot, lambda: not app.changes.running)
+        app.current.table.mark(())
+        await press(pilot, "j")
+        assert await hold("r3") == "request mail/r3 paused: it was so already"
+
+    drive_in(url, body, "3")
+
+
+@pytest.mark.slow
 def test_hold_stops_the_marked_requests_only(url: str, client: redis.Redis) -> None:
     queue = RequestQueue(client, "mail")
     for id in ("r1", "r2", "r3"):

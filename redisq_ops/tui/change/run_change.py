@@ -411,7 +411,7 @@ async def _hold_each(
     acts: Sequence[Callable[[], Coroutine[Any, Any, ChangeOutcome]]],
 ) -> bool:
     """Pause or resume one after the other, and tell which could not be; whether one was."""
-    done, refused = 0, list[str]()
+    ops, same, refused = list[str](), 0, list[str]()
     for act in acts:
         try:
             outcome = await arun(changes.deployment.client, act())
@@ -421,13 +421,19 @@ async def _hold_each(
             refused += [str(error), "The rest was left as it is."]
             break
         else:
-            done, changes.last_op = done + 1, outcome.op or changes.last_op
-    if not refused:
-        _show_paused(changes, f"{what} {PAST[verb]}", done)
-        return True
-    some = [f"{count(done)} of {what} {PAST[verb]}"] if len(acts) > 1 else []
-    changes.tell("\n".join([*some, *refused]), False)
-    return bool(done)
+            ops += [outcome.op] if outcome.op else []
+            same += outcome.op is None
+    said = f"{what} {PAST[verb]}"
+    if len(acts) == 1:
+        lines = [] if refused else [f"{said}: it was so already" if same else said]
+    else:
+        some = "" if len(ops) == len(acts) else f"{count(len(ops))} of "
+        lines = [some + said + (f", {count(same)} so already" if same else "")]
+    if ops:
+        changes.last_op = ops[-1]
+        lines.append(f"{ops[-1]} · U undoes {'it' if len(ops) == 1 else 'the last one'}")
+    changes.tell("\n".join([*lines, *refused]), not refused)
+    return bool(ops)
 
 
 def tell_one(changes: Changes, outcome: ChangeOutcome, what: str) -> bool:
@@ -438,9 +444,3 @@ def tell_one(changes: Changes, outcome: ChangeOutcome, what: str) -> bool:
     changes.last_op = outcome.op
     changes.tell(f"{what}\n{outcome.op} · U undoes it")
     return True
-
-
-def _show_paused(changes: Changes, what: str, number: int) -> None:
-    last = "it" if number == 1 else "the last one"
-    how = f"\n{changes.last_op} · U undoes {last}" if changes.last_op else ""
-    changes.tell(f"{what}{how}")
