@@ -442,6 +442,24 @@ def test_enter_searches_all_entries_for_a_filter_and_not_only_the_loaded(
 
 
 @pytest.mark.slow
+def test_a_search_and_a_scan_that_could_not_read_all_do_not_claim_all(
+    url: str, client: redis.Redis
+) -> None:
+    bury(client, "r", 600)
+    client.hset("redisq:{mail}:meta", "r/7", "garbage")
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await press(pilot, "f")
+        await see(pilot, "599 dead at", ": 1 entry has a corrupt record (r/7); Esc")
+        assert "all 599 dead" not in text(app)
+        await press(pilot, "5", "slash", *"nowhere", "enter")
+        await see(pilot, "part searched at", "corrupt record (r/7); f: again", "not all looked at")
+        assert "all searched" not in text(app)
+
+    drive_in(url, body, "7", queue="mail", size=(160, 30))
+
+
+@pytest.mark.slow
 def test_cursor_and_marks_stay_when_a_search_ends_and_when_what_it_found_is_outdated(
     url: str, client: redis.Redis
 ) -> None:

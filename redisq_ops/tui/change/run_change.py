@@ -255,10 +255,12 @@ async def group_all(changes: Changes, name: str) -> Scanned | None:
         if changes.stopping:
             changes.tell("Stopped: the list shows the groups of the latest dead letters again.")
             return None
-    groups = grouping.groups
+    groups, unread = grouping.groups, grouping.scan.unread
+    if unread:
+        changes.tell(f"Not everything could be grouped: {unread}", False)
     ranked = tuple(groups.ranked())
     others = groups.others
-    return Scanned(ranked, groups.total, others.groups, others.count, grouping.now_ms)
+    return Scanned(ranked, groups.total, others.groups, others.count, grouping.now_ms, unread)
 
 
 async def undo(changes: Changes, name: str | None) -> bool:

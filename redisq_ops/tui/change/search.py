@@ -37,4 +37,4 @@ async def search(changes: Changes, name: str, state: State, query: Query) -> Sea
             return None
     if scan.unread:
         changes.tell(f"Not everything could be searched: {scan.unread}", False)
-    return SearchResult(query, tuple(kept), scan.found, now)
+    return SearchResult(query, tuple(kept), scan.found, now, scan.unread)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from redisq_ops.core.model.entry import Entry
 from redisq_ops.ops.inspect.snapshot import Snapshot
-from redisq_ops.ops.terminal import count, date
+from redisq_ops.ops.terminal import count, date, printable
 from redisq_ops.tui.table.table_model import Cell
 from redisq_ops.tui.theme import DIM
 
@@ -63,6 +63,8 @@ class SearchResult:
     matches: int
     """how many match"""
     at_ms: int
+    unread: str = ""
+    """what could not be read, so that it may match, too; empty: everything was read"""
 
 
 class EntryView(QueueView):
@@ -103,7 +105,8 @@ class EntryView(QueueView):
         said = super().status
         if (found := self.found) is not None:
             when = date(found.at_ms, getattr(self.app, "zone", None), offset=False)
-            said.append(f"all searched at {when}; f: again")
+            some = f": {printable(found.unread, 60)}" if found.unread else ""
+            said.append(f"{'part' if some else 'all'} searched at {when}{some}; f: again")
         elif self.searchable:
             said.append("f: search all")
         elif not self.local and not self._items.exact and self._items.counted is not None:
@@ -130,6 +133,8 @@ class EntryView(QueueView):
         if self.found is None:
             return super()._looked_at
         number = self._counted
+        if self.found.unread:
+            return "not all"
         return "all" if number is None else count(number) if number else ""
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from redisq_ops.ops.inspect.snapshot import Snapshot
-from redisq_ops.ops.terminal import count
+from redisq_ops.ops.terminal import count, printable
 from redisq_ops.tui.table.table_model import Cell
 from redisq_ops.tui.theme import DIM
 
@@ -30,6 +30,8 @@ class Scanned:
     other_groups: int
     other_entries: int
     at_ms: int
+    unread: str = ""
+    """what could not be read, and so is in no group; empty: everything was read"""
 
 
 def _share(group: ErrorGroup, view: GroupsView) -> Cell:
@@ -150,7 +152,9 @@ class GroupsView(NewGroupsView):
         said = super().status
         if self.whole is not None:
             when = moment(self.whole.at_ms, zone_of(self))
-            said.append(f"all {count(self.whole.looked)} dead at {when}; Esc: the latest")
+            some = f": {printable(self.whole.unread, 60)}" if self.whole.unread else ""
+            all_ = "" if some else "all "
+            said.append(f"{all_}{count(self.whole.looked)} dead at {when}{some}; Esc: the latest")
             if self.whole.other_groups:
                 said.append(
                     f"{count(self.whole.other_entries)} more in {count(self.whole.other_groups)} "
