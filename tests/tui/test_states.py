@@ -189,6 +189,29 @@ def test_every_view_fits_its_width(width: int) -> None:
     show(Seeded, body, width)
 
 
+@pytest.mark.parametrize("opens", ["enter", "t"])
+def test_what_is_not_read_yet_can_not_be_held(opens: str) -> None:
+    """Not its queue either, which the key would mean for a thing that no view lists."""
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        source = app.source
+        assert isinstance(source, Unanswered)
+        source.answers.set()
+        await settled(app, pilot)
+        app.navigation.open_place("requests", "mail")
+        await settled(app, pilot)
+        source.answers.clear()
+        await pilot.press(opens, "H")
+        await pilot.pause()
+        assert app.opened is not None
+        assert app.why_unfit("hold", ()) == "it has not been read yet."
+        source.answers.set()
+        await settled(app, pilot)
+        assert app.why_unfit("hold", ()) == ""
+
+    show(Unanswered, body)
+
+
 def test_the_cursor_is_not_pulled_back_by_rows_that_come_after_it_was_moved() -> None:
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         source = app.source

@@ -46,6 +46,8 @@ _OF_LISTS = frozenset(
     }
 )
 """actions that have no use on a screen about one entry, request or queue"""
+_OF_WHAT_IS_OPEN = frozenset({"move", "edit", "hold", "begin"})
+"""actions whose meaning depends on what such a screen shows"""
 
 
 def why_not(app: Top, key: Key) -> str:
@@ -84,6 +86,8 @@ def unfit(app: Top, action: str, parameters: tuple[object, ...]) -> str:
     kind = f"{kind_of(queue.kind)}" if queue else "this queue"
     if app.opened is not None and action in _OF_LISTS:
         return "it is for lists: Esc goes back to one."
+    if (opened := app.opened) and opened.id and not opened.read and action in _OF_WHAT_IS_OPEN:
+        return "it has not been read yet."
     match action:
         case "hold" if told(app, "hold"):
             return ""

@@ -35,6 +35,8 @@ class Opened:
     """the view that lists it now, whose keys apply to it; None: none does, or it isn't read yet"""
     settled: bool = False
     """whether it is a request of which nothing is left to do"""
+    read: bool = False
+    """whether it is known what it is"""
 
 
 class OpenedScreen(Screen[None]):
@@ -82,6 +84,7 @@ class OpenedScreen(Screen[None]):
 
     def listed_in(self, view: View | None, settled: bool = False) -> None:
         """Offer other keys, because the entry or request has another state now."""
-        if (view, settled) != (self.opened.view, self.opened.settled):
-            self.opened = replace(self.opened, view=view, settled=settled)
+        opened = replace(self.opened, view=view, settled=settled, read=True)
+        if opened != self.opened:
+            self.opened = opened
             self.app.refresh_bindings()
