@@ -11,6 +11,7 @@ from textual.pilot import Pilot
 from redisq_ops.core.model.entry import Settlement
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.queues.request import RequestQueue
+from redisq_ops.demo.other_programs import register_found
 from redisq_ops.tui.app import Top
 from redisq_ops.tui.frame import text
 
@@ -76,7 +77,7 @@ def test_the_timeline_of_delayed_entries_can_be_zoomed(url: str, client: redis.R
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await see(pilot, "10 due in")
         await press(pilot, *["plus"] * 4)
-        await see(pilot, "1 due in", "9 later")
+        await see(pilot, "1 due in", "9 not shown")
         await press(pilot, *["minus"] * 4)
         await see(pilot, "10 due in")
         for _ in range(20):
@@ -86,6 +87,21 @@ def test_the_timeline_of_delayed_entries_can_be_zoomed(url: str, client: redis.R
         await see_line(pilot, "Zoom: only charts (v) and delayed entries (6)")
 
     drive_in(url, body, "6")
+
+
+def test_what_waits_for_no_time_has_none(url: str, client: redis.Redis) -> None:
+    at = "bull:mail:"
+    client.hset(at + "meta", "version", "bullmq:5.0.0")
+    client.hset(at + "p", mapping={"name": "n", "timestamp": 1, "data": "{}", "opts": "{}"})
+    client.zadd(at + "waiting-children", {"p": 1})
+    register_found(client)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await see(pilot, "due at", "1 not shown")
+        line = next(line for line in text(app).splitlines() if line.startswith("  p "))
+        assert line.split()[2:4] == ["-", "-"], line
+
+    drive_in(url, body, "6", queue="bullmq:mail", size=(140, 30))
 
 
 def test_a_queue_without_counters_says_so(url: str, client: redis.Redis) -> None:

@@ -23,8 +23,14 @@ HEIGHT = 5
 _TICK = 20
 
 
+def _due_at(entry: Entry, view: QueueView) -> Cell:
+    return ("-", DIM) if entry.at_ms is None else moment(entry.at_ms, zone_of(view))
+
+
 def _due_in(entry: Entry, view: QueueView) -> Cell:
-    left = (entry.at_ms or 0) - view.now_ms
+    if entry.at_ms is None:
+        return "-", DIM  # it waits for something else than a time
+    left = entry.at_ms - view.now_ms
     return ("now", OK) if left <= 0 else (age(left), DELAYED)
 
 
@@ -39,13 +45,7 @@ class DelayedView(EntryView):
         ID,
         TASK,
         Column("in", "due in", 9, _due_in, align="right"),
-        Column(
-            "at",
-            "due at",
-            19,
-            lambda e, view: moment(e.at_ms or 0, zone_of(view)),
-            lambda e: e.at_ms,
-        ),
+        Column("at", "due at", 19, _due_at, lambda e: e.at_ms),
         ATTEMPTS,
         replace(ERROR, flex=2, priority=3),
     )
@@ -90,7 +90,7 @@ def drawn(upcoming: Upcoming, width: int) -> Text:
     text.append(f" {count(sum(numbers))} due in {age(step * len(numbers))}", DELAYED)
     text.append(f", at most {count(peak)} in {age(step)}", DIM)
     if upcoming.later:
-        text.append(f"; {count(upcoming.later)} later", DIM)
+        text.append(f"; {count(upcoming.later)} not shown", DIM)
     text.append("; + and - zoom", DIM)
     for line in timeline(numbers, width - 2, HEIGHT):
         text.append(f"\n {line}", DELAYED)

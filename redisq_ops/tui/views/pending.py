@@ -28,8 +28,8 @@ def _lease(entry: Entry, view: QueueView) -> Cell:
     return (f"over {age(-left)}", BAD) if left < 0 else (age(left), OK if left > 5000 else WARN)
 
 
-def _held_for(entry: Entry) -> int:
-    return -(entry.since_ms or 0)
+def _held_for(entry: Entry) -> int | None:
+    return None if entry.since_ms is None else -entry.since_ms
 
 
 def _lost(entry: Entry, _: object) -> Cell:
