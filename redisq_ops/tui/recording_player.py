@@ -100,7 +100,7 @@ class RecordedSamples(Samples):
             found.append(Sample(point.at_ms, point.waiting, age, passed))
         return found
 
-    def by_minute(self, queue: str | None) -> list[tuple[int, int, int | None]]:
+    def by_minute(self, queue: str | None) -> list[tuple[int, int | None, int | None]]:
         points = self._replay.history.by_minute(queue, self._replay.at_ms, DAY)
         return [(point.at_ms // MINUTE_MS, point.waiting, _age(point)) for point in points]
 

@@ -7,19 +7,47 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from redisq_ops.core.model.entry import Counts
 from redisq_ops.core.model.rates import Rates
 from redisq_ops.ops.inspect.snapshot import Snapshot
+from redisq_ops.ops.terminal import count
 
 MINUTE_MS = 60_000
 LIVE_MS = 75_000
 """how long single samples are kept"""
 DAY = 24 * 60
-_NEVER = -1
+_UNKNOWN = -1
 _WIDTH = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The waiting entries of a queue, or of several together, as far as they are known."""
+
+    number: int | None
+    """None: unknown of each"""
+    exact: bool
+    """False: there may be more"""
+    since_ms: int | None
+    """since when the oldest one waits"""
+
+    @classmethod
+    def of(cls, counts: Sequence[Counts | None]) -> Waiting:
+        """``counts``: those of each queue; None: unknown."""
+        read = [one for one in counts if one is not None]
+        known = [number for one in read if (number := one.of("waiting")) is not None]
+        since = [one.oldest_ms for one in read if one.oldest_ms is not None]
+        number = sum(known) if known or not counts else None
+        return cls(number, len(known) == len(counts), min(since, default=None))
+
+    @property
+    def words(self) -> str:
+        if self.number is None:
+            return "? waiting"
+        return f"{'' if self.exact else '≥'}{count(self.number)} waiting"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +56,8 @@ class Sample:
     sample; None: unknown."""
 
     at_ms: int
-    waiting: int
+    waiting: int | None
+    """None: unknown"""
     oldest_ms: int | None
     """age of the oldest waiting entry"""
     passed: tuple[float, float, float] | None = None
@@ -38,7 +67,7 @@ class Sample:
 class _Seen:
     live: deque[Sample] = field(default_factory=deque)
     minutes: array[int] = field(default_factory=lambda: array("q"))
-    """flat: minute, waiting, age of the oldest in ms (or -1), for each minute with a sample"""
+    """flat: minute, waiting, age of the oldest in ms, for each minute with a sample; -1: unknown"""
     counted: tuple[int, tuple[int, int, int]] | None = None
     """the last minute whose counters were read, and these counters"""
     passed: tuple[int, int, int] = (0, 0, 0)
@@ -56,12 +85,12 @@ class Samples:
         seen = self._seen.get(queue)
         return seen.live if seen else ()
 
-    def by_minute(self, queue: str | None) -> list[tuple[int, int, int | None]]:
+    def by_minute(self, queue: str | None) -> list[tuple[int, int | None, int | None]]:
         """(minute, waiting, age of the oldest in ms) of each minute with a sample."""
         seen = self._seen.get(queue)
         flat = seen.minutes if seen else array("q")
         return [
-            (flat[at], flat[at + 1], None if flat[at + 2] == _NEVER else flat[at + 2])
+            (flat[at], _known(flat[at + 1]), _known(flat[at + 2]))
             for at in range(0, len(flat), _WIDTH)
         ]
 
@@ -71,6 +100,8 @@ class Samples:
         flat = seen.minutes if seen else array("q")
         for at in range(len(flat) - _WIDTH, -1, -_WIDTH):
             if len(found) == minutes or flat[at] != minute - len(found):
+                break
+            if flat[at + 1] == _UNKNOWN:
                 break
             found.append(flat[at + 1])
         return found[::-1]
@@ -82,45 +113,41 @@ class Samples:
             self._record_all(snapshot)
         elif snapshot.counts is not None and snapshot.viewport.queue is not None:
             rates = snapshot.charts.rates if snapshot.charts else None
-            self._record(snapshot.viewport.queue, now, snapshot.counts, rates)
+            self._keep(snapshot.viewport.queue, now, Waiting.of([snapshot.counts]), rates)
 
     def _record_all(self, snapshot: Snapshot) -> None:
-        now, waiting, oldest = snapshot.now_ms, 0, None
+        now = snapshot.now_ms
         for row in snapshot.overview:
-            if row.counts is None:
-                continue
-            waiting += row.counts.waiting
-            since = row.counts.oldest_ms
-            oldest = since if oldest is None else min(oldest, since or oldest)
-            if self._rows.get(row.name) is not row:  # it was read again
+            if row.counts is not None and self._rows.get(row.name) is not row:  # it was read again
                 self._rows[row.name] = row
-                self._record(row.name, now, row.counts, row.rates)
+                self._keep(row.name, now, Waiting.of([row.counts]), row.rates)
         rates = (row.rates for row in snapshot.overview if row.rates is not None)
-        latest = Rates.total(map(_latest, rates))
-        self._keep(None, now, waiting, oldest, latest)
+        total = Rates.total(map(_latest, rates))
+        self._keep(None, now, Waiting.of([row.counts for row in snapshot.overview]), total)
 
-    def _record(self, name: str, now: int, counts: Counts, rates: Rates | None) -> None:
-        self._keep(name, now, counts.waiting, counts.oldest_ms, _latest(rates) if rates else None)
-
-    def _keep(
-        self, name: str | None, now: int, waiting: int, since: int | None, rates: Rates | None
-    ) -> None:
+    def _keep(self, name: str | None, now: int, seen_now: Waiting, rates: Rates | None) -> None:
         seen = self._seen.setdefault(name, _Seen())
+        waiting, since = seen_now.number, seen_now.since_ms
         age = None if since is None else max(0, now - since)
         if seen.live and now < seen.live[-1].at_ms:  # another server, or its clock was set back
             seen = self._seen[name] = _Seen()
         passed = None
         if rates is not None and rates.arrived:
-            passed = seen.passed = _counted(seen, now // MINUTE_MS, rates)
+            passed = seen.passed = _counted(seen, now // MINUTE_MS, _latest(rates))
         seen.live.append(Sample(now, waiting, age, passed))
         while seen.live[0].at_ms < now - LIVE_MS:
             seen.live.popleft()
         minute, flat = now // MINUTE_MS, seen.minutes
+        new = [_UNKNOWN if value is None else value for value in (waiting, age)]
         if not flat or flat[-_WIDTH] != minute:
-            flat.extend((minute, waiting, _NEVER if age is None else age))
+            flat.extend((minute, *new))
             del flat[: max(0, len(flat) - _WIDTH * DAY)]
         else:  # the highest of the minute
-            flat[-2], flat[-1] = max(flat[-2], waiting), max(flat[-1], age or _NEVER)
+            flat[-2], flat[-1] = max(flat[-2], new[0]), max(flat[-1], new[1])
+
+
+def _known(value: int) -> int | None:
+    return None if value == _UNKNOWN else value
 
 
 def _latest(rates: Rates) -> Rates:

@@ -89,6 +89,22 @@ def test_the_timeline_of_delayed_entries_can_be_zoomed(url: str, client: redis.R
     drive_in(url, body, "6")
 
 
+def test_what_a_stream_does_not_tell_is_no_zero(url: str, client: redis.Redis) -> None:
+    ids = [client.xadd("orders", {"a": "1"}) for _ in range(5)]
+    client.xgroup_create("orders", "g", id="0")
+    client.xreadgroup("g", "w", {"orders": ">"}, count=1)
+    client.xdel("orders", ids[3])  # from now on the server knows no lag
+    register_found(client)
+    RequestQueue(client, "mail").submit([b"x"] * 2, id="r", limit=9)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await see(pilot, "● ? waiting")
+        await press(pilot, "a")
+        await see(pilot, "● ≥2 waiting")
+
+    drive_in(url, body, "v", queue="stream:orders")
+
+
 def test_what_waits_for_no_time_has_none(url: str, client: redis.Redis) -> None:
     at = "bull:mail:"
     client.hset(at + "meta", "version", "bullmq:5.0.0")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from redisq_ops.core.model.entry import Counts
 from redisq_ops.core.model.rates import Rates
 from redisq_ops.ops.inspect.overview import QueueRow
 from redisq_ops.ops.inspect.snapshot import ChartData, ChartScope, Snapshot, Viewport
-from redisq_ops.tui.samples import DAY, Samples
+from redisq_ops.tui.charts.queue_charts import PERIODS, sample_lines
+from redisq_ops.tui.samples import DAY, Samples, Waiting
 
 MINUTE = 60_000
 NOW = 28_000_000 * MINUTE
@@ -30,6 +33,23 @@ def mail(now_ms: int, waiting: int, of: Rates) -> Snapshot:
     data = ChartData(ChartScope(), of)
     viewport = Viewport("charts", "mail")
     return Snapshot(viewport, now_ms, counts=counts(waiting), charts=data)
+
+
+def test_an_unknown_number_of_waiting_entries_is_no_zero() -> None:
+    samples, unknown = Samples(), replace(counts(0), unknown=frozenset({"waiting"}))
+    for at, seen in ((NOW, unknown), (NOW + 500, counts(7)), (NOW + MINUTE, unknown)):
+        rows = [QueueRow("a", "stream", seen, None), QueueRow("b", "stream", counts(2), None)]
+        samples.record(overview(at, *rows))
+    assert [one.waiting for one in samples.live("a")] == [None, 7, None]
+    assert [one.waiting for one in samples.live(None)] == [2, 9, 2]
+    assert [number for _, number, _ in samples.by_minute("a")] == [7, None]
+    assert samples.waiting("a", NOW // MINUTE + 1, 60) == []
+    (waiting, oldest) = sample_lines(PERIODS[0], samples, "a", NOW + MINUTE)
+    assert [one for one in waiting.points if one] == [(NOW + 500, 7)]
+    assert (NOW + MINUTE, 0) not in [*waiting.points, *oldest.points]
+    assert Waiting.of([unknown]).words == Waiting.of([None]).words == "? waiting"
+    assert Waiting.of([unknown, counts(2)]).words == "≥2 waiting"
+    assert Waiting.of([]).words == "0 waiting"
 
 
 def test_what_passed_between_two_samples_is_counted_over_minutes() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from rich.text import Text
 
 from redisq_ops.core.model.rates import Rates
-from redisq_ops.ops.terminal import age, count, printable, short_count
+from redisq_ops.ops.terminal import age, printable, short_count
 from redisq_ops.tui.charts.line_chart import (
     ChartAxis,
     ChartLane,
@@ -21,7 +21,7 @@ from redisq_ops.tui.charts.line_chart import (
     lane_chart,
     line_chart,
 )
-from redisq_ops.tui.samples import DAY, MINUTE_MS, Sample, Samples
+from redisq_ops.tui.samples import DAY, MINUTE_MS, Sample, Samples, Waiting
 from redisq_ops.tui.theme import BAD, DELAYED, DIM, HELD, OK, WARN
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def queue_chart(
     if below >= _LEAST:
         oldest_ms, axis = row.counts.oldest_ms, time_axis(live, now_ms, zone, half)
         age_ = "-" if oldest_ms is None else age(max(0, now_ms - oldest_ms))
-        left = Text(" ● ", DELAYED).append(f"{count(row.counts.waiting)} waiting", "bold")
+        left = Text(" ● ", DELAYED).append(Waiting.of([row.counts]).words, "bold")
         right = Text(" ● ", WARN).append(f"oldest {age_}", "bold")
         lines.append(beside(left.append(", drawn: 60 s", DIM), right, half))
         waiting, oldest = sample_lines(live, samples, row.name, now_ms)
@@ -228,13 +228,13 @@ def sample_lines(
         gap = 2 * MINUTE_MS
     waiting: list[Point | None] = []
     oldest: list[Point | None] = []
-    for before, (at, number, since) in pairwise([(0, 0, None), *seen]):
+    for before, (at, number, since) in pairwise([(0, None, None), *seen]):
         if at - before[0] > gap:
             waiting.append(None)
             oldest.append(None)
         x = min(at, now_ms)
         if x >= now_ms - period.span_ms:
-            waiting.append((x, number))
-            unknown = since is None and number > 0
+            waiting.append(None if number is None else (x, number))
+            unknown = since is None and number != 0
             oldest.append(None if unknown else (x, since or 0))
     return ChartLine(tuple(waiting), DELAYED), ChartLine(tuple(oldest), WARN)

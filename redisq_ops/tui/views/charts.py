@@ -27,7 +27,7 @@ from redisq_ops.tui.charts.queue_charts import (
     sample_lines,
     time_axis,
 )
-from redisq_ops.tui.samples import MINUTE_MS, Samples
+from redisq_ops.tui.samples import MINUTE_MS, Samples, Waiting
 from redisq_ops.tui.theme import DELAYED, DIM, HELD, WARN
 
 from .audit_log import AGO, DONE, LATEST, OP, WHO, WHY
@@ -159,12 +159,13 @@ class ChartsView(QueueView):
     def _titles(self, snapshot: Snapshot, data: ChartData, width: int) -> tuple[Text, Text]:
         """The titles of the charts of waiting entries and of the oldest one's age."""
         now, seen = snapshot.now_ms, self._since(snapshot)
-        waiting, oldest = _latest_counts(snapshot)
-        left = Text(" ● ", DELAYED, no_wrap=True).append(f"{count(waiting)} waiting", "bold")
+        every = [row.counts for row in snapshot.overview]
+        waiting = Waiting.of(every if self.all_queues else [snapshot.counts])
+        left = Text(" ● ", DELAYED, no_wrap=True).append(waiting.words, "bold")
         if (counts := snapshot.counts) is not None:
             left.append(_drain(counts, data.rates, now), DIM)
         right = Text(" ● ", WARN, no_wrap=True)
-        age_ = "-" if oldest is None else age(max(0, now - oldest))
+        age_ = "-" if waiting.since_ms is None else age(max(0, now - waiting.since_ms))
         right.append(f"oldest {age_}", "bold")
         if seen:
             right.append(f", {seen}", DIM)
@@ -187,15 +188,6 @@ class ChartsView(QueueView):
         return f"seen since {clock(first, zone_of(self))}"
 
 
-def _latest_counts(snapshot: Snapshot) -> tuple[int, int | None]:
-    """Number of waiting entries, and the time (ms) since which the oldest one waits."""
-    all_ = [row.counts for row in snapshot.overview if row.counts is not None]
-    if snapshot.counts is not None:
-        all_ = [snapshot.counts]
-    since = (counts.oldest_ms for counts in all_ if counts.oldest_ms is not None)
-    return sum(counts.waiting for counts in all_), min(since, default=None)
-
-
 def _drain(counts: Counts, rates: Rates, now_ms: int) -> str:
     hour = Rates(rates.arrived[-60:], rates.settled[-60:], rates.failed[-60:])
-    return drains(counts, hour, now_ms) if counts.waiting else ""
+    return drains(counts, hour, now_ms) if counts.of("waiting") else ""
