@@ -393,6 +393,22 @@ def test_the_cursor_stays_on_its_entry_while_the_list_grows(url: str, client: re
 
 
 @pytest.mark.slow
+def test_an_entry_that_is_still_listed_is_not_said_to_be_gone(
+    url: str, client: redis.Redis
+) -> None:
+    queue = bury(client, "r", 200)
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        await press(pilot, "j", "j")
+        under = app.current.table.identity
+        assert under is not None
+        await asyncio.to_thread(bury, client, "new", 150)  # the newest first
+        await see_line(pilot, f"✗ {under} is not shown any more")
+
+    drive_in(url, body, "5", queue="mail")
+
+
+@pytest.mark.slow
 def test_esc_from_a_filter_keeps_the_row(url: str, client: redis.Redis) -> None:
     bury(client, "r", 300)
 

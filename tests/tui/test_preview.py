@@ -301,7 +301,7 @@ def test_a_preview_stays_with_its_entry_and_says_when_it_goes(
         await see(pilot, "1 of 1")
         assert shown(app) == "r1/2"
         assert await asyncio.to_thread(moved, "r1/2") == ["moved"]
-        await see(pilot, "This entry is no longer in the list.", "n  2")
+        await see(pilot, "The list does not show this entry any more.", "n  2")
 
     drive_in(url, body, "5")
 

@@ -151,7 +151,7 @@ class PreviewPane(Vertical):
         if subject == before:
             return
         if subject.id is None and same_list:
-            self.entry.note("This entry is no longer in the list.")
+            self.entry.note("The list does not show this entry any more.")
         elif subject.id is None:
             self.entry.begin(None)
             self.entry.note("There is nothing to preview.")

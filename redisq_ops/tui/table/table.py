@@ -204,7 +204,7 @@ class PagedTable(ScrollView, can_focus=True):
 
     @property
     def cursor_lost(self) -> bool:
-        """True if the cursor's entry is gone and its line shows another one.
+        """True if the cursor's entry is not among the rows, and its line shows another one.
 
         Nothing is selected then: a key pressed at this moment was meant for the lost entry.
         """
@@ -212,7 +212,7 @@ class PagedTable(ScrollView, can_focus=True):
 
     @property
     def gone(self) -> str | None:
-        """The entry that was under the cursor and went away; None: it is there."""
+        """The entry that was under the cursor and left the rows; None: it is there."""
         return self._cursor.gone
 
     @property

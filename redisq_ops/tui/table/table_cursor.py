@@ -10,7 +10,7 @@ class RowCursor:
         self.window: RowWindow | None = None
         self.index = 0
         self.lost = False
-        """whether the entry is gone and its line shows another one"""
+        """whether the entry is not among the rows, and its line shows another one"""
         self.new = 0
         """rows added since the cursor left the top; if not all rows are loaded, those above it"""
         self._held: str | None = None

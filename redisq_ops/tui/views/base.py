@@ -496,8 +496,16 @@ class QueueView(Vertical):
         if marks := self.table.marks:
             said.append(f"{count(len(marks))} marked")
         if (gone := self.table.gone) is not None:
-            said.insert(0, f"✗ {printable(self.copied(gone), 24)} is gone")
+            how = "is gone" if self._is_gone(gone) else "is not shown any more"
+            said.insert(0, f"✗ {printable(self.copied(gone), 24)} {how}")
         return said
+
+    def _is_gone(self, identity: str) -> bool:
+        """Whether there is no such item. Otherwise it may have moved to where nothing is loaded, or
+        is left out now."""
+        return self._items.complete and all(
+            self.identity(item) != identity for item in self._items.items
+        )
 
 
 def _sorted(items: Sequence[Any], by: Callable[[Any], Any], falls: bool) -> list[Any]:
