@@ -218,6 +218,9 @@ def _snapshot(
     rows = [state.queues[name] for name in sorted(state.queues)]
     queues = tuple(ListedQueue(row["name"], row["kind"], has_settings=False) for row in rows)
     bare = Snapshot(viewport, at_ms, queues)
+    if state.lost is not None:  # the figures are from before
+        why = f"the server could not be read at that moment: {state.lost}"
+        return replace(bare, problem=why)
     if viewport.view == "overview":
         return replace(bare, overview=tuple(_rows(rows, before)))
     charts = viewport.view == "charts"
@@ -247,7 +250,7 @@ def _snapshot(
 
 def _rows(rows: Iterable[dict[str, Any]], before: RecordedState | None) -> Iterable[QueueRow]:
     """Rows of the overview; recent deaths are computed from the dead entries of ``before``."""
-    earlier = {} if before is None else before.queues
+    earlier = {} if before is None or before.lost is not None else before.queues
     for row in rows:
         then, dead = earlier.get(row["name"], {}).get("dead"), row["dead"]
         died = None if then is None or dead is None else max(0, dead - then)

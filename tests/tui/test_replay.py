@@ -16,8 +16,9 @@ from textual.widgets import Input
 from redisq_ops.core.queues.delay import DelaySet
 from redisq_ops.core.redis.operation import run
 from redisq_ops.ops.deployment import Deployment
-from redisq_ops.ops.recording.file import RecordingFile
+from redisq_ops.ops.recording.file import RecordingFile, state_at
 from redisq_ops.ops.recording.sampler import Sampler
+from redisq_ops.tui.frame import text
 from redisq_ops.tui.recording_player import Replay, ReplayTop, timeline
 
 from ..command_line import Redisq, everywhere
@@ -106,6 +107,26 @@ def test_the_charts_show_what_was_before_the_moment(path: Path) -> None:
         await see(pilot, "all queues  last 60 seconds", "● 4 waiting")
         await press(pilot, "-")
         await see(pilot, "last hour", "● in")
+
+    drive(path, body)
+
+
+@pytest.mark.parametrize("view", ["1", "8", "v", "l"])
+def test_a_moment_at_which_the_server_was_lost_has_no_figures(path: Path, view: str) -> None:
+    end = Replay(path, None).end_ms
+    last = state_at(path, end)
+    assert last is not None
+    with closing(RecordingFile(str(path), 1 << 30)) as file:
+        file.add(asdict(last) | {"at_ms": end + 500})
+        file.add({"at_ms": end + 1000, "lost": "can't reach the server"})
+
+    async def body(app: object, pilot: Pilot[Exception]) -> None:
+        assert isinstance(app, ReplayTop)
+        await press(pilot, view)
+        await see(pilot, "the server could not be read at that moment: can't reach the server")
+        assert "12 dead" not in text(app) and "in trouble" not in text(app)
+        await press(pilot, "left_square_bracket", "1")
+        await see(pilot, "1 in trouble")
 
     drive(path, body)
 
