@@ -92,12 +92,14 @@ class RecordedSamples(Samples):
     def live(self, queue: str | None) -> list[Sample]:
         found, arrived, settled, failed = list[Sample](), 0.0, 0.0, 0.0
         for point in self._replay.history.by_sample(queue, self._replay.at_ms, SAMPLES_MS):
-            if found:
+            rates = [rate for rate in point.rates if rate is not None]
+            counted = len(rates) == len(point.rates)
+            if found and counted:
                 minutes = (point.at_ms - found[-1].at_ms) / MINUTE_MS
-                each = (rate * minutes for rate in point.rates)
+                each = (rate * minutes for rate in rates)
                 arrived, settled, failed = map(add, (arrived, settled, failed), each)
-            age, passed = _age(point), (arrived, settled, failed)
-            found.append(Sample(point.at_ms, point.waiting, age, passed))
+            passed = (arrived, settled, failed) if counted else None
+            found.append(Sample(point.at_ms, point.waiting, _age(point), passed))
         return found
 
     def by_minute(self, queue: str | None) -> list[tuple[int, int | None, int | None]]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from redisq_ops.core.model.errors import BadInput
-from redisq_ops.core.model.rates import Rates
+from redisq_ops.core.model.rates import Minute, Rates
 
 from .file import RecordedState, state_at, states, whole_times
 
@@ -28,7 +28,7 @@ class RecordedPoint:
     waiting: int
     oldest_ms: int | None
     """since when the oldest waiting entry has waited"""
-    rates: tuple[int, int, int]
+    rates: Minute
     """entries that arrived, were settled, and failed in the 60 seconds before"""
 
 
@@ -72,19 +72,27 @@ class RecordedHistory:
         return self._samples
 
     def rates(self, queue: str | None, at_ms: int, minutes: int) -> Rates:
-        """Rates by the minute, as `Queue.rates` returns them."""
-        series = [[0] * minutes for _ in range(3)]
-        latest: RecordedPoint | None = None
-        for latest in self.by_minute(queue, at_ms, minutes):
-            back = at_ms // MINUTE_MS - (latest.at_ms - MINUTE_MS // 2) // MINUTE_MS
-            for each, number in zip(series, latest.rates, strict=True):
-                each[max(0, minutes - 1 - back)] = number
-        now = next(reversed(self.by_sample(queue, at_ms, SAMPLES_MS)), latest)
-        if now is not None and minutes > 1:
-            passed = at_ms % MINUTE_MS / MINUTE_MS
-            for each, number in zip(series, now.rates, strict=True):
-                each[-2:] = number, round(number * passed)
-        return Rates(*map(tuple, series))
+        """Rates by the minute, as `Queue.rates` returns them; they begin after the latest minute
+        of which they are unknown."""
+        samples = self.by_sample(queue, at_ms, SAMPLES_MS)
+        if not samples:
+            return Rates()
+        points = self.by_minute(queue, at_ms, minutes)
+        ended = {(point.at_ms + MINUTE_MS // 2) // MINUTE_MS: point.rates for point in points}
+
+        def series(which: int) -> tuple[int, ...]:
+            number, found = samples[-1].rates[which], list[int]()
+            for end in range(at_ms // MINUTE_MS, at_ms // MINUTE_MS - minutes + 1, -1):
+                if number is None:
+                    break
+                found.append(number)
+                # Whole states are a little more than a minute apart: one minute may have none.
+                near = (ended.get(at) for at in (end - 1, end - 2))
+                number = next((rates[which] for rates in near if rates is not None), None)
+            running = found[:1] and [round(found[0] * (at_ms % MINUTE_MS) / MINUTE_MS)]
+            return (*reversed(found), *running)
+
+        return Rates(series(0), series(1), series(2))
 
 
 def queue_samples(
@@ -109,9 +117,12 @@ def _point(state: RecordedState, queue: str | None) -> RecordedPoint | None:
     if state.lost is not None or not known:
         return None
     since = [row["oldest_ms"] for row in known if row["oldest_ms"] is not None]
-    waiting, arrived, settled, failed = (
-        sum(row[field] or 0 for row in known)
-        for field in ("waiting", "in_per_min", "out_per_min", "failed_per_min")
-    )
-    rates = (arrived, settled, failed)
+    waiting = sum(row["waiting"] for row in known)
+    rates = _sum(known, "in"), _sum(known, "out"), _sum(known, "failed")
     return RecordedPoint(state.at_ms, waiting, min(since, default=None), rates)
+
+
+def _sum(rows: Sequence[Mapping[str, Any]], what: str) -> int | None:
+    """The sum of what queues count; None: none of them counts it."""
+    counted = [rate for row in rows if (rate := row[f"{what}_per_min"]) is not None]
+    return sum(counted) if counted else None

@@ -22,6 +22,7 @@ import redis
 
 from redisq_ops import DelaySet, RequestQueue, connect
 from redisq_ops.core.model.errors import BadInput, RedisqError, Refused
+from redisq_ops.core.model.rates import Rates
 from redisq_ops.core.model.row_fields import row_fields
 from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.server import EmbeddedServer
@@ -258,6 +259,37 @@ def test_a_damaged_sample_hides_no_other_minute(tmp_path: Path) -> None:
     points = history.by_sample("q", MOMENT + 100_000, 30_000)
     assert [point.waiting for point in points] == list(range(70, 90))
     assert len(history.by_minute("q", MOMENT + 189_000, 60)) == 4
+
+
+def test_rates_that_are_not_recorded_are_no_zeros(tmp_path: Path) -> None:
+    path = tmp_path / "q.rec"
+    rows = {
+        "counts": {"in_per_min": 6, "out_per_min": 5, "failed_per_min": 0},
+        "partly": {"in_per_min": None, "out_per_min": 5, "failed_per_min": None},
+        "not": {"in_per_min": None, "out_per_min": None, "failed_per_min": None},
+    }
+    queues = {name: whole_row(name, **rates) for name, rates in rows.items()}
+    with closing(RecordingFile(str(path), BIG)) as file:
+        for number in range(0, 900, 10):
+            if number != 300:
+                file.add({"at_ms": MOMENT + 1000 * number, "queues": queues})
+        lost = [MOMENT + 900_000 + 1000 * number for number in range(0, 600, 10)]
+        for at_ms in lost:
+            file.add({"at_ms": at_ms, "lost": "no route"})
+        for number in range(10, 300, 10):
+            file.add({"at_ms": lost[-1] + 1000 * number, "queues": queues})
+    history, before, after = RecordedHistory(path), lost[0] - 1000, lost[-1] + 290_000
+    for at_ms, minutes in ((before, 15), (after, 5)):
+        found = history.rates("counts", at_ms, 60)
+        (length,) = {len(series) for series in found.series}
+        assert minutes <= length <= minutes + 2  # the first sample tells of the minute before
+        assert set(found.arrived[:-1]) == {6} and set(found.settled[:-1]) == {5}
+        assert found.last_minute(at_ms) == (6, 5, 0)
+        partly = history.rates("partly", at_ms, 60)
+        assert partly.settled == found.settled and partly.arrived == partly.failed == ()
+        assert history.rates("not", at_ms, 60) == Rates()
+        assert history.rates(None, at_ms, 60).arrived == found.arrived
+    assert history.rates("counts", lost[-1], 60) == Rates()
 
 
 def test_sqlite_prints_it(tmp_path: Path) -> None:
