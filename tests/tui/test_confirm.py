@@ -84,6 +84,24 @@ def test_large_changes_need_their_count_typed(keys: list[str], said: bool | None
 
 
 @pytest.mark.slow
+def test_what_yes_lacks_is_said() -> None:
+    replay = Question("Replay 3 entries?", speed="ramp")
+
+    async def body(question: Question, *keys: str) -> str:
+        app = App[None]()
+        async with app.run_test(size=(80, 24)) as pilot:
+            await app.push_screen(Confirm(question))
+            await pilot.pause()
+            await pilot.press(*keys)
+            await pilot.pause()
+            return "".join(note.message for note in app._notifications)
+
+    said = asyncio.run(body(replay, "r", "tab", "0", "y"))
+    assert said == "Yes needs another speed: canary: a number from 1 on."
+    assert asyncio.run(body(LARGE, "y")) == "Yes needs 1240 typed first."
+
+
+@pytest.mark.slow
 def test_they_do_in_a_small_terminal_too() -> None:
     assert answer(LARGE, [*"124", "down", "y", "enter"], (20, 5)) is None
     assert answer(LARGE, [*"1240", "up", "y"], (20, 5)) is True

@@ -134,10 +134,7 @@ class Confirm(Dialog[bool]):
     @property
     def agreed(self) -> bool:
         """True if what had to be typed is typed."""
-        if self._speed is not None and not self._speed.legal:
-            return False
-        typed = self.question.typed
-        return typed is None or self.query_one("#typed", Input).value.strip() == typed
+        return not self._missing
 
     def compose(self) -> ComposeResult:
         question = self.question
@@ -171,8 +168,12 @@ class Confirm(Dialog[bool]):
 
     @property
     def _missing(self) -> str:
-        """Why Yes does nothing yet."""
-        return f"Yes needs {printable(self.question.typed or '')} typed first."
+        """Why Yes does nothing yet; empty if it can be chosen."""
+        typed = self.question.typed
+        if typed is not None and self.query_one("#typed", Input).value.strip() != typed:
+            return f"Yes needs {printable(typed)} typed first."
+        problem = self._speed.problem if self._speed is not None else ""
+        return problem and f"Yes needs another speed: {printable(problem)}."
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
         """While a text field takes all letters, the buttons name other keys."""

@@ -100,9 +100,10 @@ class SpeedFields(Horizontal):
         return ChangeSpeed(per_second(rate) if rate else None, int(canary or 0), ramp)
 
     @property
-    def legal(self) -> bool:
+    def problem(self) -> str:
+        """Why what was entered is no speed; empty: it is one."""
         try:
             _ = self.speed
-        except BadInput:
-            return False
-        return True
+        except BadInput as error:
+            return str(error)
+        return ""
