@@ -363,15 +363,14 @@ class Top(Dashboard):
 
     def action_page(self) -> None:
         """Show the row under the cursor, or else the queue, in the user's pager."""
-        rows, queue = self.addresses.rows, self.addresses.queue
-        if (self.acting.holds == "requests" and rows) or (self.acting.state is not None and rows):
-            words = ["inspect", rows[0]]
-        elif queue is not None:
-            words = ["inspect", queue]
-        else:
+        opened, address = self.opened, self.addresses.queue
+        under = self.current.table.identity if opened is None else opened.id
+        if under is not None and (self.acting.holds == "requests" or self.acting.state is not None):
+            address = f"{self.acting_queue}/{under}"
+        if address is None:
             self.refuse(nothing_selected(self))
-            return
-        self.changes.page(words)
+        else:
+            self.changes.page(["inspect", address])
 
     def action_undo(self) -> None:
         everywhere = self.current.of_all_queues and self.opened is None

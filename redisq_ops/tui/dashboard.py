@@ -467,7 +467,7 @@ class Dashboard(App[Exception]):
             return RowAddresses((whole,), opened.queue)
         view, under = self.current, self.current.chosen
         if view.holds == "queues":
-            return RowAddresses(under, under[0] if under else None)
+            return RowAddresses(under, view.row_queue)
         if view.named_rows and view.holds != "periodic":
             return RowAddresses(under, self.queue)
         if view.of_all_queues:

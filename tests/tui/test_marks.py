@@ -84,6 +84,27 @@ def test_marks_of_several_queues_are_listed_opened_taken_away_and_acted_on(
     drive_in(url, body, "5", queue="mail", size=(140, 30))
 
 
+def test_what_is_about_one_row_is_about_that_under_the_cursor_and_not_a_marked_one(
+    url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bury(client, "a", 2)
+    bury(client, "b", 2, name="news")
+    paged: list[Any] = []
+
+    async def body(app: Top, pilot: Pilot[Exception]) -> None:
+        monkeypatch.setattr(app.changes, "page", paged.append)
+        await press(pilot, "space", "j", "o")
+        assert app.addresses.rows == ("mail",) and app.addresses.queue == "news"
+        await press(pilot, "enter")
+        await see(pilot, "b/1")
+        app.current.table.mark(["b/1"])
+        app.current.table.go_to("b/2")
+        await press(pilot, "o")
+        assert paged == [["inspect", "news"], ["inspect", "news/b/2"]]
+
+    drive_in(url, body, "1")
+
+
 def test_a_change_takes_away_the_marks_it_was_made_of_and_no_others(
     url: str, client: redis.Redis
 ) -> None:

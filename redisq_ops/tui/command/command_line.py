@@ -35,7 +35,8 @@ _CHOSEN = f"{INK} on {HELD}"
 
 @dataclass(frozen=True, slots=True)
 class RowAddresses:
-    """The values of `%` (the marked rows, else the one under the cursor) and `%q` (the queue)."""
+    """The values of `%` (the marked rows, else the one under the cursor) and `%q` (the queue that
+    is open or under the cursor)."""
 
     rows: tuple[str, ...] = ()
     queue: str | None = None
