@@ -170,10 +170,6 @@ class ReplayTop(Top):
         """First that this is a recording: no hint to another view, where a change fails too."""
         return self.forbidden(action) or super().why_unfit(action, parameters)
 
-    def action_command(self) -> None:
-        """Refused: a command would act on a server of the present."""
-        self.refuse(_PAST)
-
     def action_command_palette(self) -> None:
         """Refused, as it offers commands."""
         self.refuse(_PAST)
@@ -183,9 +179,6 @@ class ReplayTop(Top):
 
     def action_marked(self) -> None:
         self.refuse("a recording has no marks.")
-
-    def action_explain(self) -> None:
-        self.refuse("a recording can't be explained.")
 
 
 def timeline(replay: Replay, zone: tzinfo | None, width: int = 140) -> str:

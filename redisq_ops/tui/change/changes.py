@@ -82,18 +82,14 @@ class Changes:
     def take_over(self, verb: str, view: QueueView) -> None:
         """Claim the entries that a consumer holds, let them wait again, or (``purge``) acknowledge
         them."""
-        queue, chosen = self._app.queue, view.chosen
-        if queue is None or not chosen:
-            return self._nothing()
-        if len(chosen) > 1:
-            return self.tell("One consumer at a time: take the marks away.", False)
+        if (one := self._one("One consumer at a time: take the marks away.")) is None:
+            return
 
         from . import run_change
 
-        group, name = parted(chosen[0])
+        queue, (group, name) = one[0], parted(one[1])
         does = "acknowledge" if verb == "purge" else verb
         self._start(lambda: run_change.take_over(self, does, queue, group, name), view)
-        return None
 
     def group(self, verb: GroupVerb, view: QueueView) -> None:
         """Move or remove the consumer group of the row under the cursor."""
@@ -114,20 +110,16 @@ class Changes:
 
     def set_rule(self, verb: Control, view: QueueView) -> None:
         """Cancel a request, or set its limit or priority; of a client: block, cap or weight."""
-        queue, chosen = self._app.acting_queue, self._app.chosen
-        if queue is None or not chosen:
-            return self._nothing()
-        if len(chosen) > 1:
-            return self.tell("One at a time: take the marks away.", False)
+        if (one := self._one("One at a time: take the marks away.")) is None:
+            return
 
         from . import suggested_change
 
         rule = OF_CLIENTS[f"request {verb}"].removeprefix("client ")
         if view.name_ == "clients":
-            self._start(lambda: suggested_change.ask_client(self, queue, chosen[0], rule), view)
+            self._start(lambda: suggested_change.ask_client(self, *one, rule), view)
         else:
-            self._start(lambda: suggested_change.ask_request(self, queue, chosen[0], verb), view)
-        return None
+            self._start(lambda: suggested_change.ask_request(self, *one, verb), view)
 
     def export(self, view: QueueView) -> None:
         """Write the view's entries that match the filter, or the whole queue, to a file."""
@@ -144,18 +136,16 @@ class Changes:
 
     def edit(self, view: QueueView) -> None:
         """Edit the payload of the entry under the cursor in the user's editor."""
-        queue, state, chosen = self._app.acting_queue, view.state, self._app.chosen
-        if queue is None or state is None or not chosen:
-            return self._nothing()
-        if len(chosen) > 1:
-            noun = {"dead": "dlq", "delayed": "delay"}.get(state, state)
-            more = f"redisq {noun} edit --patch"
-            return self.tell(f"One entry at a time here; for many: {more}", False)
+        state = view.state
+        noun = {"dead": "dlq", "delayed": "delay"}.get(state or "", state)
+        one = self._one(f"One entry at a time here; for many: redisq {noun} edit --patch")
+        if one is None or state is None:
+            return
 
         from . import run_change
 
-        self._start(lambda: run_change.edit(self, queue, state, chosen[0]), view)
-        return None
+        queue, id = one
+        self._start(lambda: run_change.edit(self, queue, state, id), view)
 
     def scan(self, view: GroupsView) -> None:
         """Group all dead letters, page by page; Esc stops it. Nothing is changed."""
@@ -207,31 +197,25 @@ class Changes:
     def periodic(self, verb: str, view: QueueView) -> None:
         """Pause or resume (``hold``), ``run`` or remove (``rm``) the periodic entry under the
         cursor."""
-        queue, chosen = self._app.queue, view.chosen
-        if queue is None or not chosen:
-            return self._nothing()
-        if len(chosen) > 1:
-            return self.tell("One periodic entry at a time: take the marks away.", False)
+        if (one := self._one("One periodic entry at a time: take the marks away.")) is None:
+            return
 
         async def run() -> bool:
             from .periodic import change_periodic
 
-            return await change_periodic(self, queue, chosen[0], verb, self._app.zone)
+            return await change_periodic(self, *one, verb, self._app.zone)
 
         self._start(run, view)
 
     def command_worker(self, word: WorkerWord, view: QueueView) -> None:
         """Send a command to the worker under the cursor, or to the one that has the entry there."""
-        queue, chosen = self._app.acting_queue, self._app.chosen
-        if queue is None or not chosen:
-            return self._nothing()
-        if len(chosen) > 1:
-            return self.tell("One at a time: take the marks away.", False)
+        if (one := self._one("One at a time: take the marks away.")) is None:
+            return
 
         async def run() -> bool:
             from .worker_command import command_worker
 
-            return await command_worker(self, queue, word, chosen[0])
+            return await command_worker(self, one[0], word, one[1])
 
         self._start(run, view)
 
@@ -427,6 +411,18 @@ class Changes:
     @property
     def running(self) -> bool:
         return any(w.group == "change" and w.is_running for w in self._app.workers)
+
+    def _one(self, several: str) -> tuple[str, str] | None:
+        """The queue and the row that a key for one row is about; else None, after telling why:
+        ``several`` if more are marked."""
+        queue, chosen = self._app.acting_queue, self._app.chosen
+        if queue is not None and len(chosen) == 1:
+            return queue, chosen[0]
+        if queue is None or not chosen:
+            self._nothing()
+        else:
+            self.tell(several, False)
+        return None
 
     def _nothing(self) -> None:
         self.tell(nothing_selected(self._app), False)
