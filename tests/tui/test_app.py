@@ -396,7 +396,7 @@ def test_the_cursor_stays_on_its_entry_while_the_list_grows(url: str, client: re
 def test_an_entry_that_is_still_listed_is_not_said_to_be_gone(
     url: str, client: redis.Redis
 ) -> None:
-    queue = bury(client, "r", 200)
+    bury(client, "r", 200)
 
     async def body(app: Top, pilot: Pilot[Exception]) -> None:
         await press(pilot, "j", "j")

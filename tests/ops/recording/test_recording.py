@@ -263,7 +263,7 @@ def test_a_damaged_sample_hides_no_other_minute(tmp_path: Path) -> None:
 
 def test_rates_that_are_not_recorded_are_no_zeros(tmp_path: Path) -> None:
     path = tmp_path / "q.rec"
-    rows = {
+    rows: dict[str, dict[str, Any]] = {
         "counts": {"in_per_min": 6, "out_per_min": 5, "failed_per_min": 0},
         "partly": {"in_per_min": None, "out_per_min": 5, "failed_per_min": None},
         "not": {"in_per_min": None, "out_per_min": None, "failed_per_min": None},
