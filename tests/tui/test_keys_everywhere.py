@@ -253,7 +253,7 @@ def test_a_request_is_changed_from_its_screen(
         await press(pilot, way[1])
         await until(pilot, lambda: app.opened and app.opened.view == "requests")
         await see(pilot, "K Cancel", "L Limit", "O Priority")
-        assert app.opened == Opened("mail", "stuck", "requests")
+        assert app.opened == Opened("mail", "stuck", "requests", read=True)
         dialog = await valued(pilot, "L")
         await press(pilot, *"1001", "enter")
         await see(pilot, "'1001': write a number, 1 to 1,000")
