@@ -40,6 +40,24 @@ def line(redisq: Redisq, *words: str, code: int) -> tuple[str, dict[str, str]]:
     return sentence, dict(pair.split("=") for pair in numbers.split())
 
 
+def test_every_queue_is_judged_by_every_rule_however_many_there_are(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    for n in range(125):
+        queue = DelaySet(client, f"q{n}")
+        queue.schedule([("e", b"x")], after=0)
+        held = queue.take(1, consumer="w").deliveries
+        for _ in range(10):
+            _, taken = queue.settle_and_take(
+                [Settlement(held[0], "fail", b"no", delay=0)], 1, consumer="w"
+            )
+            held = taken.deliveries
+    (row,) = redisq.rows("check", code=1)
+    assert {one["queue"] for one in row["findings"] if one["rule"] == "poison"} == {
+        f"q{n}" for n in range(125)
+    }
+
+
 def test_nothing_is_known_of_no_queue_and_nothing_wrong_with_a_healthy_one(
     redisq: Redisq, client: redis.Redis
 ) -> None:

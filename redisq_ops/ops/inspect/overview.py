@@ -47,8 +47,8 @@ _LATEST = 20
 """dead entries whose errors are compared"""
 _HELD = 50
 """pending entries whose consumers are compared"""
-SUSPECTS = 100
-"""queues without other trouble whose first pending and delayed entries are looked at"""
+AT_ONCE = 100
+"""queues whose evidence is read in one round trip or two"""
 _TRIED = 20
 """pending and delayed entries each that are looked at, the first ones by time"""
 NOTHING_KNOWN: Final[Mapping[str, Acknowledgement]] = MappingProxyType({})
@@ -324,22 +324,24 @@ async def _with_evidence(
 ) -> list[QueueRow]:
     found = [troubles(row, now, limits(row.name)) for row in rows]
     bad = [at for at in range(len(rows)) if found[at] and rows[at].counts is not None]
-    bad = sorted(bad, key=lambda at: rank(found[at]))[:EXAMINED]
-    bad += [at for at in range(len(rows)) if suspect(rows[at]) and at not in bad][:SUSPECTS]
-    rules = {at: {one.rule for one in found[at]} for at in bad}
-    queues = {at: deployment.open(entries[at]) for at in bad}
-    old = [at for at in bad if "old" in rules[at]]
-    seen, hours = await together(
-        together(attempt(evidence(queues[at], rows[at], rules[at], now)) for at in bad),
-        together(attempt(queue_rates(queues[at], now, HOUR)) for at in old),
-    )
+    worst = sorted(bad, key=lambda at: rank(found[at]))[:EXAMINED]
+    chosen = worst + [at for at in range(len(rows)) if suspect(rows[at]) and at not in worst]
     examined = list(rows)
-    for at, rates in zip(old, hours, strict=True):
-        if isinstance(rates, Rates):  # for the estimate of the time to drain
-            examined[at] = replace(examined[at], rates=rates)
-    for at, one in zip(bad, seen, strict=True):
-        if isinstance(one, Evidence):  # without it the reason stands, with no names in it
-            examined[at] = replace(examined[at], evidence=one)
+    for begin in range(0, len(chosen), AT_ONCE):
+        some = chosen[begin : begin + AT_ONCE]
+        rules = {at: {one.rule for one in found[at]} for at in some}
+        queues = {at: deployment.open(entries[at]) for at in some}
+        old = [at for at in some if "old" in rules[at]]
+        seen, hours = await together(
+            together(attempt(evidence(queues[at], rows[at], rules[at], now)) for at in some),
+            together(attempt(queue_rates(queues[at], now, HOUR)) for at in old),
+        )
+        for at, rates in zip(old, hours, strict=True):
+            if isinstance(rates, Rates):  # for the estimate of the time to drain
+                examined[at] = replace(examined[at], rates=rates)
+        for at, one in zip(some, seen, strict=True):
+            if isinstance(one, Evidence):  # without it the reason stands, with no names in it
+                examined[at] = replace(examined[at], evidence=one)
     return examined
 
 
