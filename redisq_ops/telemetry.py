@@ -132,8 +132,14 @@ class Telemetry:
         op: Callable[..., Description[Sequence[str | Exception]]],
         settlements: Sequence[Settlement],
     ) -> Sequence[str | Exception]:
-        with _ended(self._settling(queue, settlements)):
-            return await op(settlements)
+        span = self._settling(queue, settlements)
+        with _ended(span):
+            words = await op(settlements)
+            for word in words:
+                if isinstance(word, Exception):  # of a shard
+                    _failed(span, word)
+                    break
+        return words
 
     async def _exchange(
         self,

@@ -116,22 +116,15 @@ class ShardedEntryResults(ShardedQueue[C_co, ResultsT], EntryResults[C_co]):
     async def _copy_results(self, part: ResultsT) -> None:
         """Copy what handlers returned to the first shard, unless that has a later result."""
         came, at = part.keys["result"], part.keys["result_at"]
-        values, times = self.keys["result"], self.keys["result_at"]
         while rows := await scored(at, "0", str(BATCH - 1)):
             ids = [id for id, _ in rows]
-            results, there = await together(
-                Call(("HMGET", came, *ids), list[Any], key=came),
-                Call(("ZMSCORE", times, *ids), list[float | None], key=times),
-            )
+            results = await Call(("HMGET", came, *ids), list[Any], key=came)
             kept = [
-                (id, result, ms)
-                for (id, ms), result, known in zip(rows, results, there, strict=True)
-                if result is not None and (known is None or known < ms)
+                (id, int(ms), result)
+                for (id, ms), result in zip(rows, results, strict=True)
+                if result is not None
             ]
-            await together(Call(("HSET", values, id, r), int, key=values) for id, r, _ in kept)
-            scores = [word for id, _, ms in kept for word in (ms, id)]
-            if scores:
-                await Call(("ZADD", times, "GT", *scores), int, key=times)
+            await self._script("accept_results").call(self.keys, self.clock, int, kept)
             await together(
                 [Call(("HDEL", came, *ids), int, key=came), Call(("ZREM", at, *ids), int, key=at)]
             )

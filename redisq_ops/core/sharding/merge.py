@@ -16,15 +16,15 @@ from ..model.states import ZSETS
 from ..redis.operation import C_co, Call, operation, together
 from .shard_map import ShardMap, ShardT
 
-_PROBES = 31
-"""entries of each shard that a round of `MergedReads._seek` reads"""
+_PROBES, _FEWEST = 400, 7
+"""entries that a round of `MergedReads._seek` reads: of all shards, and of each at least"""
 _LAST_ROUND = 1_000
 """entries that it reads all, once no more are left"""
 
 
-async def _probes(key: str, low: int, high: int) -> list[tuple[int, Position]]:
+async def _probes(key: str, low: int, high: int, most: int) -> list[tuple[int, Position]]:
     """Entries of a shard between two ranks, at equal distances, with their ranks."""
-    ranks = sorted({low + (high - low) * n // (_PROBES + 1) for n in range(1, _PROBES + 1)})
+    ranks = sorted({low + (high - low) * n // (most + 1) for n in range(1, most + 1)})
     found = await together(positions(key, rank, rank) for rank in ranks)
     return [(rank, row) for rank, rows in zip(ranks, found, strict=True) for row in rows]
 
@@ -169,11 +169,17 @@ class MergedReads(ShardMap[C_co, ShardT]):
         Ranks are per shard. Each round reads some entries of every shard, at equal distances, and
         leaves about a tenth of the entries that may be the one: five round trips for a million.
         """
+        if not rank:
+            return None
         keys = [part.keys[self._zset(state)] for part in self._all_shards()]
+        most = max(_FEWEST, _PROBES // len(keys))
         high = await together(Call(("ZCARD", key), int, key=key) for key in keys)
         low = [0] * len(keys)
         while (left := sum(high) - sum(low)) > _LAST_ROUND:
-            known = await together(map(_probes, keys, low, high))
+            known = await together(
+                _probes(key, first, last, most)
+                for key, first, last in zip(keys, low, high, strict=True)
+            )
             low, high = _narrowed([*map(_Span, low, high, known)], rank)
             if sum(high) - sum(low) >= left:  # entries went meanwhile
                 break

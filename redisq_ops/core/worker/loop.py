@@ -297,6 +297,7 @@ class Worker:
                             log.info(text, self._why, begun, self._grace_s)
                     if self._is_done():
                         return
+                    self._sources.bring_back(monotonic())
                     if not self._stops and monotonic() >= self._upkeep.due_at:
                         self._exchanges.send(self._upkeep.asks(), self._upkeep_done)
                     self._start_alone()
@@ -320,7 +321,7 @@ class Worker:
             self._handler_ended(*ended)
             if self._exchange_is_due(monotonic()):
                 self._exchange()
-            due = min(self._time_outs(), default=inf)
+            due = min([*self._time_outs(), *self._sources.aside_until()], default=inf)
             if not self._sources.running() or due < self._wakes_at:
                 self._inbox.put(None)
         except Exception as error:
@@ -390,6 +391,7 @@ class Worker:
             return 0.0
         until = [self._leave_by if self._stops else self._upkeep.due_at]
         until += self._time_outs()
+        until += self._sources.aside_until()
         if self._sole.ends_at > now:
             until.append(self._sole.ends_at)
         if not self._exchanges.busy:  # its reply comes as a message
@@ -682,12 +684,18 @@ class Worker:
         self._slots.close()
         self._connection.close()
         for source in self._sources:
+            source.bring_back()
+            error: Exception | None = None
             try:
                 while works := source.to_settle():
                     words = run(self._client, source.queue._settle_each(settlements(works)))
-                    if (error := source.settled(works, words)) is not None:
-                        raise error
-            except (RedisqError, RedisError) as error:
+                    error = next((word for word in words if isinstance(word, Exception)), error)
+                    rest = len(source.finished)
+                    source.settled(works, words)
+                    del source.finished[: len(source.finished) - rest]  # those are not sent again
+            except (RedisqError, RedisError) as lost:
+                error = lost
+            if error is not None:
                 n = len(source.held)
                 log.warning("%d results could not be sent; their leases will expire: %s", n, error)
                 if isinstance(error, Forbidden):

@@ -13,6 +13,7 @@ from time import monotonic
 
 from ..engine.queue import Queue
 from ..model.entry import Failure, Limit, Settlement, TakeResult
+from ..model.errors import Unreadable
 from ..model.settings import MAX_BATCH, MAX_LIMIT
 from ..redis.operation import BlockingClient, Description
 from .handler import Work, log_fields
@@ -40,6 +41,9 @@ class QueueSource:
     """returns what the log may show of a failure"""
     held: set[Work] = field(default_factory=set)
     finished: list[Work] = field(default_factory=list)
+    aside: list[Work] = field(default_factory=list)
+    """finished work that a damaged shard didn't settle; it keeps its slots"""
+    aside_until: float = 0.0
     settling: int = 0
     """finished work that is being settled now"""
     asked: int = 0
@@ -79,6 +83,9 @@ class QueueSource:
     def set_aside(self, why: Exception) -> None:
         """Leave the queue alone for a while, because a value in it is corrupt."""
         self.look_at = monotonic() + CORRUPT_S
+        self._tell_once(why)
+
+    def _tell_once(self, why: Exception) -> None:
         if str(why) not in self.known:
             self.known.add(str(why))
             log.error("%s: %s; trying again every %.0f s", self.queue.name, why, CORRUPT_S)
@@ -120,24 +127,38 @@ class QueueSource:
         self, works: Sequence[Work], replies: Sequence[str | Exception] | Exception
     ) -> Exception | None:
         """Take in the queue's replies for ``works``; what had an error is settled again. Returns
-        one of the errors."""
+        one of the errors, unless it is of a damaged shard only: that is tried again later."""
         self.settling -= len(works)
         words = [replies] * len(works) if isinstance(replies, Exception) else replies
-        again, error = list[Work](), None
+        ended, failed = list[Work](), dict[Work, Exception]()
         for work, word in zip(works, words, strict=True):
             if isinstance(word, Exception):
-                again.append(work)
-                error = word
-            elif word == "done":
+                failed[work] = word
+                continue
+            ended.append(work)
+            if word == "done":
                 self.ends["done"] += 1
             else:
                 self._report(work, word)
-        self.finished[:0] = again
-        ended = [work for work in works if work not in again] if again else works
         self.held.difference_update(ended)
         if not self.queue.keeps_results:
             self._warn_of_results(ended)
+        error = next(iter(failed.values()), None)
+        if ended and isinstance(error, Unreadable):  # of a shard: the others' are settled
+            self.aside += failed
+            self.aside_until = monotonic() + CORRUPT_S
+            self._tell_once(error)
+            return None
+        self.finished[:0] = failed
         return error
+
+    def bring_back(self, now: float = inf) -> bool:
+        """Let what was set aside be settled again, once it is time; whether there was anything."""
+        if not self.aside or now < self.aside_until:
+            return False
+        self.finished += self.aside
+        self.aside = []
+        return True
 
     def _warn_of_results(self, works: Sequence[Work]) -> None:
         """Log once that this queue keeps no results, and count those that are dropped."""
@@ -322,6 +343,15 @@ class QueueRotation:
     def by_wake_list(self) -> dict[str, QueueSource]:
         """All queues by their wake lists: one for each shard, of which a queue may get more."""
         return {keys["wake"]: source for source in self for keys in source.queue.shard_keys}
+
+    def aside_until(self) -> list[float]:
+        """When finished work that was set aside is to be settled again."""
+        return [source.aside_until for source in self._all if source.aside]
+
+    def bring_back(self, now: float) -> None:
+        for source in self._all:
+            if source.bring_back(now) and self.since is None:
+                self.since = now
 
     # Called several times per exchange, so without generators.
 

@@ -161,6 +161,17 @@ def test_what_is_to_run_again_goes_and_runs_again(
     assert source.invariants() == other.invariants() == []
 
 
+def test_a_damaged_rerun_is_found_before_anything_is_handed_over(
+    source: DelaySet[BlockingClient], client: BlockingClient, clock: FakeClock
+) -> None:
+    other = DelaySet(client, "other", clock=clock)
+    other.schedule([("first", b"x")], after=0)
+    put(source, 5)
+    client.hset(source.keys["next"], "e004", "garbage")
+    assert "field e004" in (source.hand_over(other).refusal or "")
+    assert (source.counts().waiting, other.counts().waiting) == (5, 1)
+
+
 @pytest.mark.parametrize("name", ["layout", "max_waiting"])
 def test_a_damaged_setting_of_the_target_counts_as_absent(
     source: DelaySet[BlockingClient], client: BlockingClient, clock: FakeClock, name: str

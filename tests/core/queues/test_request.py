@@ -1089,9 +1089,31 @@ def test_a_cancelled_follower_makes_room_for_another(queue: Queue) -> None:
     assert queue.submit([b"c"], id="better", follows="first").word == "ok"
     with pytest.raises(Exists):
         queue.submit([b"d"], id="third", follows="first")
+    with pytest.raises(QueueClosed, match="better follows first in its place: cancel that one"):
+        queue.control("op", 2, "reopen", "next", "sealed")
     while held := take(queue, 5):
         settle(queue, "ack", *held)
     assert state(queue, "better") == "done"
+    queue.control("op", 3, "reopen", "next", "sealed")
+    assert not _record(queue, "next").paused, "what it followed is done"
+    (held_next,) = take(queue)
+    assert held_next.id == "next/1"
+
+
+def test_a_cancelled_follower_comes_back_to_its_place(queue: Queue) -> None:
+    queue.submit([b"a"], id="first")
+    queue.submit([b"b"], id="next", follows="first")
+    queue.control("op", 1, "cancel", "next")
+    queue.submit([b"c"], id="better", follows="first")
+    queue.control("op", 2, "cancel", "better")
+    queue.control("op", 3, "reopen", "next", "sealed")
+    assert _record(queue, "next").paused
+    with pytest.raises(Exists):
+        queue.submit([b"d"], id="third", follows="first")
+    (first,) = take(queue, 5)
+    settle(queue, "ack", first)
+    (held,) = take(queue, 5)
+    assert held.id == "next/1"
 
 
 def test_the_end_of_a_request_resumes_no_other_one_of_its_followers_id(

@@ -20,10 +20,12 @@ local function waiting_list(base)
 end
 
 -- In release 5 a pause, and its end, renames the list.
+local pauses = {}
 local function moves_renamed(key, named)
   local base = key:match('^(.*:)wait$') or key:match('^(.*:)paused$')
   if not base then return key end
-  local paused = redis.call('HEXISTS', base .. 'meta', 'paused')
+  pauses[base] = pauses[base] or redis.call('HEXISTS', base .. 'meta', 'paused')
+  local paused = pauses[base]
   return named and named ~= paused and waiting_list(base) or key, paused
 end
 

@@ -3,8 +3,8 @@
 -- while it was delivered goes, and runs here again.
 -- KEYS: to_body to_delay to_cfg to_wake delay body err callers
 -- ARGV: n layout
--- USES: reclaim_expired clock config counters history record storage_again take_rate transitions
--- USES: type_check
+-- USES: bulk_write reclaim_expired clock config counters history record storage_again take_rate
+-- USES: transitions type_check
 -- Returns: how many went, how many are dead, 1 if more may be due.
 type_check_key(to_body, 'hash')
 type_check_key(to_delay, 'zset')
@@ -28,12 +28,18 @@ n = take_rate_allows(n)
 if config.paused or n == 0 then return {0, 0, 0} end
 history_by = 'handover'
 if reclaim_expired(16) > 0 then transitions_flush() end -- without workers nobody else does it
-local ids, went = redis.call('ZRANGE', delay, '-inf', now, 'BYSCORE', 'LIMIT', 0, n), 0
+local ids = redis.call('ZRANGE', delay, '-inf', now, 'BYSCORE', 'LIMIT', 0, n)
+local there = #ids > 0 and redis.call('HMGET', to_body, unpack(ids)) or {}
+local went, put, errors = {}, {}, {}
 for i, r in ipairs(record_read(ids)) do
   local id = ids[i]
-  if redis.call('HSETNX', to_body, id, redis.call('HGET', body, id) or '') == 1 then
-    redis.call('ZADD', to_delay, now, id)
-    if history_all then history_note('handed-over', id) end
+  if there[i] then
+    r.reason, r.consumer, r.first = 'rejected', history_by, r.first > RECORD_REPLAYED and r.first or now
+    errors[#errors + 1], errors[#errors + 2] =
+      id, '{"type": "Exists", "message": "the id is taken in the target"}'
+    history_note('dead', id .. '|rejected')
+    transitions_move(id, 'waiting', 'dead', now, r)
+  else
     local again = storage_again(id)
     if again then
       counters_add('done', 1)
@@ -41,17 +47,23 @@ for i, r in ipairs(record_read(ids)) do
     else
       transitions_leave(id, 'waiting', 'done')
     end
-    went = went + 1
-  else
-    r.reason, r.consumer, r.first = 'rejected', history_by, r.first > RECORD_REPLAYED and r.first or now
-    redis.call('HSET', err, id, '{"type": "Exists", "message": "the id is taken in the target"}')
-    history_note('dead', id .. '|rejected')
-    transitions_move(id, 'waiting', 'dead', now, r)
+    if history_all then history_note('handed-over', id) end
+    went[#went + 1], put[#put + 1], put[#put + 2] = id, now_text, id
   end
 end
+transitions_check()
+if #went > 0 then
+  local bodies = {}
+  for k, payload in ipairs(redis.call('HMGET', body, unpack(went))) do
+    bodies[2 * k - 1], bodies[2 * k] = went[k], payload or ''
+  end
+  bulk_write_fields(to_body, bodies)
+  bulk_write_scores(to_delay, put)
+end
+if #errors > 0 then redis.call('HSET', err, unpack(errors)) end
 take_rate_count(#ids)
-history_tally('o', went)
-if went > 0 then redis.pcall('LPUSH', to_wake, '1') end
+history_tally('o', #went)
+if #went > 0 then redis.pcall('LPUSH', to_wake, '1') end
 transitions_flush()
 redis.call('HSET', callers, CLOCK_FIELD, clock_word())
-return {went, #ids - went, #ids == n and 1 or 0}
+return {#went, #ids - #went, #ids == n and 1 or 0}

@@ -18,6 +18,7 @@ local function other(field)
   local id = redis.call('HGET', r_ .. rid, field)
   return id and request_get(id) or {}
 end
+local waits_for, goes_on -- of one that reopens: which it follows, and whether that is done
 if verb == 'cancel' and live then
   local follower = other('then')
   if is_live(follower) then
@@ -35,6 +36,14 @@ elseif verb == 'reopen' then
   if leader.state == 'cancelled' then
     return {err = 'CLOSED the request follows ' .. leader.rid .. ', which is cancelled: undo that first'}
   end
+  local follows = redis.call('HGET', r_ .. rid, 'follows')
+  local follower = follows and redis.call('HGET', r_ .. follows, 'then') or rid
+  if is_live(leader) and follower ~= rid and (request_get(follower) or {}).state ~= 'cancelled' then
+    return {err = 'CLOSED request ' .. follower .. ' follows ' .. follows .. ' in its place: '
+      .. 'cancel that one first'}
+  end
+  waits_for = follows
+  goes_on = follows and not is_live(leader)
 end
 local before, word = '-', 'ok'
 request_touch(q)
@@ -56,6 +65,12 @@ elseif verb == 'reopen' then
     return {err = 'CLOSED the request was cancelled too long ago'}
   end
   before, q.state = 'cancelled', value
+  if goes_on then
+    redis.call('HDEL', r_ .. rid, 'follows')
+    q.paused = 0
+  elseif waits_for then
+    redis.call('HSET', r_ .. waits_for, 'then', rid)
+  end
   redis.call('ZADD', open, q.created, rid)
   redis.call('ZREM', fin, rid)
   redis.call('ZREM', retire, rid)

@@ -78,7 +78,6 @@ if not q then
   if trace ~= '' then redis.call('HSET', r_ .. rid, 'trace', trace) end
   if op ~= '' then redis.call('HSET', r_ .. rid, 'op', op) end
   if leader and leader.state ~= 'done' then
-    if follower then redis.call('HDEL', r_ .. follower.rid, 'follows') end
     redis.call('HSET', r_ .. follows, 'then', rid)
     redis.call('HSET', r_ .. rid, 'follows', follows)
     q.paused = 1
