@@ -15,7 +15,7 @@ from redisq_ops.core.engine.queue import Queue
 from redisq_ops.core.engine.registry import server_ms
 from redisq_ops.core.model.clock import MOST_MS
 from redisq_ops.core.model.entry import GONE, Entry, State
-from redisq_ops.core.model.errors import BadInput, Exists, WrongKind
+from redisq_ops.core.model.errors import BadInput, Exists, NotFound, WrongKind
 from redisq_ops.core.model.exit_codes import DONE, PARTLY_DONE
 from redisq_ops.core.model.keys import known_name
 from redisq_ops.core.model.states import Verb
@@ -68,10 +68,16 @@ def targets_to_list(
     with ``everything`` all queues if nothing is named. Also why queues can't be looked at."""
     names = selecting.addresses or ([selecting.queue] if selecting.queue else [])
     some = bool(names) or not everything or s.config.values["queue"].origin != "default"
-    if some and not has_pattern(name for name in names if "/" not in name):
+    ids = selecting.queue and selecting.addresses
+    if some and (ids or not has_pattern(name for name in names if "/" not in name)):
         return targets_of(s, (state,), selecting), {}
     filter = replace(filtered(selecting.conditions, s.utc), redaction=s.redaction)
-    queues, unread = queues_named(s, names)
+    try:
+        queues, unread = queues_named(s, names)
+    except NotFound:
+        if any("*" in name for name in names):
+            raise
+        return targets_of(s, (state,), selecting), {}  # an id may have a ? or a [
     return [Target(queue, state, filter) for queue in queues], unread
 
 

@@ -20,7 +20,6 @@ from redisq_ops.ops.groups.group_by import BY_ERROR, GroupBy, group_by
 from redisq_ops.ops.groups.heavy_hitters import DistinctNames
 from redisq_ops.ops.groups.traits import GroupComparison, Trait, trait_sentence
 from redisq_ops.ops.hint import hint
-from redisq_ops.ops.queue_names import has_pattern
 from redisq_ops.ops.terminal import percent
 
 from .address import tell_unread_queues
@@ -43,7 +42,7 @@ def grouped(s: Session, selecting: Selecting, by: str | None) -> int:
     targets, refused = targets_to_list(s, STATE, selecting, everything=True)
     names = [*(selecting.addresses or ()), *([selecting.queue] if selecting.queue else ())]
     everything = not names and s.config.values["queue"].origin == "default"
-    several = len(targets) != 1 or everything or has_pattern(names)
+    several = len(targets) != 1 or everything or any("*" in name for name in names)
     groups = ErrorGroups(redaction=s.redaction, by=BY_ERROR if by is None else group_by(by))
     most, looked = selecting.conditions.max, list[Grouping]()
     broken = tell_unread_queues(refused)

@@ -878,7 +878,11 @@ def test_a_full_stdout_does_not_hide_what_was_done(
 @pytest.mark.parametrize("json_", ["", "--json"])
 @pytest.mark.parametrize(
     "words",
-    ["workers requeue mail w1 --min-idle 0s --yes", "delay add later/e x --in 1h"],
+    [
+        "workers requeue mail w1 --min-idle 0s --yes",
+        "delay add later/e x --in 1h",
+        "submit /etc/hostname --queue mail",
+    ],
 )
 @pytest.mark.usefixtures("on_path")
 def test_a_full_stdout_makes_no_change_look_like_a_failure(

@@ -51,5 +51,11 @@ def test_one_queue_of_a_pattern_that_cannot_be_looked_at_does_not_hide_the_other
 def test_an_id_with_characters_of_a_pattern_is_an_id(redisq: Redisq, client: redis.Redis) -> None:
     later = DelaySet(client, "later")
     later.schedule([("cron[1]", b"x")], after=3600)
-    (row,) = redisq.rows("delay", "ls", "later/cron[1]")
+    DelaySet(client, "cron1").schedule([("other", b"x")], after=3600)
+    for words in (["later/cron[1]"], ["--queue", "later", "cron[1]"]):
+        (row,) = redisq.rows("delay", "ls", *words)
+        assert row["id"] == "cron[1]"
+    client.delete(*client.scan_iter("redisq:{cron1}:*"))
+    client.hdel("redisq:registry", "cron1")
+    (row,) = redisq.rows("delay", "ls", "cron[1]")  # there is no queue of such a name
     assert row["id"] == "cron[1]"

@@ -32,6 +32,7 @@ from redisq_ops.core.queues.request import RequestQueue, stream
 from redisq_ops.core.redis.operation import run
 from redisq_ops.demo.server import EmbeddedServer
 
+from ..command_line import Redisq
 from ..core.foreign.specimens import SPECIMENS
 from ..proxy import FlakyProxy
 from ..queue_steps import eventually
@@ -894,6 +895,14 @@ def test_a_queue_that_is_gone_is_not_done(
     out, err = process.communicate()
     assert (process.returncode, out) == (1, b"")
     assert err.startswith(b"redisq: queue default is gone, or was created again: ")
+
+
+def test_a_queue_whose_keys_were_lost_before_is_not_done(
+    queue: RequestQueue[redis.Redis], redisq: Redisq
+) -> None:
+    queue.submit([b"1"], id="r")
+    LOSSES["keys lost"](queue)
+    assert "is gone" in redisq.refusal("wait", "default", "--timeout", "5s", code=1)
 
 
 @pytest.mark.slow

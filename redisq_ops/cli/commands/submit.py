@@ -40,7 +40,7 @@ from ..options import (
     option,
     options,
 )
-from ..output import count, emit, printable, progress, say, untouched, when
+from ..output import as_line, conclude, count, emit, printable, progress, say, untouched, when
 from ..session import Session
 from .wait import wait_for
 
@@ -317,19 +317,18 @@ def _submit(
     refused = 0 if rejects is None else rejects.count
     if s.json:
         done = job.done
-        emit(
-            {
-                "id": plan.id,
-                "queue": plan.queue,
-                "word": done.word,
-                "total": done.total,
-                "state": None if job.unit == "entry" else done.state,
-                "refused": refused,
-                "purged": _purged(job),
-            }
-        )
+        row = {
+            "id": plan.id,
+            "queue": plan.queue,
+            "word": done.word,
+            "total": done.total,
+            "state": None if job.unit == "entry" else done.state,
+            "refused": refused,
+            "purged": _purged(job),
+        }
+        conclude(as_line(row))  # with the id, without which it would be submitted again
     else:
-        print(plan.id)
+        conclude(plan.id)
         if job.unit != "sub-request":
             one = "an entry" if job.unit == "entry" else "a request"
             say(f"{one} per line: {plan.id}-1, {plan.id}-2, …")

@@ -216,6 +216,8 @@ def _wait_for_counts(
     holds: Callable[[Counts], bool],
     timeout_s: float | None,
 ) -> int:
+    from redisq_ops.core.engine.queue_types import KINDS
+
     name, outage = watched.name, _Outage(timeout_s)
     created: int | None = None
     with progress(f"waiting until {expression}") as meter:
@@ -227,7 +229,7 @@ def _wait_for_counts(
                 continue
             outage.over()
             created = now if created is None else created
-            if now != created:
+            if now != created or (now is None and watched.kind in KINDS):
                 raise NotFound(
                     f"queue {name} is gone, or was created again: nothing says that its entries "
                     "are done"

@@ -192,7 +192,8 @@ class Changes:
         if view.holds == "requests" and queue:
             self._start(lambda: run_change.hold_requests(self, queue, names), view)
         else:
-            self._start(lambda: run_change.hold_queues(self, names), view)
+            about_rows = view.holds == "queue"
+            self._start(lambda: run_change.hold_queues(self, names), view if about_rows else None)
 
     def periodic(self, verb: str, view: QueueView) -> None:
         """Pause or resume (``hold``), ``run`` or remove (``rm``) the periodic entry under the

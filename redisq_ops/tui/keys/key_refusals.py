@@ -73,7 +73,7 @@ def nothing_selected(app: Dashboard) -> str:
     if app.current.stands_for:
         return f"This row stands for {app.current.stands_for}: Enter shows them."
     if table.cursor_lost:
-        return "The entry under the cursor went away (✗): move to another one."
+        return "What was under the cursor is not shown any more (✗): move to another one."
     return "This row has not been read yet." if table.total else "The list is empty."
 
 

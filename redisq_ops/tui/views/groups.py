@@ -115,6 +115,9 @@ class GroupsView(NewGroupsView):
     def identity(self, item: ErrorGroup) -> str:
         return item.fingerprint
 
+    def _is_gone(self, identity: str) -> bool:
+        return False  # its dead letters may be older than those that were looked at
+
     @property
     def looked(self) -> int:
         """How many dead letters were read for the groups."""

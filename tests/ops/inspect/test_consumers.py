@@ -628,7 +628,7 @@ while True:
     if not got:
         break
     if len(read) % 30 == 0:
-        time.sleep(0.005)  # only who holds what is known can be removed
+        time.sleep(0.02)  # only who holds what is known can be removed
     for _, entries in got:
         for n, (id, _) in enumerate(entries):
             read.append(id.decode())
