@@ -148,7 +148,8 @@ async def overview(
     deployment: Deployment, limits: Callable[[str], Thresholds] = lambda name: USUAL
 ) -> Overview:
     """Read the registry and the clock, then every queue with the rates that the rules look at, then
-    the names behind what is wrong: at most five round trips.
+    the names behind what is wrong, of a hundred queues at a time: about five round trips for up to
+    that many, and two for each further hundred.
 
     ``limits``: the thresholds by which `ops.trouble` judges a queue.
     """
