@@ -137,7 +137,7 @@ def test_what_is_wrong_with_a_queue_is_a_metric_for_each_rule_and_nothing_where_
     }
 
 
-def test_a_scrape_takes_five_round_trips_at_most_for_any_number_of_queues(
+def test_a_scrape_of_up_to_a_hundred_queues_takes_five_round_trips_at_most(
     client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for n in range(40):
