@@ -38,6 +38,8 @@ GOOD: dict[str, Any] = {
         "rate": "10/s",
         "op": "op-1",
         "spec": Periodic("p", "* * * * *"),
+        "specs": [Periodic("p", "* * * * *")],
+        "ending": "~cron",
     },
     "entries": [("e", b"x")],
     "jobs": [Job("A", [])],

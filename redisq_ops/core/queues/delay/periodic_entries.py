@@ -15,7 +15,7 @@ from ...engine.optional_features import HasPeriodicEntries
 from ...engine.queue import Queue
 from ...model.errors import CORRUPT, BadInput, Unreadable
 from ...model.settings import BATCH, MAX_PAYLOAD
-from ...model.validation import checked_size
+from ...model.validation import checked_size, listed
 from ...redis.operation import C_co, Call, Description, attempt, operation, together
 from ...redis.parsers import moment, number, optional, scored, words
 from ...redis.whole_keys import fields
@@ -53,15 +53,18 @@ class PeriodicEntries(HasPeriodicEntries[C_co]):
     async def declare_periodics(self, specs: Sequence[Periodic], ending: str) -> None:
         """Make the periodic entries whose names end with ``ending`` these: others are removed.
 
-        For code that declares its schedules and writes them when it starts.
+        For code that declares its schedules and writes them when it starts. Raises `BadInput`
+        before anything is written.
         """
+        given = [checked_spec(spec) for spec in listed(specs, "specs")]
+        if not isinstance(ending, str) or not ending:
+            raise BadInput(f"ending must be a text (str), not {ending!r:.60}")
         if await self.exists.op():
-            left = {
-                there.name for there in await self.periodics.op() if there.name.endswith(ending)
-            }
-            for name in left - {spec.name for spec in specs}:
-                await self.remove_periodic.op(name)
-        for spec in specs:
+            there = {periodic.name for periodic in await self.periodics.op()}
+            for name in there - {spec.name for spec in given}:
+                if name.endswith(ending):
+                    await self.remove_periodic.op(name)
+        for spec in given:
             await self.set_periodic.op(spec)
 
     def _set_periodic(self, name: str, spec: bytes, at: int) -> Description[str]:
