@@ -326,6 +326,23 @@ def test_what_was_cancelled_here_is_not_revived_there(redisq: Redisq, client: re
     sound(source, target)
 
 
+def test_what_waits_for_the_end_of_another_request_stays(
+    redisq: Redisq, client: redis.Redis
+) -> None:
+    """There nothing would ever let it go on."""
+    source, target = made(client, "a"), made(client, "b")
+    source.submit([b"1"], id="first")
+    source.submit([b"2", b"3"], id="next", follows="first")
+    (outcome,) = redisq.rows("move", "a/next", "--to", "b", "--state", "waiting", "--yes", code=1)
+    assert outcome["skipped"] == {"closed": 2}
+    assert len(entries(source, "waiting")) == 3 and not entries(target, "waiting")
+    (first,) = source.take(5, consumer="w").deliveries
+    source.settle([Settlement(first, "ack")])
+    assert redisq.rows("move", "a/next", "--to", "b", "--state", "waiting", "--yes")[0]["done"] == 2
+    assert len(target.take(5, consumer="w").deliveries) == 2
+    sound(source, target)
+
+
 def test_a_request_of_that_name_that_is_not_the_moves(redisq: Redisq, client: redis.Redis) -> None:
     source, target = filled(client, "a"), made(client, "b")
     redisq("move", "a", "--to", "b", "--state", "waiting", "--plan", "p")

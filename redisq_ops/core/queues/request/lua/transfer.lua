@@ -2,7 +2,7 @@
 -- request of its move, whose priority, limit and pause are those of its own request. So no id is ever
 -- taken. The result of a step has the new id and the request's first generation: if the request was
 -- removed meanwhile, the numbers begin at 1 again.
--- KEYS: undo_ op_
+-- KEYS: undo_ op_ r_
 -- IMPLEMENTS: storage_following storage_here storage_waiting_count storage_refuses storage_place
 -- IMPLEMENTS: storage_placed storage_step_ended
 -- USES: begin_request counters request storage_check
@@ -10,7 +10,8 @@ local function storage_following(ids)
   local found = {}
   for k, id in ipairs(ids) do
     local q = request_locate(id)
-    found[k] = q and string.format('%d %d %d %s', q.priority, q.limit, q.paused, q.state)
+    local paused = q and q.paused == 1 and redis.call('HEXISTS', r_ .. q.rid, 'follows') + 1
+    found[k] = q and string.format('%d %d %d %s', q.priority, q.limit, paused or 0, q.state)
   end
   return found
 end
@@ -23,14 +24,16 @@ local function storage_waiting_count()
   return counters_known.waiting or 0
 end
 
--- Priority, limit, pause and state of the request it comes from, and the request it goes into.
+-- Priority, limit, pause (2: it waits for the end of another) and state of the request it comes from,
+-- and the request it goes into.
 local LIKE = '^(%d+) (%d+) (%d) (%a+) (%S+)$'
 
--- Refuse an entry if its request is cancelled in either queue, or no move created the one here.
+-- Refuse an entry if its request is cancelled in either queue, or waits for one that stays behind, or no
+-- move created the one here.
 local function storage_refuses(own, state)
-  local _, _, _, was, into = own:match(LIKE)
+  local _, _, paused, was, into = own:match(LIKE)
   local q = request_get(into)
-  return was == 'cancelled' and state ~= 'dead'
+  return paused == '2' or was == 'cancelled' and state ~= 'dead'
     or q and (q.state == 'cancelled' or q.state == 'open' or q.read ~= q.total)
 end
 
