@@ -81,6 +81,8 @@ class GroupsView(NewGroupsView):
         super().__init__()
         self.whole: Scanned | None = None
         """the groups of a scan, shown instead of the latest ones until Esc"""
+        self._all_read = False
+        """whether the latest ones are all there are"""
 
     def take(self, whole: Scanned | None) -> None:
         """Show the groups of a scan; None: of the latest dead letters again."""
@@ -107,16 +109,17 @@ class GroupsView(NewGroupsView):
     def items(self, snapshot: Snapshot) -> Items:
         found = self.whole.groups if self.whole else snapshot.groups
         self._new = {}
+        self._all_read = snapshot.exact and snapshot.looked >= snapshot.total
         if self.whole is None:  # unknown of the groups of a scan
-            all_read = snapshot.exact and snapshot.looked >= snapshot.total
-            self._count_new(found, all_read, snapshot.viewport.queue, snapshot)
+            self._count_new(found, self._all_read, snapshot.viewport.queue, snapshot)
         return Items(0, len(found), found)
 
     def identity(self, item: ErrorGroup) -> str:
         return item.fingerprint
 
     def _is_gone(self, identity: str) -> bool:
-        return False  # its dead letters may be older than those that were looked at
+        # Otherwise its dead letters may be older than those that were looked at.
+        return self._all_read and super()._is_gone(identity)
 
     @property
     def looked(self) -> int:
