@@ -62,6 +62,16 @@ def _narrowed(spans: Sequence[_Span], rank: int) -> tuple[list[int], list[int]]:
     return low, high
 
 
+def _merged(pages: Sequence[Page]) -> list[tuple[float, bytes, int, Entry]]:
+    """The entries of all shards' pages by time and id: score, id, shard, entry."""
+    rows = [
+        (score, bytes_of(entry.id), k, entry)
+        for k, page in enumerate(pages)
+        for entry, score in zip(page.entries, page.scores, strict=True)
+    ]
+    return sorted(rows, key=lambda row: row[:3])
+
+
 class MergedReads(ShardMap[C_co, ShardT]):
     """The reads of `QueueReads` over all shards."""
 
@@ -104,14 +114,7 @@ class MergedReads(ShardMap[C_co, ShardT]):
             cursor = await self._seek(state, query.start)
         some = PageQuery(cursor, max, payloads=query.payloads)
         pages = await self._on_each_shard(lambda part: part._page(state, some))
-        rows = sorted(
-            (
-                (score, bytes_of(entry.id), k, entry)
-                for k, page in enumerate(pages)
-                for entry, score in zip(page.entries, page.scores, strict=True)
-            ),
-            key=lambda row: row[:3],
-        )
+        rows = _merged(pages)
         shown = rows[:max]
         more = len(rows) > max or any(page.cursor for page in pages)
         last = spelt(shown[-1][:2]) if shown and more else None
@@ -129,13 +132,7 @@ class MergedReads(ShardMap[C_co, ShardT]):
         number: int | None = None,
     ) -> Page:
         pages = await self._on_each_shard(lambda part: part.latest.op(state, max, payloads, glance))
-        rows = [
-            (score, bytes_of(entry.id), k, entry)
-            for k, page in enumerate(pages)
-            for entry, score in zip(page.entries, page.scores, strict=True)
-        ]
-        rows.sort(key=lambda row: row[:3])
-        entries = tuple(_marked_entry(entry, k) for _, _, k, entry in rows[-max:])
+        entries = tuple(_marked_entry(entry, k) for _, _, k, entry in _merged(pages)[-max:])
         return Page(entries, None, sum(page.total for page in pages))
 
     async def _page_by_shards(self, query: PageQuery) -> Page:
